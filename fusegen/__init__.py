@@ -1,0 +1,22 @@
+"""fusegen: YAML descriptions of operator chains rendered to CUDA C++ that trains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+# A literal, not installed metadata: the generator's version must be the same in a checkout and in a wheel.
+__version__ = "0.1.0"
+
+__all__ = ["__version__", "load"]
+
+if TYPE_CHECKING:
+    from fusegen.runtime import load
+
+
+def __getattr__(name: str) -> Any:
+    # Late, so that rendering and `fusegen plan` never pay for importing torch.
+    if name == "load":
+        from fusegen.runtime import load
+
+        return load
+    raise AttributeError(f"module 'fusegen' has no attribute {name!r}")

@@ -1,0 +1,57 @@
+"""The command lines of one build: a compilation for every source, and the link."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusegen.build.flags import cxx_flags, link_flags, nvcc_flags
+from fusegen.build.key import Inputs
+from fusegen.build.libraries import Libraries
+from fusegen.build.steps import Step
+from fusegen.build.toolchain import Toolchain
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Portable flags meet this machine's paths here, and nowhere else."""
+
+    inputs: Inputs
+    toolchain: Toolchain
+    libraries: Libraries
+    targets: Sequence[str]
+    verification: bool
+
+    def compile_step(self, source: Path, output: Path) -> Step:
+        """Compiles one source. Its name is relative to the package, so `__FILE__` has no machine's path."""
+        if source in self.inputs.cuda:
+            compiler = [os.fspath(self.toolchain.nvcc.path), *nvcc_flags(self.targets, self.verification)]
+            if self.toolchain.host_option:
+                compiler += ["-ccbin", os.fspath(self.toolchain.cxx)]
+            includes = []
+        else:
+            compiler = [os.fspath(self.toolchain.cxx), *cxx_flags(self.verification)]
+            torch = self.libraries.torch_include
+            # As system headers: warnings in torch's or Python's are nobody's business here.
+            includes = ["-isystem", os.fspath(torch), "-isystem", os.fspath(self.libraries.python_include)]
+            includes.append(f"-ffile-prefix-map={torch}/=")
+        support = self.inputs.package.parent / "support"
+        includes = ["-I", os.path.relpath(support, self.inputs.package), *includes]
+        return Step(source.name, output, [*compiler, *includes, "-c", source.name, "-o", os.fspath(output)])
+
+    def link_step(self, objects: Sequence[Path], output: Path) -> Step:
+        """Links all objects. `-L` is for this machine's linker alone; the object keeps no path."""
+        before, libraries = link_flags()
+        search = [self.libraries.torch_lib, *self.toolchain.nvcc.library_directories()]
+        command = [
+            os.fspath(self.toolchain.cxx),
+            *before,
+            "-o",
+            os.fspath(output),
+            *(os.fspath(path) for path in objects),
+            *(f"-L{path}" for path in search),
+            *libraries,
+        ]
+        return Step(output.name, output, command, needs=tuple(objects))

@@ -1,0 +1,59 @@
+"""The flags of every compiler, free of this machine's paths, so that they can be part of the key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fusegen.build.errors import BuildError
+from fusegen.build.libraries import TORCH_TARGET_VERSION
+
+# No fast-math anywhere. Hidden by default: two packages in one process must not see each other's launchers.
+_NVCC = ("-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden")
+_CXX = ("-O2", "-std=c++17", "-fPIC", "-fvisibility=hidden", f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}")
+# Python loads torch's libraries privately (RTLD_LOCAL), so the object has to name the one it takes symbols
+# from, even where a linker believes it unused. The CUDA run time is static and its symbols are hidden: the
+# one that torch has loaded is neither needed nor disturbed.
+_LINK = ("-shared", "-Wl,--exclude-libs,ALL")
+_LINK_LIBRARIES = (
+    "-Wl,--no-as-needed", "-ltorch_cpu", "-Wl,--as-needed", "-lcudart_static", "-ldl", "-lrt", "-lpthread",
+)  # fmt: skip
+
+
+def nvcc_flags(targets: Sequence[str], verification: bool) -> list[str]:
+    """Flags for `*.cu`: machine code for every target, and PTX so that newer GPUs run it too."""
+    return [*_NVCC, *gencode(targets), *_verification(verification)]
+
+
+def cxx_flags(verification: bool) -> list[str]:
+    """Flags for `bindings.cpp`."""
+    return [*_CXX, *_verification(verification)]
+
+
+def link_flags() -> tuple[list[str], list[str]]:
+    """Flags before and after the objects. No rpath: torch's libraries are loaded first and found by name."""
+    return list(_LINK), list(_LINK_LIBRARIES)
+
+
+def gencode(targets: Sequence[str]) -> list[str]:
+    """`-gencode` options: `sm_90` gives its machine code, the newest target also its PTX.
+
+    The PTX is that of the plain architecture (compute_90 for sm_90a): that of sm_90a runs on no newer GPU.
+    """
+    parsed = sorted({_parse(target) for target in targets})
+    if not parsed:
+        raise BuildError("no targets to build for", hint="give at least one, such as sm_90")
+    newest = parsed[-1][0]
+    machine = [f"-gencode=arch=compute_{n}{kind},code=sm_{n}{kind}" for n, kind in parsed]
+    return [*machine, f"-gencode=arch=compute_{newest},code=compute_{newest}"]
+
+
+def _parse(target: str) -> tuple[int, str]:
+    found = re.fullmatch(r"sm_(\d{2,3})([af]?)", target)
+    if found is None:
+        raise BuildError(f"{target!r} is no target", hint="write it like sm_80, sm_90, sm_90a or sm_100")
+    return int(found.group(1)), found.group(2)
+
+
+def _verification(on: bool) -> list[str]:
+    return ["-DFUSEGEN_VERIFICATION"] if on else []

@@ -1,0 +1,114 @@
+"""The content key of a build: what it is made of, and whether a finished `_C.so` still is that.
+
+The key lies beside the output as `_C.key`. It holds each part by name, so that a rebuild can say what
+changed, and the output's own hash, so that a `_C.so` from elsewhere is never taken for ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusegen.build.errors import BuildError
+from fusegen.build.flags import cxx_flags, link_flags, nvcc_flags
+from fusegen.build.libraries import Libraries
+from fusegen.build.toolchain import Toolchain
+
+OUTPUT = "_C.so"
+KEY_FILE = "_C.key"
+HEADERS = frozenset({".h", ".hpp", ".cuh", ".inc"})
+
+# nvcc adds these to every command line by itself.
+_NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything that decides the bytes of the output. `parts` maps a readable name to a value or a hash."""
+
+    package: Path
+    cuda: tuple[Path, ...]
+    cxx: tuple[Path, ...]
+    parts: Mapping[str, str]
+
+    @property
+    def key(self) -> str:
+        return digest_of(self.parts)
+
+    def object_name(self, source: Path) -> str:
+        """A name no other content can have: an object of that name may be used again, whatever its age."""
+        others = {f"source {path.name}" for path in (*self.cuda, *self.cxx) if path != source}
+        skipped = {"link flags", *others}
+        # What only the other compiler sees. nvcc runs the C++ compiler too; bindings include no CUDA header.
+        skipped |= {"cxx flags", "torch", "python"} if source in self.cuda else {"nvcc", "nvcc flags"}
+        parts = {name: value for name, value in self.parts.items() if name not in skipped}
+        return f"{source.stem}.{digest_of(parts)[:16]}.o"
+
+
+def collect_inputs(
+    package: Path,
+    *,
+    targets: Sequence[str],
+    verification: bool,
+    toolchain: Toolchain,
+    libraries: Libraries,
+    environment: Mapping[str, str] | None = None,
+) -> Inputs:
+    """Reads the sources and describes the build. Starts no process."""
+    environment = os.environ if environment is None else environment
+    cuda, cxx = tuple(sorted(package.glob("*.cu"))), tuple(sorted(package.glob("*.cpp")))
+    if not cuda or not cxx:
+        raise BuildError(f"{package} has no generated sources", hint="generate it first: fusegen build SPEC")
+    parts: dict[str, str] = {}
+    for path in (*cuda, *cxx, *sorted(p for p in package.iterdir() if p.suffix in HEADERS)):
+        kind = "header" if path.suffix in HEADERS else "source"
+        parts[f"{kind} {path.name}"] = digest_of_file(path)
+    support = package.parent / "support"
+    for path in sorted(support.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            parts[f"support {path.relative_to(support).as_posix()}"] = digest_of_file(path)
+    identity = toolchain.identity()
+    parts["nvcc flags"] = " ".join(nvcc_flags(targets, verification))
+    parts["cxx flags"] = " ".join(cxx_flags(verification))
+    parts["link flags"] = " ".join([flag for group in link_flags() for flag in group])
+    variables = [f"{name}={environment[name]}" for name in _NVCC_VARIABLES if name in environment]
+    parts["nvcc"] = " ".join([identity["nvcc"], *variables])
+    parts["C++ compiler"] = identity["cxx"]
+    parts["torch"] = libraries.torch_version
+    parts["python"] = libraries.python_version
+    return Inputs(package=package, cuda=cuda, cxx=cxx, parts=parts)
+
+
+def why_stale(inputs: Inputs) -> str | None:
+    """Why the package has to be built, in a few words; None if its `_C.so` is what a build would give."""
+    output, file = inputs.package / OUTPUT, inputs.package / KEY_FILE
+    if not output.is_file():
+        return "not built yet"
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+        parts, made = dict(stored["parts"]), str(stored["output"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "built by something else"
+    names = parts.keys() | inputs.parts.keys()
+    changed = sorted(name for name in names if parts.get(name) != inputs.parts.get(name))
+    if changed:
+        return "changed: " + ", ".join(changed)
+    return None if made == digest_of_file(output) else f"{OUTPUT} is not the one that was built"
+
+
+def key_text(inputs: Inputs, output: Path) -> str:
+    """The content of `_C.key` for a finished output."""
+    content = {"key": inputs.key, "output": digest_of_file(output), "parts": dict(inputs.parts)}
+    return json.dumps(content, indent=1, sort_keys=True) + "\n"
+
+
+def digest_of(parts: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(dict(parts), sort_keys=True).encode()).hexdigest()
+
+
+def digest_of_file(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,102 @@
+"""Writes one build's ninja file and runs it. What to compile has been decided before."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusegen.build.errors import BuildError
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command: what it is called, what it makes, and what has to be there first."""
+
+    what: str
+    output: Path
+    command: Sequence[str]
+    needs: Sequence[Path] = ()
+
+
+def run_steps(
+    ninja: Path, steps: Sequence[Step], *, work: Path, cwd: Path, finished: Callable[[str, int], None]
+) -> None:
+    """Runs the steps from `cwd`, as parallel as their needs allow. A BuildError shows the first failure."""
+    file = work / "build.ninja"
+    file.write_text(_ninja_file(steps, work), encoding="utf-8")
+    environment = {**os.environ, "NINJA_STATUS": "[%f/%t] "}
+    # The linker would take it for an rpath.
+    environment.pop("LD_RUN_PATH", None)
+    process = subprocess.Popen(
+        [os.fspath(ninja), "-f", os.fspath(file)],
+        cwd=cwd, env=environment, text=True, errors="replace",
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    lines: list[str] = []
+    names = {step.what for step in steps}
+    done = 0
+    try:
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+            what = _status(line)
+            if what in names:
+                done += 1
+                finished(what, done)
+        code = process.wait()
+    except BaseException:
+        # ninja stops its compilers when it is told to stop.
+        process.terminate()
+        process.wait()
+        raise
+    finally:
+        process.stdout.close()
+    if code != 0:
+        raise _failure(lines, steps)
+
+
+def _ninja_file(steps: Iterable[Step], work: Path) -> str:
+    parts = [
+        "ninja_required_version = 1.8",
+        f"builddir = {_escape(os.fspath(work))}",
+        "rule run\n  command = $command\n  description = $what",
+    ]
+    for step in steps:
+        needs = "".join(f" {_escape_path(path)}" for path in step.needs)
+        # `$` is ninja's own escape; the rest is quoted for the shell that ninja starts.
+        command = shlex.join(step.command).replace("$", "$$")
+        parts.append(f"build {_escape_path(step.output)}: run{needs}")
+        parts.append(f"  command = {command}\n  what = {_escape(step.what)}")
+    return "\n".join(parts) + "\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("$", "$$")
+
+
+def _escape_path(path: Path) -> str:
+    return _escape(os.fspath(path)).replace(" ", "$ ").replace(":", "$:")
+
+
+def _status(line: str) -> str | None:
+    """The description in one of ninja's status lines, `[1/3] kernels.cu`."""
+    head, separator, what = line.rstrip("\n").partition("] ")
+    return what if separator and head.startswith("[") and head[1:].replace("/", "").isdigit() else None
+
+
+def _failure(lines: Sequence[str], steps: Sequence[Step]) -> BuildError:
+    """Picks the failing command and its own output from what ninja printed."""
+    start = next((n for n, line in enumerate(lines) if line.startswith("FAILED: ")), None)
+    if start is None or start + 1 >= len(lines):
+        return BuildError("ninja failed", output="\n".join(lines))
+    output = []
+    for line in lines[start + 2 :]:
+        if line.startswith("ninja: ") or line.startswith("FAILED: ") or _status(line) is not None:
+            break
+        output.append(line)
+    failed = next((step.what for step in steps if os.fspath(step.output) in lines[start]), "a step")
+    return BuildError(f"building failed: {failed}", command=lines[start + 1], output="\n".join(output))

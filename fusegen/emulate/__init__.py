@@ -1,0 +1,6 @@
+"""Runs emitted CUDA sources on the CPU, for small shapes and for correctness only."""
+
+from .buffer import Buffer
+from .library import EmulatedLibrary, EmulationBuildError, EmulationError, compile_kernels
+
+__all__ = ["Buffer", "EmulatedLibrary", "EmulationBuildError", "EmulationError", "compile_kernels"]

@@ -1,0 +1,88 @@
+// Stands in for the CUDA runtime's header when emitted sources are compiled as C++ and run on the CPU.
+// It declares what emitted sources may use and nothing else: anything more fails to compile.
+#pragma once
+
+#if defined(__CUDACC__)
+#error "this is the emulator's cuda_runtime.h; a CUDA compiler must find the toolkit's own"
+#endif
+
+#include "emulate_engine.h"
+#include "emulate_math.h"
+#include "emulate_types.h"
+
+inline cudaError_t cudaGetLastError() { return fusegen::emulate::last_error(true); }
+inline cudaError_t cudaPeekAtLastError() { return fusegen::emulate::last_error(false); }
+
+inline const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorInvalidDeviceFunction: return "invalid device function";
+    case cudaErrorNotSupported: return "operation not supported";
+    case cudaErrorLaunchFailure: return "unspecified launch failure";
+    default: return "unknown error";
+  }
+}
+
+// Barriers and shuffles take where they are called as default arguments, which errors then name.
+#define FUSEGEN_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+inline void __syncthreads(FUSEGEN_SITE) { fusegen::emulate::block_barrier({file, line}); }
+
+inline void __syncwarp(unsigned mask = 0xffffffffu, FUSEGEN_SITE) {
+  using namespace fusegen::emulate;
+  exchange(Exchange::barrier, mask, 0, 0, 32, {file, line});
+}
+
+namespace fusegen::emulate {
+
+template <typename T>
+inline constexpr bool can_shuffle = false;
+template <> inline constexpr bool can_shuffle<int> = true;
+template <> inline constexpr bool can_shuffle<unsigned> = true;
+template <> inline constexpr bool can_shuffle<long> = true;
+template <> inline constexpr bool can_shuffle<unsigned long> = true;
+template <> inline constexpr bool can_shuffle<long long> = true;
+template <> inline constexpr bool can_shuffle<unsigned long long> = true;
+template <> inline constexpr bool can_shuffle<float> = true;
+template <> inline constexpr bool can_shuffle<double> = true;
+
+template <typename T>
+inline T shuffle(Exchange kind, unsigned mask, T value, int operand, int width, Site site) {
+  static_assert(can_shuffle<T>, "no shuffle takes this type");
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  bits = exchange(kind, mask, bits, operand, width, site);
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+}  // namespace fusegen::emulate
+
+template <typename T>
+inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32, FUSEGEN_SITE) {
+  using namespace fusegen::emulate;
+  return shuffle(Exchange::index, mask, value, lane, width, {file, line});
+}
+
+template <typename T>
+inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, FUSEGEN_SITE) {
+  using namespace fusegen::emulate;
+  return shuffle(Exchange::up, mask, value, static_cast<int>(delta), width, {file, line});
+}
+
+template <typename T>
+inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, FUSEGEN_SITE) {
+  using namespace fusegen::emulate;
+  return shuffle(Exchange::down, mask, value, static_cast<int>(delta), width, {file, line});
+}
+
+template <typename T>
+inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, FUSEGEN_SITE) {
+  using namespace fusegen::emulate;
+  return shuffle(Exchange::exclusive_or, mask, value, lane_mask, width, {file, line});
+}
+
+#undef FUSEGEN_SITE

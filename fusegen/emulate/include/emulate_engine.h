@@ -1,0 +1,48 @@
+// What the stand-in headers ask of the engine (native/engine.cpp).
+#pragma once
+
+#include <utility>
+
+#include "emulate_types.h"
+
+// Of the emulated thread that is running; the engine sets them whenever it switches threads.
+extern uint3 threadIdx;
+extern uint3 blockIdx;
+extern dim3 blockDim;
+extern dim3 gridDim;
+
+namespace fusegen::emulate {
+
+// A place in the emitted source. Unlike a return address it stays the same when the compiler duplicates code.
+struct Site {
+  const char* file;
+  int line;
+};
+
+enum class Exchange { index, up, down, exclusive_or, barrier };
+
+void block_barrier(Site site);
+
+// Waits for the lanes that the mask names; returns the value that the lane chosen by kind, operand and width
+// brought to this same call.
+std::uint64_t exchange(Exchange kind, unsigned mask, std::uint64_t value, int operand, int width, Site site);
+
+void* shared_bytes();
+cudaError_t last_error(bool reset);
+
+// Runs body(closure) once for each thread of the grid. kernel only identifies the launch in an error.
+cudaError_t run(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, void (*body)(void*),
+                void* closure);
+
+template <typename... Params, typename... Args>
+cudaError_t launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
+                   Args&&... args) {
+  // The outer lambda's parameters convert the arguments once, as a launch does; each thread gets a copy.
+  return [&](Params... values) {
+    auto thread = [&] { kernel(values...); };
+    auto body = [](void* closure) { (*static_cast<decltype(thread)*>(closure))(); };
+    return run(reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, body, &thread);
+  }(std::forward<Args>(args)...);
+}
+
+}  // namespace fusegen::emulate

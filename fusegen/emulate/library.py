@@ -1,0 +1,204 @@
+"""Compiles emitted sources for the emulator and calls their launchers."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from .buffer import Buffer
+
+_HERE = Path(__file__).resolve().parent
+_INCLUDE = _HERE / "include"
+_NATIVE = _HERE / "native"
+_COMPILER = "g++"
+_COMMON_FLAGS = ["-std=c++17", "-g", "-fPIC", "-shared"]
+# A fortified longjmp refuses to leave a fibre's stack.
+_ENGINE_FLAGS = [*_COMMON_FLAGS, "-O2", "-U_FORTIFY_SOURCE"]
+_KERNEL_FLAGS = [
+    *_COMMON_FLAGS,
+    "-O1",
+    "-ffp-contract=off",
+    "-fno-gnu-unique",  # else statics of equally named templates would be shared by all loaded libraries
+    "-Wno-unknown-pragmas",
+    # What a GPU answers with a fault or with a wrong address, without the sanitizer's run-time library.
+    "-fsanitize=alignment,bounds,signed-integer-overflow",
+    "-fsanitize-undefined-trap-on-error",
+]
+_QUOTED_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+
+# All libraries share the engine's state, and ctypes lets other Python threads run during a call.
+_lock = threading.Lock()
+
+
+class EmulationBuildError(Exception):
+    """The sources do not compile for the emulator; the message is the compiler's."""
+
+
+class EmulationError(Exception):
+    """A kernel did what it must not do, or a launcher returned an error."""
+
+
+class _Report(ctypes.Structure):
+    """As in native/fault.h."""
+
+    _fields_ = [
+        ("text", ctypes.c_char * 512),
+        ("kernel_offset", ctypes.c_uint64),
+        ("code_offset", ctypes.c_uint64),
+        ("address", ctypes.c_uint64),
+        ("is_global", ctypes.c_int32),
+        ("has_thread", ctypes.c_int32),
+        ("block", ctypes.c_uint32 * 3),
+        ("thread", ctypes.c_uint32 * 3),
+    ]
+
+
+class EmulatedLibrary:
+    """The launchers of one kernels.cu, to be called with buffers."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._library = ctypes.CDLL(str(path))
+        # Found through the library, which links the engine: this is the copy that the library uses.
+        self._begin = self._library.fusegen_emulate_begin
+        self._begin.argtypes, self._begin.restype = [ctypes.c_uint64], None
+        self._report = self._library.fusegen_emulate_report
+        self._report.argtypes, self._report.restype = [], ctypes.POINTER(_Report)
+
+    def call(self, name: str, *args: object, seed: int = 0) -> None:
+        """Calls a launcher, which returns a cudaError_t. The seed sets the order of blocks and threads.
+
+        The first argument is an int, the following ints are int64_t, floats are double, buffers and None are
+        pointers; a ctypes value is passed as it is.
+        """
+        error = self._call(name, args, seed, ctypes.c_int)
+        if error:
+            raise EmulationError(f"{name} returned CUDA error {error}")
+
+    def call_int64(self, name: str, *args: object) -> int:
+        """Calls a function that returns an int64_t, such as the size of a workspace."""
+        return self._call(name, args, 0, ctypes.c_int64)
+
+    def _call(self, name: str, args: Sequence[object], seed: int, result: type) -> int:
+        function = getattr(self._library, name)
+        function.restype = result
+        converted = [_convert(arg, first=i == 0) for i, arg in enumerate(args)]
+        buffers = {i: arg for i, arg in enumerate(args) if isinstance(arg, Buffer)}
+        with _lock:
+            self._begin(seed)
+            value = function(*converted)
+            report = self._report().contents
+            message = self._describe(report, buffers) if report.text else None
+        if message:
+            raise EmulationError(f"{name}: {message}")
+        for i, buffer in buffers.items():
+            damage = buffer.damage()
+            if damage:
+                raise EmulationError(f"{name}: argument {i}, {buffer!r}, {damage}")
+        return value
+
+    def _describe(self, report: _Report, buffers: dict[int, Buffer]) -> str:
+        kernel, _ = self._source_of(report.kernel_offset)
+        text = report.text.decode()
+        if report.is_global:
+            for i, buffer in buffers.items():
+                if buffer.covers(report.address):
+                    only = " (read-only)" if buffer.readonly else ""
+                    text += f", argument {i}, {buffer!r}{only}, {buffer.where(report.address)}"
+        if report.code_offset:
+            text += f" [{self._source_of(report.code_offset)[1]}]"
+        place = f"block {tuple(report.block)}"
+        if report.has_thread:
+            place += f", thread {tuple(report.thread)}"
+        return f"{kernel}, {place}: {text}"
+
+    def _source_of(self, offset: int) -> tuple[str, str]:
+        """The function and the file:line of an offset, from the debug information."""
+        command = ["addr2line", "-i", "-f", "-C", "-e", str(self.path), hex(offset)]
+        try:
+            lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        except (OSError, subprocess.CalledProcessError):
+            return f"kernel at {offset:#x}", f"{self.path.name}+{offset:#x}"
+        # Innermost first; a device function of the stand-in headers interests nobody, but who called it does.
+        frames = list(zip(lines[::2], lines[1::2], strict=True))
+        function, line = next((frame for frame in frames if str(_INCLUDE) not in frame[1]), frames[0])
+        return function, os.path.basename(line).partition(" ")[0]  # drops "(discriminator 4)"
+
+
+def compile_kernels(source: Path, *, cache: Path, defines: Sequence[str] = ()) -> EmulatedLibrary:
+    """Compiles a kernels.cu unless the cache has it. The key is the content of everything that goes in."""
+    source, cache = Path(source).resolve(), Path(cache).resolve()
+    cache.mkdir(parents=True, exist_ok=True)
+    engine = _build_engine(cache)
+    digest = hashlib.sha256(repr((engine.name, _KERNEL_FLAGS, list(defines))).encode())
+    _hash_source(source, digest, set())
+    target = cache / f"{source.stem}-{digest.hexdigest()[:24]}.so"
+    if not target.exists():
+        options = [f"-D{define}" for define in defines]
+        # $ORIGIN: the engine lies beside the library, wherever the cache is moved to.
+        link = ["-x", "none", str(engine), "-Wl,-rpath,$ORIGIN"]
+        _compile([*_KERNEL_FLAGS, *options, "-x", "c++", str(source), *link], target)
+    return EmulatedLibrary(target)
+
+
+def _build_engine(cache: Path) -> Path:
+    digest = hashlib.sha256(repr((_compiler_version(), _ENGINE_FLAGS)).encode())
+    for path in sorted([*_INCLUDE.iterdir(), *_NATIVE.iterdir()]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    target = cache / f"libfusegen_emulate-{digest.hexdigest()[:24]}.so"
+    if not target.exists():
+        sources = [str(path) for path in sorted(_NATIVE.glob("*.cpp"))]
+        _compile([*_ENGINE_FLAGS, f"-Wl,-soname,{target.name}", *sources, "-ldl", "-lpthread"], target)
+    return target
+
+
+def _compile(arguments: Sequence[str], target: Path) -> None:
+    """Another process may do the same at the same time: whoever ends last replaces an equal file."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as directory:
+        output = Path(directory) / target.name
+        command = [_COMPILER, f"-I{_INCLUDE}", *arguments, "-o", str(output)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise EmulationBuildError(done.stderr.strip())
+        os.replace(output, target)
+
+
+def _hash_source(path: Path, digest: hashlib._Hash, seen: set[Path]) -> None:
+    """Adds a file and what it includes in quotes; the emulator's own headers are in the engine's key."""
+    if path in seen or not path.is_file():
+        return
+    seen.add(path)
+    text = path.read_bytes()
+    digest.update(len(text).to_bytes(8, "little") + text)
+    for name in _QUOTED_INCLUDE.findall(text):
+        _hash_source((path.parent / os.fsdecode(name)).resolve(), digest, seen)
+
+
+@functools.cache
+def _compiler_version() -> str:
+    try:
+        return subprocess.run([_COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
+    except OSError as error:
+        raise EmulationBuildError(f"cannot run {_COMPILER}: {error}") from None
+
+
+def _convert(arg: object, *, first: bool) -> object:
+    if arg is None:
+        return ctypes.c_void_p(None)
+    if isinstance(arg, Buffer):
+        return ctypes.c_void_p(arg.pointer)
+    if isinstance(arg, float):
+        return ctypes.c_double(arg)
+    if isinstance(arg, int):
+        return ctypes.c_int(arg) if first else ctypes.c_int64(arg)
+    if isinstance(arg, ctypes._SimpleCData):
+        return arg
+    raise TypeError(f"cannot pass {type(arg).__name__} to a launcher")

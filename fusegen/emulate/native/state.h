@@ -1,0 +1,123 @@
+// The engine's state and how it reports an error. Included once, by engine.cpp.
+#pragma once
+
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "emulate_engine.h"
+#include "fault.h"
+#include "fibre.h"
+#include "shared.h"
+
+namespace fusegen::emulate {
+namespace {
+
+constexpr unsigned warp_size = 32;
+constexpr unsigned most_threads = 1024;
+constexpr unsigned no_warp = most_threads / warp_size;
+
+struct Thread {
+  Fibre fibre;
+  uint3 index;
+  unsigned number;
+  Site site;  // of the barrier or shuffle at which it waits
+  // What it brings to the shuffle at which it waits; value then receives what it gets from it.
+  Exchange kind;
+  unsigned mask;
+  unsigned source;
+  std::uint64_t value;
+};
+
+struct Warp {  // a bit for each lane
+  unsigned live;
+  unsigned runnable;
+  unsigned exchanging;
+};
+
+struct Engine {
+  std::uint64_t seed = 0;
+  std::uint64_t launches = 0;  // since the seed was set
+  cudaError_t error = cudaSuccess;
+  Report report = {};
+  Faults faults;
+  Stacks stacks;
+  SharedMemory shared;
+
+  // The launch
+  const void* kernel = nullptr;
+  void (*body)(void*) = nullptr;
+  void* closure = nullptr;
+  Fibre outside;
+
+  // The block
+  Thread threads[most_threads];
+  Warp warps[most_threads / warp_size];
+  Thread* current = nullptr;
+  unsigned thread_count = 0;
+  unsigned live = 0;
+  unsigned at_barrier = 0;
+  const Thread* first_at_barrier = nullptr;
+  unsigned runnable_warps = 0;
+  unsigned warp = no_warp;          // in which to go on
+  unsigned leave_probability = 0;   // of 1024
+  std::uint64_t random_state = 0;
+};
+Engine engine;
+
+const char* base_name(const char* path) {
+  const char* slash = std::strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+bool operator==(const Site& a, const Site& b) {
+  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+}
+
+// For the two arguments of "%s:%d".
+#define AT(site) base_name((site).file), (site).line
+
+// Writes the report and leaves the launch. Without a thread the fault was found after the block had run.
+[[noreturn]] __attribute__((format(printf, 2, 3))) void fail(const Thread* thread, const char* format, ...) {
+  Report& report = engine.report;
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(report.text, sizeof report.text, format, arguments);
+  va_end(arguments);
+  void* kernel_base = nullptr;
+  void* code_base = nullptr;
+  report.kernel_offset = offset_in_library(engine.kernel, &kernel_base);
+  const auto code = offset_in_library(reinterpret_cast<void*>(engine.faults.code_address()), &code_base);
+  report.code_offset = code_base == kernel_base ? code : 0;
+  report.block[0] = blockIdx.x, report.block[1] = blockIdx.y, report.block[2] = blockIdx.z;
+  report.has_thread = thread != nullptr;
+  if (thread) {
+    const uint3 index = thread->index;
+    report.thread[0] = index.x, report.thread[1] = index.y, report.thread[2] = index.z;
+  }
+  siglongjmp(engine.faults.escape, 1);
+}
+
+void describe_signal(int signal, void* address, bool write) {
+  const char* verb = write ? "writes" : "reads";
+  const auto at = static_cast<const unsigned char*>(address);
+  if (signal == SIGFPE) fail(engine.current, "divides an integer by zero");
+  if (signal == SIGILL) {
+    fail(engine.current,
+         "makes a misaligned access, leaves an array's bounds, or overflows a signed integer");
+  }
+  if (engine.shared.contains(address)) {
+    fail(engine.current, "%s byte %td of the block's %zu bytes of shared memory", verb,
+         at - engine.shared.data(), engine.shared.bytes());
+  }
+  if (engine.stacks.contains(address)) {
+    fail(engine.current, "overflows its stack of %zu bytes", Stacks::bytes);
+  }
+  engine.report.is_global = 1;
+  engine.report.address = reinterpret_cast<std::uint64_t>(address);
+  fail(engine.current, "%s global memory at %p", verb, address);
+}
+
+}  // namespace
+}  // namespace fusegen::emulate

@@ -1,0 +1,64 @@
+"""Reverse-mode differentiation of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fusegen.errors import InternalError
+from fusegen.ir.extent import Extent
+from fusegen.ir.graph import Graph, Node, ancestors
+from fusegen.ir.reduce import sum_to
+from fusegen.ops.functions import FUNCTIONS
+
+# Results of normalisation statistics: the gradient through them is part of `standardize`'s rule.
+_STATISTICS = frozenset({"moments", "mean", "variance", "sum", "rsqrt"})
+
+
+def differentiate(graph: Graph, result: Node, grad: Node, leaves: Sequence[Node]) -> dict[Node, Node]:
+    """The gradient of each leaf that `result` depends on, as nodes of the same graph.
+
+    grad: the gradient that flows into `result`. Contributions to one value are added before they are summed over the axes
+    that the value lacks, so a parameter that is used twice costs one reduction.
+    """
+    wanted = _depend_on(ancestors([result]), leaves)
+    contributions: dict[Node, dict[Extent, Node]] = {result: {grad.extent: grad}}
+    gradients: dict[Node, Node] = {}
+    for node in reversed(ancestors([result])):
+        if node not in wanted or node not in contributions:
+            continue
+        total = _total(graph, node, contributions.pop(node))
+        if node.is_leaf:
+            gradients[node] = total
+            continue
+        if node.op == "detach" or node.op in _STATISTICS:
+            continue
+        rule = FUNCTIONS[node.op].gradient
+        if rule is None:
+            raise InternalError(f"no gradient rule for {node!r}")
+        for operand, part in zip(node.operands, rule(graph, node, total), strict=True):
+            if part is not None and operand in wanted:
+                _accumulate(graph, contributions.setdefault(operand, {}), part, operand)
+    return gradients
+
+
+def _depend_on(nodes: Iterable[Node], leaves: Sequence[Node]) -> set[Node]:
+    found = set(leaves)
+    for node in nodes:
+        if any(operand in found for operand in node.operands):
+            found.add(node)
+    return found
+
+
+def _accumulate(graph: Graph, parts: dict[Extent, Node], part: Node, operand: Node) -> None:
+    before = parts.get(part.extent)
+    if before is not None:
+        part = graph.add("add", before, part, name=f"d_{operand.name}", temporary=True)
+    parts[part.extent] = part
+
+
+def _total(graph: Graph, node: Node, parts: dict[Extent, Node]) -> Node:
+    summed = [sum_to(graph, part, node.extent) for part in parts.values()]
+    total = summed[0]
+    for part in summed[1:]:
+        total = graph.add("add", total, part, name=f"d_{node.name}", temporary=True)
+    return total

@@ -1,0 +1,89 @@
+"""A chain as the planner takes it: the graph of its tail, and what the module around it owns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fusegen.ir.extent import Dim, Extent
+from fusegen.ir.graph import Graph, Node
+
+
+@dataclass(frozen=True)
+class Input:
+    """A tensor argument of the module's forward. extent: None where only the contraction reads it."""
+
+    name: str
+    shape: tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """The linear layer that the chain begins with; its output is the leaf `output` of the graph."""
+
+    name: str
+    source: str
+    in_features: Dim
+    out_features: Dim
+    bias: bool
+
+    @property
+    def weight(self) -> str:
+        return f"{self.name}_weight"
+
+    @property
+    def bias_name(self) -> str:
+        return f"{self.name}_bias"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A learnable tensor that the tail reads. attribute: where the module holds it, such as "bn.weight"."""
+
+    name: str
+    attribute: str
+    shape: tuple[Dim, ...]
+    extent: Extent
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor of the module's state that is not learnt. integer: int64 rather than the parameters' dtype."""
+
+    name: str
+    attribute: str
+    extent: Extent
+    integer: bool = False
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number that the module holds at run time, such as `self.divide_value` or `self.bn.eps`."""
+
+    name: str
+    attribute: str
+
+
+@dataclass
+class Chain:
+    """One variant of a chain (training or evaluation) over the view [rows, channels].
+
+    source: the leaf that enters the tail: the contraction's output, or the module's input where there is no contraction.
+    updates: the new value of each buffer that a forward pass changes, by the buffer's name.
+    groups: the number of groups, where the chain normalises groups of channels.
+    """
+
+    graph: Graph
+    rows: Dim
+    channels: Dim
+    inputs: list[Input]
+    source: Node
+    result: Node
+    contraction: Contraction | None
+    training: bool
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    constants: dict[str, Constant] = field(default_factory=dict)
+    tail_inputs: dict[str, Node] = field(default_factory=dict)
+    updates: dict[str, Node] = field(default_factory=dict)
+    batch_norms: list[tuple[str, bool]] = field(default_factory=list)
+    group_counts: list[Dim] = field(default_factory=list)

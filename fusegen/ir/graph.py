@@ -1,0 +1,123 @@
+"""A directed acyclic graph of element-wise functions and reductions over the [N, C] view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from fusegen.errors import InternalError
+from fusegen.ir.extent import SCALAR, Extent, broadcast
+
+LEAVES = frozenset({"tensor", "scalar", "literal", "count"})
+REDUCTIONS = frozenset({"sum", "moments"})
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One value. Nodes are compared by identity; `Graph` makes equal expressions the same node.
+
+    op: "tensor", "scalar", "literal" and "count" are leaves; "sum" and "moments" reduce their operand to `extent`;
+        "mean" and "variance" pick one result of "moments"; everything else is an element-wise function of
+        `fusegen.ops.functions`.
+    attribute: what `op` needs besides its operands: a tensor's or scalar's name, a literal's value; for "count", the
+        extent whose elements are counted.
+    name: the identifier that emitted code uses.
+    temporary: may be printed inside the one expression that uses it.
+    """
+
+    op: str
+    operands: tuple[Node, ...]
+    attribute: object
+    extent: Extent
+    name: str
+    index: int
+    temporary: bool = False
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.op in LEAVES
+
+    @property
+    def is_reduction(self) -> bool:
+        return self.op in REDUCTIONS
+
+    def __repr__(self) -> str:
+        operands = ", ".join(operand.name for operand in self.operands)
+        return f"{self.name}{self.extent} = {self.op}({operands})"
+
+
+@dataclass
+class Graph:
+    """Builds nodes, each expression once. Node indices are a topological order."""
+
+    nodes: list[Node] = field(default_factory=list)
+    _known: dict[tuple, Node] = field(default_factory=dict)
+    _names: dict[str, int] = field(default_factory=dict)
+
+    def add(
+        self,
+        op: str,
+        *operands: Node,
+        name: str,
+        extent: Extent | None = None,
+        attribute: object = None,
+        temporary: bool = False,
+    ) -> Node:
+        """The node of this expression; `extent` defaults to what the operands broadcast to."""
+        if extent is None:
+            extent = broadcast(*(operand.extent for operand in operands))
+        key = (op, tuple(operand.index for operand in operands), attribute, extent)
+        if key not in self._known:
+            node = Node(op, operands, attribute, extent, self._unique(name), len(self.nodes), temporary)
+            self.nodes.append(node)
+            self._known[key] = node
+        return self._known[key]
+
+    def tensor(self, name: str, extent: Extent) -> Node:
+        return self.add("tensor", name=name, extent=extent, attribute=name)
+
+    def scalar(self, name: str) -> Node:
+        """A constant that the module holds as an attribute and passes at run time."""
+        return self.add("scalar", name=name, extent=SCALAR, attribute=name)
+
+    def literal(self, value: float) -> Node:
+        return self.add("literal", name="literal", extent=SCALAR, attribute=float(value))
+
+    def _unique(self, name: str) -> str:
+        seen = self._names.get(name, 0)
+        self._names[name] = seen + 1
+        return name if seen == 0 else self._unique(f"{name}_{seen + 1}")
+
+
+def ancestors(sinks: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
+    """Everything that `sinks` need, in topological order; nodes in `stop` are included but not looked behind."""
+    border = set(stop)
+    seen: set[Node] = set()
+    stack = list(sinks)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node not in border:
+            stack.extend(node.operands)
+    return sorted(seen, key=lambda node: node.index)
+
+
+def reductions(nodes: Iterable[Node]) -> Iterator[Node]:
+    return (node for node in nodes if node.is_reduction)
+
+
+def verify(sinks: Iterable[Node]) -> None:
+    """Raises InternalError unless every node is well formed."""
+    for node in ancestors(sinks):
+        if any(operand.index >= node.index for operand in node.operands):
+            raise InternalError(f"{node!r} is used before it is made")
+        if node.is_leaf:
+            continue
+        joined = broadcast(*(operand.extent for operand in node.operands))
+        if node.is_reduction:
+            if node.extent == joined or broadcast(node.extent, joined) != joined:
+                raise InternalError(f"{node!r} reduces {joined} to {node.extent}")
+        elif node.extent != joined:
+            raise InternalError(f"{node!r} should have the extent {joined}")

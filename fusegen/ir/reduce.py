@@ -1,0 +1,58 @@
+"""Sums, in the form that needs the fewest passes: constant factors move out, sums known to vanish are not computed."""
+
+from __future__ import annotations
+
+from fusegen.ir.extent import CHANNEL, FULL, SCALAR, Extent, broadcast
+from fusegen.ir.graph import Graph, Node
+
+
+def sum_to(graph: Graph, value: Node, extent: Extent) -> Node:
+    """`value` summed over every axis that `extent` lacks.
+
+    Factors that do not vary over the summed axes are multiplied afterwards, so that e.g. the sums of g, of g * weight and of
+    g / divisor over the rows are one sum. The whole of a matrix is summed by columns first, for the same reason.
+    """
+    if value.extent == extent:
+        return value
+    if value.extent == FULL and extent == SCALAR:
+        return sum_to(graph, sum_to(graph, value, CHANNEL), SCALAR)
+    factors = _factors(graph, value)
+    outer = [factor for factor in factors if broadcast(factor.extent, extent) == extent]
+    inner = [factor for factor in factors if factor not in outer]
+    if not outer and len(inner) > 1:
+        return graph.add("sum", value, extent=extent, name=f"{value.name}_sum")
+    result = _sum_of_product(graph, inner, extent)
+    for factor in outer:
+        result = graph.add("mul", result, factor, name=f"{result.name}_scaled", temporary=True)
+    return result
+
+
+def _factors(graph: Graph, value: Node) -> list[Node]:
+    if value.op == "mul":
+        return [factor for operand in value.operands for factor in _factors(graph, operand)]
+    if value.op == "negate":
+        return [graph.literal(-1), *_factors(graph, value.operands[0])]
+    return [value]
+
+
+def _sum_of_product(graph: Graph, factors: list[Node], extent: Extent) -> Node:
+    if len(factors) == 1 and (vanishing := _vanishing_sum(graph, factors[0], extent)):
+        return vanishing
+    product, *others = sorted(factors, key=lambda node: node.index)
+    for factor in others:
+        product = graph.add("mul", product, factor, name=f"{product.name}_{factor.name}", temporary=True)
+    return graph.add("sum", product, extent=extent, name=f"{product.name}_sum")
+
+
+def _vanishing_sum(graph: Graph, value: Node, extent: Extent) -> Node | None:
+    """The gradient through a centred normalisation sums to zero over what was normalised.
+
+    x reaches the result only through x - mean(x), so shifting x changes nothing. Zero times the sum that the gradient
+    is made of keeps a NaN or an infinity visible, as an ordinary sum would.
+    """
+    if value.op != "standardize_backward":
+        return None
+    sum_g = value.operands[3]
+    if sum_g.extent != extent:
+        return None
+    return graph.add("vanishing", sum_g, name=f"{value.name}_sum")

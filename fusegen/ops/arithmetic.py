@@ -1,0 +1,119 @@
+"""Ops of two operands: the running value and a parameter, a constant, an earlier value or a further input."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from fusegen.ir.extent import SCALAR, Dim
+from fusegen.ir.graph import Node
+from fusegen.ops.scalars import Number, Scalar, scalar_text
+from fusegen.ops.step import Dtypes, Step, StepError, promote
+from fusegen.spec.names import Identifier
+
+Init = Literal["randn", "rand", "ones", "zeros"] | Number | Identifier
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+
+
+class Arithmetic(Step):
+    """`running op operand`, or with `swap`, `operand op running`.
+
+    Exactly one of parameter, constant, value and input names the operand. A parameter's shape broadcasts against the running
+    value's; used again, it is named without shape and init. `name` makes a literal constant an attribute of the module.
+    """
+
+    op: Literal["add", "sub", "mul", "div", "minimum", "maximum"]
+    parameter: Identifier | None = None
+    shape: list[int | Identifier] | Identifier | None = None
+    init: Init | None = None
+    constant: Scalar | None = None
+    name: Identifier | None = None
+    value: Identifier | None = None
+    input: Identifier | None = None
+    swap: bool = False
+    detach: bool = False
+
+    @model_validator(mode="after")
+    def _one_operand(self) -> Arithmetic:
+        given = [key for key in ("parameter", "constant", "value", "input") if getattr(self, key) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "none"
+            raise ValueError(f"give exactly one of parameter, constant, value and input, not {found}")
+        if self.parameter is None and (self.shape is not None or self.init is not None):
+            raise ValueError("shape and init belong to a parameter")
+        if self.name is not None and not isinstance(self.constant, int | float):
+            raise ValueError("name belongs to a constant given as a number")
+        if self.detach and self.value is None and self.input is None:
+            raise ValueError("detach belongs to a value or an input")
+        return self
+
+    def build(self, chain, x: Node) -> Node:
+        operand = self._operand(chain)
+        if self.detach:
+            operand = chain.graph.add("detach", operand, name=f"{operand.name}_detached")
+        left, right = (operand, x) if self.swap else (x, operand)
+        if self.op == "div" and right.extent == SCALAR and right.op in ("scalar", "literal"):
+            return chain.graph.add("mul", left, self._inverse(chain, right), name=self._result_name())
+        return chain.graph.add(self.op, left, right, name=self._result_name())
+
+    def _operand(self, chain) -> Node:
+        if self.parameter is not None:
+            return chain.parameter(self.parameter, self.shape, self.init)
+        if self.constant is not None:
+            return chain.constant(self.constant, self.name)
+        if self.value is not None:
+            return chain.value(self.value)
+        return chain.input(self.input)
+
+    @staticmethod
+    def _inverse(chain, divisor: Node) -> Node:
+        """Dividing by a constant multiplies by its reciprocal, as PyTorch's CUDA kernel does."""
+        if divisor.op == "literal":
+            if divisor.attribute == 0:
+                raise StepError("FG205", "division by the constant 0", "constant")
+            return chain.graph.literal(1.0 / divisor.attribute)
+        return chain.graph.add("reciprocal", divisor, name=f"inverse_{divisor.name}")
+
+    def _result_name(self) -> str:
+        past = {"add": "sum", "sub": "difference", "mul": "product", "div": "quotient"}
+        about = self.parameter or self.name or (self.constant if isinstance(self.constant, str) else None) or self.value
+        verb = {"add": "plus", "sub": "minus", "mul": "times", "div": "over"}.get(self.op, self.op)
+        return f"{verb}_{about}" if about else past.get(self.op, f"{self.op}_value")
+
+    def construct(self, channels: Dim) -> list[str]:
+        if self.name is not None:
+            return [f"self.{self.name} = {float(self.constant)!r}"]
+        if self.init is None:
+            return []
+        shape = self.shape if isinstance(self.shape, str) else f"({''.join(f'{dim}, ' for dim in self.shape).rstrip()})"
+        if shape.count(",") > 1:
+            shape = shape.replace(",)", ")")
+        if self.init in ("randn", "rand", "ones", "zeros"):
+            return [f"self.{self.parameter} = nn.Parameter(torch.{self.init}({shape}))"]
+        fill = self.init if isinstance(self.init, str) else repr(float(self.init))
+        return [f"self.{self.parameter} = nn.Parameter(torch.full({shape}, float({fill})))"]
+
+    def eager(self, x: str) -> str:
+        operand = self.value or self.input
+        if self.parameter is not None:
+            operand = f"self.{self.parameter}"
+        elif self.constant is not None:
+            operand = f"self.{self.name}" if self.name else scalar_text(self.constant)
+        if self.detach:
+            operand = f"{operand}.detach()"
+        if self.op in _INFIX:
+            return f"{operand} {_INFIX[self.op]} {x}" if self.swap else f"{x} {_INFIX[self.op]} {operand}"
+        if self.constant is not None:
+            operand = f"{x}.new_full((), {operand})"
+        return f"torch.{self.op}({operand}, {x})" if self.swap else f"torch.{self.op}({x}, {operand})"
+
+    def result_dtype(self, running: str, dtypes: Dtypes) -> str:
+        if self.parameter is not None:
+            # A parameter without dimensions takes part in promotion like a Python number.
+            return running if dtypes.named.get(f"rank of {self.parameter}") == "0" else promote(running, dtypes.parameter)
+        other = self.value or self.input
+        return promote(running, dtypes.named[other]) if other else running
+
+
+STEPS = (Arithmetic,)

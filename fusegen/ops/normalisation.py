@@ -1,0 +1,82 @@
+"""Normalisation as graph nodes: statistics, then `standardize`, whose gradient covers the statistics' own dependence on x.
+
+With n reduced elements, mean m, r = 1/sqrt(var + eps) and xhat = (x - m) r, the chain rule through m and r gives
+    dx = r (g - (sum(g) + xhat sum(g xhat)) / n)
+(Ioffe and Szegedy 2015, section 3, rearranged), and without centring (RMSNorm) the term sum(g) is absent. Statistics are
+therefore no operands of their own to autodiff: no gradient flows into them twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fusegen.ir.extent import SCALAR, Extent
+from fusegen.ir.graph import Graph, Node
+from fusegen.ir.reduce import sum_to
+from fusegen.ops.functions import define, multiply
+
+BATCH_STATISTICS = "statistics of x"
+GIVEN_STATISTICS = "given statistics"
+
+
+def inverse_deviation(graph: Graph, variance: Node, eps: Node, name: str) -> Node:
+    shifted = graph.add("add", variance, eps, name=f"{name}_shifted", temporary=True)
+    return graph.add("rsqrt", shifted, name=name)
+
+
+def centred(graph: Graph, x: Node, over: Extent, eps: Node, name: str) -> tuple[Node, Node, Node]:
+    """(xhat, mean, variance) with the biased variance of x around its mean, one value for each element of `over`."""
+    moments = graph.add("moments", x, extent=over, name=f"{name}_moments")
+    mean = graph.add("mean", moments, name=f"{name}_mean")
+    variance = graph.add("variance", moments, name=f"{name}_variance")
+    rstd = inverse_deviation(graph, variance, eps, f"{name}_rstd")
+    xhat = graph.add("standardize", x, mean, rstd, name=f"{name}_hat", attribute=BATCH_STATISTICS)
+    return xhat, mean, variance
+
+
+def with_given(graph: Graph, x: Node, mean: Node, variance: Node, eps: Node, name: str) -> Node:
+    """xhat by statistics that do not depend on x (BatchNorm in evaluation)."""
+    rstd = inverse_deviation(graph, variance, eps, f"{name}_rstd")
+    return graph.add("standardize", x, mean, rstd, name=f"{name}_hat", attribute=GIVEN_STATISTICS)
+
+
+def uncentred(graph: Graph, x: Node, over: Extent, eps: Node, name: str) -> Node:
+    """x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019, RMSNorm)."""
+    square = graph.add("square", x, name=f"{name}_square", temporary=True)
+    total = graph.add("sum", square, extent=over, name=f"{name}_sum_of_squares")
+    mean_square = graph.add("div", total, count(graph, over), name=f"{name}_mean_square", temporary=True)
+    rrms = inverse_deviation(graph, mean_square, eps, f"{name}_rrms")
+    return graph.add("rescale", x, rrms, name=f"{name}_hat")
+
+
+def count(graph: Graph, over: Extent) -> Node:
+    """How many elements one value of `over` stands for: a scalar known at launch."""
+    return graph.add("count", extent=SCALAR, attribute=over, name="count")
+
+
+def _inverse_count(graph: Graph, over: Extent) -> Node:
+    return graph.add("reciprocal", count(graph, over), name="inverse_count")
+
+
+def _standardize(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    x, mean, rstd = node.operands
+    if node.attribute == GIVEN_STATISTICS:
+        return multiply(graph, g, rstd, f"d_{x.name}"), None, None
+    over = mean.extent
+    sum_g = sum_to(graph, g, over)
+    sum_g_xhat = sum_to(graph, multiply(graph, g, node, f"{g.name}_{node.name}"), over)
+    operands = (g, node, rstd, sum_g, sum_g_xhat, _inverse_count(graph, over))
+    return graph.add("standardize_backward", *operands, name=f"d_{x.name}"), None, None
+
+
+def _rescale(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    x, rrms = node.operands
+    sum_g_xhat = sum_to(graph, multiply(graph, g, node, f"{g.name}_{node.name}"), rrms.extent)
+    operands = (g, node, rrms, sum_g_xhat, _inverse_count(graph, rrms.extent))
+    return graph.add("rescale_backward", *operands, name=f"d_{x.name}"), None
+
+
+define("standardize", gradient=_standardize)
+define("rescale", gradient=_rescale)
+define("standardize_backward")
+define("rescale_backward")

@@ -1,0 +1,135 @@
+"""Normalisation over the rows (batch norm) or over the channels of a row (group, layer and RMS norm)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Dim, segment
+from fusegen.ir.graph import Node
+from fusegen.ops import normalisation
+from fusegen.ops.scalars import Scalar, scalar_text
+from fusegen.ops.step import Dtypes, Step
+from fusegen.spec.names import Identifier
+
+
+class Norm(Step):
+    """A normalisation kept as a submodule `name`; its eps stays an attribute of that submodule."""
+
+    name: Identifier
+    eps: Scalar = 1e-5
+    affine: bool = True
+
+    def eager(self, x: str) -> str:
+        return f"self.{self.name}({x})"
+
+    def _affine(self, chain, xhat: Node, bias: bool = True) -> Node:
+        """weight * xhat + bias, as far as the module has them."""
+        if not self.affine:
+            return xhat
+        channels = chain.channels
+        weight = chain.owned_parameter(self.name, "weight", (channels,), CHANNEL)
+        product = chain.graph.add("mul", xhat, weight, name=self.name if not bias else f"{self.name}_scaled", temporary=bias)
+        if not bias:
+            return product
+        shift = chain.owned_parameter(self.name, "bias", (channels,), CHANNEL)
+        return chain.graph.add("add", product, shift, name=self.name)
+
+    def _eps(self, chain) -> Node:
+        return chain.owned_scalar(self.eps, self.name, "eps")
+
+
+class BatchNorm(Norm):
+    """nn.BatchNorm1d: per-channel statistics over the rows in training, running statistics in evaluation."""
+
+    op: Literal["batch_norm"]
+    momentum: Scalar | None = 0.1
+    track_running_stats: bool = True
+
+    def build(self, chain, x: Node) -> Node:
+        eps = self._eps(chain)
+        chain.uses_batch_statistics(self.name, self.track_running_stats)
+        if chain.training or not self.track_running_stats:
+            xhat, mean, variance = normalisation.centred(chain.graph, x, CHANNEL, eps, self.name)
+            if self.track_running_stats:
+                self._update(chain, mean, variance)
+        else:
+            running = [chain.buffer(self.name, key) for key in ("running_mean", "running_var")]
+            xhat = normalisation.with_given(chain.graph, x, *running, eps, self.name)
+        return self._affine(chain, xhat)
+
+    def _update(self, chain, mean: Node, variance: Node) -> None:
+        """running = (1 - f) running + f batch, with the unbiased variance, as nn.BatchNorm does."""
+        graph, name = chain.graph, self.name
+        tracked = chain.buffer(name, "num_batches_tracked", SCALAR)
+        momentum = chain.owned_scalar(self.momentum, name, "momentum")
+        factor = graph.add("average_factor", momentum, tracked, name=f"{name}_factor")
+        rest = graph.add("sub", graph.literal(1), factor, name=f"{name}_kept")
+        n = normalisation.count(graph, CHANNEL)
+        fewer = graph.add("sub", n, graph.literal(1), name="count_less_one", temporary=True)
+        bessel = graph.add("div", n, fewer, name=f"{name}_bessel")
+        unbiased = graph.add("mul", variance, bessel, name=f"{name}_unbiased", temporary=True)
+        for key, batch in (("running_mean", mean), ("running_var", unbiased)):
+            running = chain.buffer(name, key)
+            old = graph.add("mul", rest, running, name=f"{key}_old", temporary=True)
+            new = graph.add("mul", factor, batch, name=f"{key}_new", temporary=True)
+            chain.update_buffer(running, graph.add("add", old, new, name=f"new_{running.name}"))
+
+    def construct(self, channels: Dim) -> list[str]:
+        options = [f"eps={scalar_text(self.eps, '')}"]
+        options.append(f"momentum={None if self.momentum is None else scalar_text(self.momentum, '')}")
+        options += [] if self.affine else ["affine=False"]
+        options += [] if self.track_running_stats else ["track_running_stats=False"]
+        return [f"self.{self.name} = nn.BatchNorm1d({channels}, {', '.join(options)})"]
+
+
+class GroupNorm(Norm):
+    op: Literal["group_norm"]
+    num_groups: Annotated[int, Field(ge=1)] | Identifier
+
+    def build(self, chain, x: Node) -> Node:
+        groups: Dim = chain.groups(self.num_groups)
+        over = ROW if groups == 1 else segment(groups)
+        xhat, _, _ = normalisation.centred(chain.graph, x, over, self._eps(chain), self.name)
+        return self._affine(chain, xhat)
+
+    def construct(self, channels: Dim) -> list[str]:
+        affine = "" if self.affine else ", affine=False"
+        return [f"self.{self.name} = nn.GroupNorm({self.num_groups}, {channels}, eps={scalar_text(self.eps, '')}{affine})"]
+
+    def result_dtype(self, running: str, dtypes: Dtypes) -> str:
+        return "float32" if dtypes.autocast else running
+
+
+class LayerNorm(Norm):
+    op: Literal["layer_norm"]
+    bias: bool = True
+
+    def build(self, chain, x: Node) -> Node:
+        xhat, _, _ = normalisation.centred(chain.graph, x, ROW, self._eps(chain), self.name)
+        return self._affine(chain, xhat, self.bias)
+
+    def construct(self, channels: Dim) -> list[str]:
+        options = [f"eps={scalar_text(self.eps, '')}"]
+        options += [] if self.affine else ["elementwise_affine=False"]
+        options += [] if self.bias else ["bias=False"]
+        return [f"self.{self.name} = nn.LayerNorm({channels}, {', '.join(options)})"]
+
+    def result_dtype(self, running: str, dtypes: Dtypes) -> str:
+        return "float32" if dtypes.autocast else running
+
+
+class RmsNorm(Norm):
+    op: Literal["rms_norm"]
+
+    def build(self, chain, x: Node) -> Node:
+        xhat = normalisation.uncentred(chain.graph, x, ROW, self._eps(chain), self.name)
+        return self._affine(chain, xhat, bias=False)
+
+    def construct(self, channels: Dim) -> list[str]:
+        affine = "" if self.affine else ", elementwise_affine=False"
+        return [f"self.{self.name} = nn.RMSNorm({channels}, eps={scalar_text(self.eps, '')}{affine})"]
+
+
+STEPS = (BatchNorm, GroupNorm, LayerNorm, RmsNorm)

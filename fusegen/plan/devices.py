@@ -1,0 +1,39 @@
+"""What launch shapes need to know of a GPU, as a table: rendering never asks the GPU at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Device:
+    """One compute capability.
+
+    multiprocessors: of the part that the launch shapes are made for. shared_bytes: the most dynamic shared memory that one
+    block may have (CUDA C++ Programming Guide, table of technical specifications). bandwidth: GB/s of device memory that a
+    copy reaches, for `fusegen plan`'s floor.
+    """
+
+    target: str
+    name: str
+    multiprocessors: int
+    shared_bytes: int
+    bandwidth: float
+
+
+DEVICES = {
+    device.target: device
+    for device in (
+        Device("sm_80", "A100", 108, 163 * 1024, 1400),
+        Device("sm_90", "H100", 132, 227 * 1024, 3000),
+        Device("sm_100", "B200", 148, 227 * 1024, 7000),
+    )
+}
+
+
+def planning_device(targets: list[str]) -> Device:
+    """One device that launch shapes of all targets respect: the newest target's size, the least shared memory of all."""
+    known = [DEVICES[target.rstrip("af")] for target in targets]
+    newest = max(known, key=lambda device: device.multiprocessors)
+    shared = min(device.shared_bytes for device in known)
+    return Device(newest.target, newest.name, newest.multiprocessors, shared, newest.bandwidth)

@@ -1,0 +1,140 @@
+"""What a plan consists of. Everything is frozen: a plan is a value that rendering reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fusegen.ir.chain import Chain
+from fusegen.ir.extent import Dim, Extent
+from fusegen.ir.graph import Node
+
+Role = str
+"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", or "input <name>"."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A buffer that kernels read or write, and the node whose values it holds.
+
+    optional: the pointer may be null (the module lacks the tensor, or nobody wants the result).
+    scratch: lives in the workspace, from one kernel of a schedule to a later one.
+    """
+
+    name: str
+    node: Node
+    role: Role
+    optional: bool = False
+    scratch: bool = False
+
+    @property
+    def extent(self) -> Extent:
+        return self.node.extent
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One sweep over the elements: what it loads, computes, sums up and stores.
+
+    results: vector values (per channel or per segment) that are computed once the sums of this pass are known.
+    """
+
+    loads: tuple[Tensor, ...]
+    values: tuple[Node, ...]
+    sums: tuple[Node, ...]
+    stores: tuple[Tensor, ...]
+    results: tuple[Node, ...] = ()
+    vector_stores: tuple[Tensor, ...] = ()
+
+
+KernelKind = Literal["stream", "finalise", "segment", "row", "column", "total"]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel.
+
+    kind: the template. vectors: per-channel, per-segment and scalar tensors it reads. setup: values of those extents that it
+    computes before its first pass. partial_sums: column sums that it leaves as one partial result per block.
+    groups: the number of segments in a row, for kinds that work on segments.
+    """
+
+    name: str
+    kind: KernelKind
+    vectors: tuple[Tensor, ...]
+    setup: tuple[Node, ...]
+    passes: tuple[Pass, ...]
+    partial_sums: tuple[Node, ...] = ()
+    groups: Dim = 1
+    purpose: str = ""
+
+    @property
+    def reads(self) -> tuple[Tensor, ...]:
+        return _unique((*(t for p in self.passes for t in p.loads), *self.vectors))
+
+    @property
+    def writes(self) -> tuple[Tensor, ...]:
+        return _unique(tuple(t for p in self.passes for t in (*p.stores, *p.vector_stores)))
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        nodes = [*self.setup, *(n for p in self.passes for n in (*p.values, *p.sums, *p.results))]
+        names = {operand.attribute for node in nodes for operand in node.operands if operand.op == "scalar"}
+        return tuple(sorted(names))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Kernels that compute a program in order. kind: "row" or "column" hold data on chip, "split" and "stream" do not."""
+
+    kind: Literal["row", "column", "split", "stream"]
+    kernels: tuple[Kernel, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """One direction of one variant of a chain, behind its contraction.
+
+    schedules: alternatives, the first that fits the sizes at run time is used; the last fits every size.
+    totals: kernels for scalar results, run after any schedule.
+    """
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    constants: tuple[str, ...]
+    schedules: tuple[Schedule, ...]
+    totals: tuple[Kernel, ...]
+    groups: Dim | None
+    reasons: tuple[str, ...]
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple(kernel for schedule in self.schedules for kernel in schedule.kernels) + self.totals
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One behaviour of the module: "train", "eval", or "" where both are the same."""
+
+    name: str
+    chain: Chain
+    forward: Program
+    backward: Program
+    saved: tuple[Tensor, ...]
+    needs_source: bool
+
+
+@dataclass(frozen=True)
+class Mode:
+    """The dtypes of one instantiation: index is what the launchers take. roles maps each role to a dtype."""
+
+    index: int
+    name: str
+    roles: dict[Role, str]
+    autocast: bool
+
+
+def _unique(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple({tensor.name: tensor for tensor in tensors}.values())

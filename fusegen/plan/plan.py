@@ -1,0 +1,140 @@
+"""From a spec to its plan: the variants of the module, each with a forward and a backward program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.ir.autodiff import differentiate
+from fusegen.ir.builder import build_chain
+from fusegen.ir.chain import Chain
+from fusegen.ir.extent import CHANNEL, FULL
+from fusegen.ir.graph import Node, ancestors
+from fusegen.ir.reduce import sum_to
+from fusegen.plan.devices import Device, planning_device
+from fusegen.plan.model import Mode, Tensor, Variant
+from fusegen.plan.modes import modes
+from fusegen.plan.schedule import Scheduler
+
+RESULT = "y"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that rendering needs to know."""
+
+    spec: object
+    device: Device
+    variants: tuple[Variant, ...]
+    modes: tuple[Mode, ...]
+
+    @property
+    def chain(self) -> Chain:
+        """The training variant's chain: it has every parameter, buffer and constant."""
+        return self.variants[0].chain
+
+
+def make_plan(spec, document) -> Plan:
+    """Plans a validated spec. Raises SpecError where the chain does not fit together or cannot be scheduled."""
+    training = build_chain(spec, document, training=True)
+    if training.contraction is None and len(spec.inputs[training.inputs[0].name]) != 2:
+        raise SpecError([document.diagnostic("FG303", "the first input must have the shape [rows, channels]", ("inputs",))])
+    _refuse_what_cannot_be_scheduled(training, document)
+    if any(tracked for _, tracked in training.batch_norms):
+        evaluation = build_chain(spec, document, training=False)
+        variants = (_variant("train", training), _variant("eval", evaluation))
+    else:
+        variants = (_variant("", training),)
+    return Plan(spec, planning_device(spec.targets), variants, tuple(modes(spec, training)))
+
+
+def _refuse_what_cannot_be_scheduled(chain: Chain, document) -> None:
+    diagnostics: list[Diagnostic] = []
+    if len(set(chain.group_counts) - {1}) > 1:
+        counts = " and ".join(str(count) for count in chain.group_counts)
+        message = f"one chain can normalise by one number of groups, not by {counts}"
+        diagnostics.append(document.diagnostic("FG401", message, ("chain",)))
+    for parameter in chain.parameters.values():
+        if parameter.extent.rows and not parameter.extent.is_full:
+            message = f"parameter '{parameter.name}' differs from row to row: not supported"
+            diagnostics.append(document.diagnostic("FG401", message, ("chain",)))
+    if diagnostics:
+        raise SpecError(diagnostics)
+
+
+def _variant(name: str, chain: Chain) -> Variant:
+    prefix = f"{name}_" if name else ""
+    graph = chain.graph
+    grad = graph.tensor(f"grad_{RESULT}", FULL)
+    leaves = {node.name: node for node in _leaves(chain)}
+    gradients = differentiate(graph, chain.result, grad, list(leaves.values()))
+    outputs, reasons = _gradient_outputs(chain, gradients)
+    saved = _saved([tensor.node for tensor in outputs])
+    forward_outputs = [Tensor(RESULT, chain.result, "output")]
+    forward_outputs += [Tensor(node.name, node, "accumulator") for node in saved]
+    forward_outputs += [
+        Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()
+    ]
+    sources = _sources(chain)
+    forward = Scheduler(f"{prefix}forward", sources, forward_outputs).program()
+    kept = [Tensor(node.name, node, "accumulator") for node in saved]
+    grad_tensor = Tensor(grad.name, grad, "output")
+    backward = Scheduler(f"{prefix}backward", [grad_tensor, *sources, *kept], outputs, reasons).program()
+    needs_source = any(tensor.node is chain.source for tensor in backward.inputs)
+    return Variant(name, chain, forward, backward, tuple(kept), needs_source)
+
+
+def _leaves(chain: Chain) -> list[Node]:
+    parameters = [chain.graph.tensor(p.name, p.extent) for p in chain.parameters.values()]
+    return [chain.source, *chain.tail_inputs.values(), *parameters]
+
+
+def _sources(chain: Chain) -> list[Tensor]:
+    """Every tensor that the tail may read."""
+    tensors = [Tensor(chain.source.name, chain.source, "activation")]
+    for name, node in chain.tail_inputs.items():
+        if node is not chain.source:
+            tensors.append(Tensor(name, node, f"input {name}"))
+    for parameter in chain.parameters.values():
+        tensors.append(Tensor(parameter.name, chain.graph.tensor(parameter.name, parameter.extent), "parameter"))
+    for buffer in chain.buffers.values():
+        role = "count" if buffer.integer else "parameter"
+        tensors.append(Tensor(buffer.name, chain.graph.tensor(buffer.name, buffer.extent), role, optional=chain.training))
+    return tensors
+
+
+def _gradient_outputs(chain: Chain, gradients: dict[Node, Node]) -> tuple[list[Tensor], list[str]]:
+    """The results of the backward program, and what is worth telling about them."""
+    source, reasons = chain.source, []
+    outputs = [Tensor(f"grad_{source.name}", gradients[source], "activation", optional=True)]
+    for name, node in chain.tail_inputs.items():
+        if node is not source and node in gradients:
+            outputs.append(Tensor(f"grad_{name}", gradients[node], f"input {name}", optional=True))
+    for parameter in chain.parameters.values():
+        node = chain.graph.tensor(parameter.name, parameter.extent)
+        if node in gradients:
+            outputs.append(Tensor(f"grad_{parameter.name}", gradients[node], "parameter", optional=True))
+    contraction = chain.contraction
+    if contraction and contraction.bias:
+        total = sum_to(chain.graph, gradients[source], CHANNEL)
+        if any(node.op == "vanishing" for node in ancestors([total])):
+            reasons.append(f"the gradient of {contraction.name}.bias is zero: the normalisation subtracts the mean")
+        outputs.append(Tensor(f"grad_{contraction.bias_name}", total, "parameter", optional=True))
+    return outputs, reasons
+
+
+def _saved(targets: list[Node]) -> list[Node]:
+    """The statistics that the backward program takes from the forward pass instead of reducing again."""
+    found: dict[Node, None] = {}
+    seen: set[Node] = set()
+    stack = list(targets)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op == "mean" or (node.op == "rsqrt" and any(n.is_reduction for n in ancestors([node]))):
+            found[node] = None
+        else:
+            stack.extend(node.operands)
+    return sorted(found, key=lambda node: node.index)

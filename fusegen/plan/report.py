@@ -1,0 +1,49 @@
+"""A plan as text for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusegen.plan.plan import Plan
+from fusegen.plan.summary import summary
+
+
+def report(plan: Plan) -> str:
+    """What `fusegen plan` prints: stages, kernels, bytes, the floor, and why."""
+    data = summary(plan)
+    sizes = ", ".join(f"{name} {size}" for name, size in data["typical"].items())
+    lines = [f"{data['name']} at {sizes}", ""]
+    if data["contraction"]:
+        c = data["contraction"]
+        bias = "with" if c["bias"] else "without"
+        lines += [f"contraction  {c['name']}: {c['in_features']} -> {c['out_features']}, {bias} bias, by {c['by']}"]
+        lines += ["             a vendor library call: no kernel of ours is faster at it", ""]
+    for variant in data["variants"]:
+        saved = ", ".join(variant["saved"]) or "nothing"
+        lines += [f"{variant['name']}: saves {saved} for the backward pass and recomputes the rest"]
+        for program in variant["programs"]:
+            lines += ["", *_program(plan, program)]
+        lines.append("")
+    lines.append("dtypes of activations, parameters and result:")
+    for mode in data["modes"]:
+        lines.append(f"  {mode['name']}: {mode['activation']}, {mode['parameter']}, {mode['output']}")
+    return "\n".join(lines)
+
+
+def _program(plan: Plan, program: dict[str, Any]) -> list[str]:
+    floor = program["floor_bytes"]
+    dtype = plan.modes[0].name
+    time = floor / (plan.device.bandwidth * 1e9) * 1e6
+    lines = [
+        f"  {program['name']}",
+        f"    floor {floor / 1e6:.1f} MB in {dtype}: {time:.1f} us at {plan.device.bandwidth:.0f} GB/s ({plan.device.name})",
+        f"    reads  {', '.join(program['reads'])}",
+        f"    writes {', '.join(program['writes'])}",
+    ]
+    lines += [f"    note   {reason}" for reason in program["reasons"]]
+    for schedule in program["schedules"]:
+        share = schedule["bytes"] / floor
+        lines.append(f"    {schedule['kind']}: {schedule['bytes'] / 1e6:.1f} MB, {share:.2f} times the floor")
+        lines.append(f"      because {schedule['reason']}")
+        lines += [f"      {kernel['name']}: {kernel['purpose']}" for kernel in schedule["kernels"]]
+    return lines

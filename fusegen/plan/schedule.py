@@ -1,0 +1,257 @@
+"""From what a program must compute to kernels: phases of reductions, stages, and the alternatives of each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from fusegen.ir.extent import Dim
+from fusegen.ir.graph import Node, ancestors
+from fusegen.plan.kernel import Draft, Sweep
+from fusegen.plan.model import Kernel, Program, Schedule, Tensor
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Reductions of one kind that do not depend on each other. axis: "column" (over the rows) or "row" (within a row)."""
+
+    axis: str
+    groups: Dim
+    sums: tuple[Node, ...]
+
+    @property
+    def family(self) -> tuple[str, Dim]:
+        return self.axis, self.groups
+
+
+class Scheduler:
+    """Schedules one program.
+
+    inputs: the tensors in memory. outputs: what must be computed.
+    """
+
+    def __init__(self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], reasons: Sequence[str] = ()) -> None:
+        self.name = name
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.reasons = list(reasons)
+        self.given = {tensor.node: tensor for tensor in inputs}
+        self.full_outputs = [t for t in outputs if t.extent.is_full]
+        self.scalar_outputs = [t for t in outputs if t.extent.is_scalar]
+        self.vector_outputs = [t for t in outputs if not t.extent.is_full and not t.extent.is_scalar]
+        needed = ancestors([t.node for t in outputs], self.given)
+        self.reductions = [n for n in needed if n.is_reduction and n not in self.given and not n.extent.is_scalar]
+        self.total_sums = [n for n in needed if n.is_reduction and n.extent.is_scalar]
+        self.terminal = tuple(n for n in self.reductions if self._is_terminal(n))
+        self.phases = self._phases()
+
+    def program(self) -> Program:
+        """The program with all its schedules; the last one fits every size."""
+        used = {node for t in self.outputs for node in ancestors([t.node], self.given)}
+        inputs = tuple(t for t in self.inputs if t.node in used)
+        schedules, known = self._schedules()
+        constants = sorted({node.attribute for node in used if node.op == "scalar"})
+        groups = next((phase.groups for phase in self.phases if phase.groups != 1), None)
+        for node in used:
+            if groups is None and node.extent.is_segment and node.extent.blocks != 1:
+                groups = node.extent.blocks
+        return Program(
+            self.name,
+            inputs,
+            self.outputs,
+            tuple(constants),
+            tuple(schedules),
+            self._totals(known),
+            groups,
+            tuple(self.reasons),
+        )
+
+    # What depends on what
+
+    def _behind(self, node: Node) -> set[Node]:
+        """The reductions that `node` depends on, itself excluded."""
+        found = ancestors(node.operands, self.given) if node.operands and node not in self.given else []
+        return {other for other in found if other.is_reduction and other not in self.given}
+
+    def _is_terminal(self, node: Node) -> bool:
+        """A column sum that only feeds per-channel or scalar results: it can be taken in the last pass, whatever else is there."""
+        if node.extent.rows:
+            return False
+        needed_by_full = any(node in self._behind(t.node) for t in self.full_outputs)
+        return not needed_by_full and not any(node in self._behind(other) for other in self.reductions)
+
+    def _phases(self) -> list[Phase]:
+        levels: dict[Node, int] = {}
+        for node in self.reductions:
+            if node not in self.terminal:
+                levels[node] = 1 + max((levels[other] for other in self._behind(node) if other in levels), default=0)
+        order = sorted(levels, key=lambda node: (levels[node], not node.extent.rows, str(node.extent), node.index))
+        phases = []
+        for (_, extent), nodes in groupby(order, key=lambda node: (levels[node], node.extent)):
+            axis = "row" if extent.rows else "column"
+            phases.append(Phase(axis, extent.blocks if extent.rows else 1, tuple(nodes)))
+        return phases
+
+    # Schedules
+
+    def _schedules(self) -> tuple[list[Schedule], dict[Node, Tensor]]:
+        last = self.phases[-1].family if self.phases else None
+        start = len(self.phases)
+        while start and self.phases[start - 1].family == last:
+            start -= 1
+        earlier, resident = self.phases[:start], self.phases[start:]
+        if earlier:
+            self.reasons.append(f"{len(earlier)} reduction phase(s) run before the last stage: they reduce another axis")
+        prefix, known, stored = self._reduce_phases(earlier, dict(self.given), [])
+        schedules = []
+        if resident:
+            axis = resident[0].axis
+            kernels, _ = (self._row if axis == "row" else self._column)(resident, known, stored)
+            schedules.append(Schedule(axis, tuple(prefix + kernels), self._why_resident(axis)))
+        split, known, stored = self._reduce_phases(resident, known, stored)
+        apply_, known = self._apply(known, stored)
+        kind = "split" if self.phases else "stream"
+        schedules.append(Schedule(kind, tuple(prefix + split + apply_), self._why_split(kind)))
+        return schedules, known
+
+    def _why_resident(self, axis: str) -> str:
+        unit = "row (or group of channels)" if axis == "row" else "tile of columns"
+        place = "registers" if axis == "row" else "shared memory"
+        return f"a whole {unit} stays in {place} from its reduction to its use: one read, one write"
+
+    def _why_split(self, kind: str) -> str:
+        if kind == "stream":
+            return "no result of a reduction is used element-wise: one pass over memory"
+        return "for sizes that do not fit on chip: each reduction phase reads its operands once, the last pass once more"
+
+    def _reduce_phases(
+        self, phases: Sequence[Phase], known: dict[Node, Tensor], stored: list[Tensor]
+    ) -> tuple[list[Kernel], dict[Node, Tensor], list[Tensor]]:
+        """Kernels that bring each phase's results to memory, from where later kernels read them."""
+        kernels: list[Kernel] = []
+        known, stored = dict(known), list(stored)
+        for phase in phases:
+            position = self.phases.index(phase) + 1
+            done = {node for earlier in self.phases[:position] for node in earlier.sums}
+            keep = self._keep(done, known, stored, self.full_outputs)
+            number = "" if len(self.phases) == 1 else f"_{position}"
+            if phase.axis == "row":
+                name, about = f"{self.name}_segments{number}", "statistics of each row or group"
+                draft = Draft(name, "segment", known, [Sweep(phase.sums)], keep, groups=phase.groups, purpose=about)
+                kernels.append(draft.build())
+            else:
+                name, about = f"{self.name}_partials{number}", "column sums, one partial result per block of rows"
+                kernels.append(Draft(name, "stream", known, [Sweep(phase.sums)], partial_sums=phase.sums, purpose=about).build())
+                name, about = f"{self.name}_finalise{number}", "combines the partial results of each column"
+                kernels.append(Draft(name, "finalise", known, (), keep, finished=phase.sums, purpose=about).build())
+            stored += keep
+            known.update({tensor.node: tensor for tensor in keep if tensor.role == "accumulator"})
+        return kernels, known, stored
+
+    def _keep(
+        self, done: set[Node], known: dict[Node, Tensor], stored: Sequence[Tensor], full_outputs: Sequence[Tensor] = ()
+    ) -> list[Tensor]:
+        """What becomes computable with `done` and must reach memory: vector outputs, and values that later passes use.
+
+        full_outputs: those that are still to be computed.
+        """
+        outputs = [t for t in self.vector_outputs if t not in stored and self._computable(t.node, done, known)]
+        keep = {t.name: t for t in outputs}
+        resident = {t.node for t in outputs if t.role == "accumulator"}
+        later = [t.node for t in full_outputs]
+        later += [operand for n in (*self.reductions, *self.total_sums) if n not in done for operand in n.operands]
+        later += [t.node for t in self.vector_outputs if t not in stored and t.name not in keep]
+        for node in self._frontier(later, done, known):
+            if node not in resident:
+                keep[f"{node.name}_scratch"] = Tensor(node.name, node, "accumulator", scratch=True)
+        return list(keep.values())
+
+    def _computable(self, node: Node, done: set[Node], known: dict[Node, Tensor]) -> bool:
+        slice_ = ancestors([node], known)
+        return all(n in done or n in known for n in slice_ if n.is_reduction)
+
+    def _frontier(self, targets: Sequence[Node], done: set[Node], known: dict[Node, Tensor]) -> list[Node]:
+        """The first vector values, seen from `targets`, that depend on a finished reduction."""
+        found: dict[Node, None] = {}
+        seen: set[Node] = set()
+        stack = list(targets)
+        while stack:
+            node = stack.pop()
+            if node in seen or node in known:
+                continue
+            seen.add(node)
+            reduced = [n for n in ancestors([node], known) if n.is_reduction and n not in known]
+            if not node.extent.is_full and reduced and all(n in done for n in reduced) and node.op != "moments":
+                found[node] = None
+            else:
+                stack.extend(node.operands)
+        return sorted(found, key=lambda node: node.index)
+
+    def _apply(self, known: dict[Node, Tensor], stored: Sequence[Tensor]) -> tuple[list[Kernel], dict[Node, Tensor]]:
+        """The last pass of a split or stream schedule: full results, and the column sums that nothing waits for."""
+        suffix = "_apply" if self.phases else ""
+        sweep = Sweep(self.terminal, self.full_outputs)
+        kernel = Draft(
+            f"{self.name}{suffix}",
+            "stream",
+            known,
+            [sweep],
+            partial_sums=self.terminal,
+            purpose="every result in one pass" if not self.phases else "results, with the statistics at hand",
+        ).build()
+        finalise, known = self._finalise_terminal(known, stored)
+        return [kernel, *finalise], known
+
+    def _finalise_terminal(
+        self, known: dict[Node, Tensor], stored: Sequence[Tensor]
+    ) -> tuple[list[Kernel], dict[Node, Tensor]]:
+        if not self.terminal:
+            return [], known
+        keep = self._keep(set(self.reductions), known, stored)
+        name = f"{self.name}_column_sums"
+        kernel = Draft(name, "finalise", known, (), keep, finished=self.terminal, purpose="column sums from partial results")
+        return [kernel.build()], known | {t.node: t for t in keep if t.role == "accumulator"}
+
+    def _row(
+        self, phases: Sequence[Phase], known: dict[Node, Tensor], stored: Sequence[Tensor]
+    ) -> tuple[list[Kernel], dict[Node, Tensor]]:
+        """One kernel that keeps a segment in registers through all phases."""
+        vectors = [t for t in self.vector_outputs if t not in stored and t.extent.rows]
+        sweeps = [Sweep(phase.sums) for phase in phases] + [Sweep(self.terminal, self.full_outputs)]
+        kernel = Draft(
+            f"{self.name}_row",
+            "row",
+            known,
+            sweeps,
+            vectors,
+            partial_sums=self.terminal,
+            groups=phases[0].groups,
+            purpose="each row or group in registers",
+        ).build()
+        finalise, known = self._finalise_terminal(known, [*stored, *vectors])
+        return [kernel, *finalise], known
+
+    def _column(
+        self, phases: Sequence[Phase], known: dict[Node, Tensor], stored: Sequence[Tensor]
+    ) -> tuple[list[Kernel], dict[Node, Tensor]]:
+        """One kernel that keeps a tile of columns in shared memory through all phases."""
+        keep = self._keep(set(self.reductions), known, stored)
+        sweeps = [Sweep(phase.sums) for phase in phases] + [Sweep(self.terminal, self.full_outputs)]
+        kernel = Draft(
+            f"{self.name}_column", "column", known, sweeps, keep, purpose="each tile of columns in shared memory"
+        ).build()
+        return [kernel], known | {t.node: t for t in keep if t.role == "accumulator"}
+
+    def _totals(self, known: dict[Node, Tensor]) -> tuple[Kernel, ...]:
+        if not self.scalar_outputs:
+            return ()
+        draft = Draft(
+            f"{self.name}_total",
+            "total",
+            known,
+            [Sweep(tuple(self.total_sums))],
+            self.scalar_outputs,
+            purpose="sums over all columns",
+        )
+        return (draft.build(),)

@@ -1,0 +1,34 @@
+"""bindings.cpp: the chain's torch ops."""
+
+from __future__ import annotations
+
+from fusegen.plan.model import Mode
+from fusegen.plan.plan import Plan
+from fusegen.render.environment import render
+from fusegen.render.layout import tidy
+from fusegen.render.operators import dtype_field, ops
+from fusegen.render.types import type_roles
+
+_SCALAR_TYPE = {"float32": "Float", "bfloat16": "BFloat16", "float16": "Half", "float64": "Double"}
+
+
+def render_bindings(plan: Plan) -> str:
+    """The text of bindings.cpp."""
+    roles = type_roles(plan.modes[0].roles)
+    rendered = ops(plan)
+    text = render(
+        "bindings.cpp.j2",
+        name=plan.spec.name,
+        ops=rendered,
+        roles=[*(dtype_field(role) for role in roles), "accumulator"],
+        modes=[_row(mode, roles) for mode in plan.modes],
+        quoted_ops=[f'"{op.name}"' for op in rendered],
+        quoted_targets=[f'"{target}"' for target in plan.spec.targets],
+    )
+    return tidy(text)
+
+
+def _row(mode: Mode, roles: list[str]) -> str:
+    dtypes = [mode.roles[role] for role in roles]
+    dtypes.append("float64" if dtypes[0] == "float64" else "float32")
+    return ", ".join(f"ScalarType::{_SCALAR_TYPE[dtype]}" for dtype in dtypes)

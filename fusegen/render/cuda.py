@@ -1,0 +1,107 @@
+"""kernels.cu: every kernel of a plan and its launchers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fusegen.ir.graph import Node
+from fusegen.plan.model import Kernel, Program, Variant
+from fusegen.plan.plan import Plan
+from fusegen.render.environment import render
+from fusegen.render.expressions import Expressions
+from fusegen.render.layout import tidy
+from fusegen.render.kernels import KernelRenderer
+from fusegen.render.launchers import LauncherRenderer, mode_contexts
+from fusegen.render.types import type_parameter, type_roles
+
+
+@dataclass(frozen=True)
+class ProgramText:
+    title: str
+    formula: list[str]
+    kernels: list[str]
+    launcher: str
+    entry: str
+
+
+@dataclass(frozen=True)
+class Uses:
+    """Which kinds of kernel the file has."""
+
+    row: bool
+    column: bool
+    total: bool
+
+
+def symbol(spec_name: str, program: Program) -> str:
+    """The C name of a program's launcher."""
+    return f"fusegen_{spec_name}_{program.name}"
+
+
+def render_kernels(plan: Plan) -> str:
+    """The text of kernels.cu."""
+    programs = [program for variant in plan.variants for program in (variant.forward, variant.backward)]
+    kinds = {kernel.kind for program in programs for kernel in program.kernels}
+    text = render(
+        "kernels.cu.j2",
+        name=plan.spec.name,
+        about=plan.spec.about or plan.spec.name,
+        formula=chain_lines(plan),
+        device=plan.device,
+        uses=Uses(bool(kinds & {"row", "segment"}), "column" in kinds, "total" in kinds),
+        programs=[_program(plan, variant, p) for variant in plan.variants for p in (variant.forward, variant.backward)],
+    )
+    return tidy(text)
+
+
+def chain_lines(plan: Plan) -> list[str]:
+    """The chain in PyTorch's words, one line a step."""
+    running, lines = plan.chain.inputs[0].name, []
+    for step in plan.spec.chain:
+        result = step.save or "y"
+        lines.append(f"{result} = {step.eager(running)}".replace("self.", ""))
+        running = result
+    return lines
+
+
+def _program(plan: Plan, variant: Variant, program: Program) -> ProgramText:
+    roles = type_roles(plan.modes[0].roles)
+    types = [type_parameter(role) for role in roles]
+    declared = ", ".join(f"typename {name}" for name in types)
+    kernels = [_kernel(kernel, declared) for kernel in _distinct(program)]
+    launcher = LauncherRenderer(program, types, symbol(plan.spec.name, program)).context()
+    modes = mode_contexts(plan.modes)
+    return ProgramText(
+        title=program.name.replace("_", " "),
+        formula=_formula(program),
+        kernels=kernels,
+        launcher=render("launcher.cu.j2", p=launcher, types=declared, modes=modes),
+        entry=render("entry.cu.j2", p=launcher),
+    )
+
+
+def _distinct(program: Program) -> list[Kernel]:
+    """Each kernel once; alternatives may share one."""
+    found: dict[str, Kernel] = {}
+    for kernel in program.kernels:
+        found.setdefault(kernel.name, kernel)
+    return list(found.values())
+
+
+def _kernel(kernel: Kernel, types: str) -> str:
+    context = KernelRenderer(kernel).context()
+    return render(f"kernels/{kernel.kind}.cu.j2", k=context, types=types)
+
+
+def _formula(program: Program) -> list[str]:
+    """What the program computes, element by element."""
+    writer = Expressions(lambda node: node.name)
+    last = program.schedules[-1].kernels
+    apply_ = next(kernel for kernel in reversed(last) if kernel.kind == "stream")
+    pass_ = apply_.passes[0]
+    sinks: list[Node] = [t.node for t in pass_.stores] + [operand for n in pass_.sums for operand in n.operands]
+    lines = writer.statements(pass_.values, sinks, lambda node, text: f"{node.name} = {text}")
+    lines += [f"{t.name} = {writer.operand(t.node)}" for t in pass_.stores if writer.operand(t.node) != t.name]
+    lines += [f"{node.name} = sum over the rows of {writer.operand(node.operands[0])}" for node in pass_.sums]
+    return [re.sub(r"Acc\(([^()]*)\)", r"\1", line) for line in lines]

@@ -1,0 +1,105 @@
+"""Graph nodes as C++: references, expressions, and the statements that compute a list of nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from fusegen.errors import InternalError
+from fusegen.ir.extent import CHANNEL
+from fusegen.ir.graph import Node
+from fusegen.ops.functions import FUNCTIONS
+
+Reference = Callable[[Node], str]
+
+_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
+_ATOM = 9
+_LONGEST_INLINE = 64
+
+
+def literal(value: float) -> str:
+    """A constant of the accumulation type."""
+    text = repr(value)
+    return f"Acc({text[:-2] if text.endswith('.0') else text})"
+
+
+class Expressions:
+    """Writes nodes as C++ expressions.
+
+    reference: how a node that has been computed before is named here (such as `x`, or `x[v]` for a column's value).
+    """
+
+    def __init__(self, reference: Reference) -> None:
+        self._reference = reference
+        self._inline: set[Node] = set()
+
+    def statements(
+        self, nodes: Sequence[Node], sinks: Iterable[Node], declare: Callable[[Node, str], str], pinned: Collection[Node] = ()
+    ) -> list[str]:
+        """One line a node, in order; a temporary with one use is written inside that use.
+
+        sinks: further uses of the nodes (stores, sums). pinned: nodes that must have a line of their own.
+        """
+        uses = Counter(operand for node in nodes for operand in node.operands)
+        uses.update(sinks)
+        lines = []
+        for node in nodes:
+            inline = node.temporary and uses[node] == 1 and node not in pinned
+            if inline and len(self.expression(node)) <= _LONGEST_INLINE:
+                self._inline.add(node)
+            else:
+                self._inline.discard(node)
+                lines.append(declare(node, self.expression(node)))
+        return lines
+
+    def operand(self, node: Node) -> str:
+        """The node where it is used: its name, or its expression if it was left to be written here."""
+        return self._operand(node)[0]
+
+    def expression(self, node: Node) -> str:
+        return self._expression(node)[0]
+
+    def _operand(self, node: Node) -> tuple[str, int]:
+        if node.op == "literal":
+            return literal(node.attribute), _ATOM
+        if node.op == "scalar":
+            return f"Acc({node.attribute})", _ATOM
+        if node.op == "count":
+            return ("Acc(rows)" if node.attribute == CHANNEL else "Acc(length)"), _ATOM
+        if node in self._inline:
+            return self._expression(node)
+        return self._reference(node), _ATOM
+
+    def _expression(self, node: Node) -> tuple[str, int]:
+        operands = [self._operand(operand) for operand in node.operands]
+        texts = [text for text, _ in operands]
+        match node.op:
+            case "mean":
+                return f"{self._reference(node.operands[0])}.mean", _ATOM
+            case "variance":
+                count = "rows" if node.extent == CHANNEL else "length"
+                return f"{self._reference(node.operands[0])}.m2 / Acc({count})", 2
+            case "standardize":
+                return f"({texts[0]} - {texts[1]}) * {texts[2]}", 2
+            case "rescale":
+                return f"{texts[0]} * {texts[1]}", 2
+            case "vanishing":
+                return f"{_bracket(operands[0], 2)} * Acc(0)", 2
+            case "detach":
+                return operands[0]
+            case "negate":
+                return f"-{_bracket(operands[0], 3)}", 3
+        function = FUNCTIONS.get(node.op)
+        if function is None:
+            raise InternalError(f"{node!r} has no C++ form")
+        if not function.is_infix:
+            return f"{function.cpp}({', '.join(texts)})", _ATOM
+        rank = _PRECEDENCE[function.cpp]
+        left = _bracket(operands[0], rank)
+        right = _bracket(operands[1], rank + (function.cpp in "-/"))
+        return f"{left} {function.cpp} {right}", rank
+
+
+def _bracket(operand: tuple[str, int], rank: int) -> str:
+    text, own = operand
+    return text if own >= rank else f"({text})"

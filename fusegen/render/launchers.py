@@ -1,0 +1,220 @@
+"""Typed contexts of the launchers: the host code that picks a schedule and starts its kernels."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+from fusegen.ir.extent import CHANNEL
+from fusegen.plan.model import Kernel, Mode, Program, Schedule, Tensor
+from fusegen.plan.modes import VERIFICATION_DTYPE
+from fusegen.render.kernels import KernelRenderer
+from fusegen.render.types import CPP, pointer, type_parameter, type_roles
+
+_WIDTH = 100
+_COMMENT = {
+    "row": "Each segment stays in registers.",
+    "column": "Each tile of columns stays in shared memory.",
+    "split": "Any size: statistics first, then one more pass.",
+    "stream": "One pass over memory.",
+}
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A pointer argument of a launcher."""
+
+    name: str
+    field: str
+    type: str
+    declaration: str
+    argument: str
+
+
+@dataclass(frozen=True)
+class ScratchContext:
+    pointer: str
+    count: str
+
+
+@dataclass(frozen=True)
+class ScheduleContext:
+    kind: str
+    comment: list[str]
+    groups: str
+    most_items: int
+    tile_bytes: str
+    needs_stream: bool
+    partials: str
+    scratch: list[ScratchContext]
+    launches: list[list[str]]
+
+
+@dataclass(frozen=True)
+class ModeContext:
+    index: int
+    name: str
+    types: str
+    first: str
+    verification: bool
+
+
+@dataclass(frozen=True)
+class ProgramContext:
+    name: str
+    symbol: str
+    struct: str
+    pointers: list[Pointer]
+    groups: bool
+    constants: list[str]
+    shared_scratch: list[ScratchContext]
+    schedules: list[ScheduleContext]
+    members: list[str]
+    aligned: list[str]
+
+
+def mode_contexts(modes: tuple[Mode, ...]) -> list[ModeContext]:
+    found = []
+    for mode in modes:
+        types = [CPP[mode.roles[role]] for role in type_roles(mode.roles)]
+        verification = mode.roles["activation"] == VERIFICATION_DTYPE
+        found.append(ModeContext(mode.index, mode.name, ", ".join(types), types[0], verification))
+    return found
+
+
+class LauncherRenderer:
+    """Makes the launcher's context of one program."""
+
+    def __init__(self, program: Program, types: list[str], symbol: str) -> None:
+        self.program = program
+        self.types = types
+        self.symbol = symbol
+        self.groups = "groups" if program.groups is not None else "int64_t(1)"
+
+    def context(self) -> ProgramContext:
+        program = self.program
+        names = [argument.field for argument in self._pointers()]
+        groups = ["groups"] if program.groups is not None else []
+        members = [*names, "rows", "channels", *groups, *program.constants]
+        aligned = [t.name for t in (*program.inputs, *program.outputs) if not t.extent.is_scalar]
+        return ProgramContext(
+            name=program.name,
+            symbol=self.symbol,
+            struct="".join(part.capitalize() for part in program.name.split("_")) + "Arguments",
+            pointers=self._pointers(),
+            groups=program.groups is not None,
+            constants=list(program.constants),
+            shared_scratch=[],
+            schedules=[self._schedule(schedule) for schedule in program.schedules],
+            members=members,
+            aligned=list(dict.fromkeys(aligned)),
+        )
+
+    def _pointers(self) -> list[Pointer]:
+        """Inputs, then outputs; a tensor that is both appears once, where it is written."""
+        written = {t.name for t in self.program.outputs}
+        found = []
+        for tensor in self.program.inputs:
+            if tensor.name not in written:
+                found.append(self._pointer(tensor, const=True))
+        return found + [self._pointer(tensor, const=False) for tensor in self.program.outputs]
+
+    @staticmethod
+    def _pointer(tensor: Tensor, const: bool) -> Pointer:
+        prefix = "const " if const else ""
+        return Pointer(
+            name=pointer(tensor),
+            field=tensor.name,
+            type=prefix + type_parameter(tensor.role),
+            declaration=f"{prefix}void* {tensor.name}",
+            argument=f"{prefix}void* {tensor.name}",
+        )
+
+    def _schedule(self, schedule: Schedule) -> ScheduleContext:
+        kernels = [*schedule.kernels, *self.program.totals]
+        scratch = {t.name: t for kernel in kernels for t in kernel.writes if t.scratch}
+        launches = [self._launch(kernel, schedule, kernel is kernels[-1]) for kernel in kernels]
+        return ScheduleContext(
+            kind=schedule.kind,
+            comment=[_COMMENT[schedule.kind]],
+            groups=self.groups,
+            most_items=self._most_items(kernels),
+            tile_bytes=self._tile_bytes(kernels),
+            needs_stream=any(kernel.kind == "stream" for kernel in kernels),
+            partials=self._partials(kernels),
+            scratch=[ScratchContext(pointer(t), self._count(t)) for t in scratch.values()],
+            launches=launches,
+        )
+
+    def _count(self, tensor: Tensor) -> str:
+        return "channels" if tensor.extent == CHANNEL else f"rows * {self.groups}"
+
+    @staticmethod
+    def _most_items(kernels: list[Kernel]) -> int:
+        """How many vectors one thread may hold: fewer where it also keeps column sums of each."""
+        row = next((kernel for kernel in kernels if kernel.kind == "row"), None)
+        return 2 if row and row.partial_sums else 4
+
+    @staticmethod
+    def _tile_bytes(kernels: list[Kernel]) -> str:
+        column = next((kernel for kernel in kernels if kernel.kind == "column"), None)
+        if column is None:
+            return ""
+        tensors = {t.name: t for pass_ in column.passes for t in pass_.loads}
+        return " + ".join(f"sizeof({type_parameter(t.role)})" for t in tensors.values())
+
+    @staticmethod
+    def _partials(kernels: list[Kernel]) -> str:
+        sizes: dict[str, int] = {}
+        for kernel in kernels:
+            if kernel.partial_sums and kernel.kind in ("stream", "row"):
+                shape = "row" if kernel.kind == "row" else "shape"
+                slots = sum(2 if node.op == "moments" else 1 for node in kernel.partial_sums)
+                sizes[shape] = max(sizes.get(shape, 0), slots)
+        terms = [f"int64_t({shape}.grid.y) * {slots} * channels" for shape, slots in sizes.items()]
+        return " + ".join(terms)
+
+    def _launch(self, kernel: Kernel, schedule: Schedule, last: bool) -> list[str]:
+        context = KernelRenderer(kernel).context()
+        arguments = [p.argument for p in context.parameters]
+        types = ", ".join(self.types)
+        vector = {"finalise": "", "total": ""}.get(kernel.kind, ", kVec")
+        name = f"{kernel.name}<{types}{vector}>"
+        lines: list[str] = []
+        sizes = ["rows", "channels"]
+        match kernel.kind:
+            case "stream":
+                grid = ["shape.grid", "shape.block"]
+                shared = "kStreamThreads * (2 * kVec + 1) * sizeof(Acc)" if kernel.partial_sums else "0"
+                sizes += [self.groups] if context.uses_segments else []
+                sizes += ["shape.rows_per_block"]
+            case "finalise":
+                by_row = schedule.kind == "row" and kernel is schedule.kernels[-1]
+                grid = ["dim3(unsigned(ceil_div(channels, 32)))", "dim3(32, kStreamThreads / 32)"]
+                shared = "kStreamThreads * 3 * sizeof(Acc)"
+                sizes += ["int64_t(row.grid.y)", "int64_t(0)"] if by_row else ["int64_t(shape.grid.y)", "shape.rows_per_block"]
+            case "segment":
+                grid = ["segment_grid(rows, " + self.groups + ")", "dim3(kSegmentThreads)"]
+                shared = "32 * sizeof(Acc)"
+                sizes += [self.groups]
+            case "row":
+                grid, shared = ["row.grid", "row.block"], "256 * kVec * sizeof(Acc)"
+                sizes += [self.groups, "row.lanes"]
+                items = [1, 2] if kernel.partial_sums else [1, 2, 4]
+                choice = " : ".join(f"row.items == {n} ? {kernel.name}<{types}, kVec, {n}>" for n in items[:-1])
+                lines += _wrapped(f"auto* {kernel.name}_kernel = {choice} : {kernel.name}<{types}, kVec, {items[-1]}>;")
+                name = f"{kernel.name}_kernel"
+            case "column":
+                grid, shared = ["tile.grid", "tile.block"], "tile.shared_bytes"
+            case "total":
+                grid, shared = ["dim3(1)", "dim3(kTotalThreads)"], "32 * sizeof(Acc)"
+        call = ", ".join([name, *grid, shared, "stream", *arguments, *sizes])
+        if last:
+            return [*lines, *_wrapped(f"return launch({call});")]
+        return [*lines, *_wrapped(f"error = launch({call});"), "if (error != cudaSuccess) return error;"]
+
+
+def _wrapped(statement: str) -> list[str]:
+    return textwrap.wrap(
+        statement, _WIDTH - 4, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )

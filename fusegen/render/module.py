@@ -1,0 +1,346 @@
+"""__init__.py of a generated package: the nn.Module around the ops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.ir.chain import Chain
+from fusegen.ir.extent import ALL, CHANNEL, Dim
+from fusegen.plan.model import Variant
+from fusegen.plan.modes import VERIFICATION_DTYPE
+from fusegen.plan.plan import RESULT, Plan
+from fusegen.render.cuda import chain_lines
+from fusegen.render.environment import render, wrap
+from fusegen.render.operators import OpRenderer, dtype_field
+from fusegen.render.types import TORCH, type_roles
+
+_SUBMODULES = {
+    "linear": "nn.Linear",
+    "batch_norm": "nn.BatchNorm1d",
+    "group_norm": "nn.GroupNorm",
+    "layer_norm": "nn.LayerNorm",
+    "rms_norm": "nn.RMSNorm",
+}
+
+
+@dataclass(frozen=True)
+class ModeText:
+    index: int
+    key: list[str]
+    autocast: bool
+
+
+@dataclass(frozen=True)
+class VariantText:
+    """One autograd.Function and its fakes."""
+
+    prefix: str
+    function: str
+    about: str
+    forward_arguments: list[str]
+    backward_arguments: list[str]
+    forward_fake: list[str]
+    backward_fake: list[str]
+    unpack: str
+    saved: list[str]
+    scalars: str
+    needs: int
+
+
+def render_module(plan: Plan) -> str:
+    """The text of __init__.py."""
+    return ModuleRenderer(plan).render()
+
+
+class ModuleRenderer:
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.spec, self.chain = plan, plan.spec, plan.chain
+        self.renderers = [OpRenderer(plan, variant) for variant in plan.variants]
+        self.first = self.chain.inputs[0].name
+        self.steps = plan.spec.chain
+
+    def render(self) -> str:
+        plan, chain, spec = self.plan, self.chain, self.spec
+        operands = self._operands()
+        mode_names = ["activations", "parameters", *(["inputs"] if self._further_inputs() else [])]
+        eager = self._eager()
+        return render(
+            "module.py.j2",
+            name=spec.name,
+            about=spec.about.rstrip("."),
+            formula=chain_lines(plan),
+            class_name=spec.class_name,
+            uses_functional=any("F." in line for line in eager),
+            modes=self._modes(),
+            dtypes=[self._tuple([TORCH[mode.roles[r]] for r in type_roles(mode.roles)]) for mode in plan.modes],
+            roles=self._roles(),
+            variants=[self._variant(v, r) for v, r in zip(plan.variants, self.renderers, strict=True)],
+            operand=bool(operands),
+            signature=["self", *self._signature()],
+            construct=self._construct(),
+            eager=eager,
+            inputs=self._further_inputs(),
+            inputs_all=[tensor.name for tensor in chain.inputs],
+            first=self.first,
+            submodules=self._submodule_checks(),
+            width=self._width(),
+            operand_values=[name for name, _ in operands],
+            operand_sources=[source for _, source in operands],
+            batch_norms=self._tuple([f"self.{name}" for name, _ in chain.batch_norms]) if chain.batch_norms else "",
+            mode_arguments=[self._tuple(texts) for texts in self._mode_groups()],
+            mode_parameters=mode_names,
+            mode_keys=self._mode_keys(mode_names),
+            mode_groups=mode_names,
+            dispatch=self._dispatch(),
+        )
+
+    # The constructor
+
+    def _signature(self) -> list[str]:
+        found = []
+        for name, argument in self.spec.arguments.items():
+            default = getattr(argument, "default", None)
+            if default is None:
+                found.append(name)
+            else:
+                value = tuple(default) if argument.type == "shape" else default
+                found.append(f"{name}={value!r}")
+        return found
+
+    def _construct(self) -> list[str]:
+        lines = []
+        for name, argument in self.spec.arguments.items():
+            if argument.type == "shape":
+                shape = self._tuple([str(dim) for dim in argument.is_])
+                lines += [
+                    f"if tuple({name}) != {shape}:",
+                    f'    raise ValueError(f"{{_NAME}}: {name} must be {{{shape}}}, got {{tuple({name})}}")',
+                ]
+        channels: Dim = self.chain.inputs[0].shape[1]
+        owned = {constant.attribute for constant in self.chain.constants.values()}
+        for step in self.steps:
+            lines += step.construct(channels)
+            channels = self.chain.channels if step.op == "linear" else channels
+        arguments = [name for name, argument in self.spec.arguments.items() if argument.type in ("float", "int")]
+        arguments = [name for name in arguments if name not in self.chain.parameters]  # an init, not an attribute
+        text = "\n".join(self._eager())
+        lines += [f"self.{name} = {name}" for name in arguments if name in owned or f"self.{name}" in text]
+        return lines
+
+    def _eager(self) -> list[str]:
+        lines, running = [], self.first
+        for step in self.steps:
+            result = step.save or "v"
+            lines.append(f"{result} = {step.eager(running)}")
+            running = result
+        return [*lines, f"return {running}"]
+
+    # Dtypes
+
+    def _further_inputs(self) -> list[str]:
+        return [name for name, node in self.chain.tail_inputs.items() if node is not self.chain.source]
+
+    def _modes(self) -> list[ModeText]:
+        found = []
+        for mode in self.plan.modes:
+            if mode.roles["activation"] == VERIFICATION_DTYPE:
+                continue
+            roles = ["activation", "parameter", *[f"input {name}" for name in self._further_inputs()[:1]]]
+            key = [TORCH[mode.roles[role]] for role in roles]
+            found.append(ModeText(mode.index, key, mode.autocast))
+        return found
+
+    def _mode_groups(self) -> list[list[str]]:
+        """Expressions of the tensors that must share a dtype: activations, parameters, further inputs."""
+        chain = self.chain
+        activations = [name for name, _ in self._operands()] or [self.first]
+        parameters = [f"self.{p.attribute}" for p in chain.parameters.values()]
+        if not parameters:
+            # Nothing in the tail has a dtype of its own; the module's is that of the contraction.
+            parameters = [f"self.{chain.contraction.name}.weight"] if chain.contraction else activations
+        further = self._further_inputs()
+        return [activations, parameters, *([further] if further else [])]
+
+    @staticmethod
+    def _mode_keys(names: list[str]) -> list[str]:
+        return [f"{name}[0].dtype" for name in names]
+
+    # The forward method
+
+    def _operands(self) -> list[tuple[str, str]]:
+        """The contraction's operands: the local name and where it comes from."""
+        contraction = self.chain.contraction
+        if not contraction:
+            return []
+        found = [(f"{contraction.name}_input", self.first), (contraction.weight, f"self.{contraction.name}.weight")]
+        if contraction.bias:
+            found.append((contraction.bias_name, f"self.{contraction.name}.bias"))
+        return found
+
+    def _width(self) -> str:
+        if self.chain.contraction:
+            return f"self.{self.chain.contraction.name}.weight.shape[1]"
+        dim = self.chain.channels
+        if isinstance(dim, int):
+            return str(dim)
+        parameter = next((p for p in self.chain.parameters.values() if p.extent.blocks == ALL), None)
+        return f"self.{parameter.attribute}.shape[-1]" if parameter else f"{self.first}.shape[1]"
+
+    def _submodule_checks(self) -> list[str]:
+        return [f"_is_plain(self.{step.name}, {_SUBMODULES[step.op]})" for step in self.steps if step.op in _SUBMODULES]
+
+    def _dispatch(self) -> list[str]:
+        chain = self.chain
+        if not chain.batch_norms:
+            return self._apply(self.plan.variants[0], self.renderers[0], {})
+        reference = f"return self.reference({', '.join(tensor.name for tensor in chain.inputs)})"
+        lines = [
+            "# Statistics of the batch in training, and where there are no running ones (as nn.BatchNorm).",
+            "batch = [norm.training or norm.running_mean is None for norm in norms]",
+        ]
+        if len(chain.batch_norms) > 1:
+            lines += ["if any(batch) != all(batch):  # some frozen: no kernel for the mixture", f"    {reference}"]
+        if len(self.plan.variants) == 2:
+            lines.append("if not batch[0]:")
+            lines += [f"    {line}" for line in self._apply(self.plan.variants[1], self.renderers[1], {})]
+        lines += [f"if {self.first}.shape[0] == 1:", f"    {reference}  # raises nn.BatchNorm1d's error"]
+        replaced: dict[str, str] = {}
+        for name, tracked in chain.batch_norms:
+            if not tracked:
+                continue
+            lines += [
+                f"{name}_mean, {name}_var, {name}_batches = None, None, None",
+                f"if self.{name}.training and self.{name}.track_running_stats:",
+                f"    {name}_mean, {name}_var = self.{name}.running_mean, self.{name}.running_var",
+                f"    {name}_batches = self.{name}.num_batches_tracked",
+                f"    if {name}_batches is not None:",
+                f"        {name}_batches.add_(1)",
+                f"{name}_momentum = self.{name}.momentum",
+                f"if {name}_momentum is None:  # a cumulative average, by the count on the device",
+                f"    {name}_momentum = 0.0 if {name}_batches is None else -1.0",
+            ]
+            replaced |= {
+                f"{name}_running_mean": f"{name}_mean",
+                f"{name}_running_var": f"{name}_var",
+                f"{name}_num_batches_tracked": f"{name}_batches",
+                f"{name}_momentum": f"{name}_momentum",
+            }
+        return lines + self._apply(self.plan.variants[0], self.renderers[0], replaced)
+
+    def _apply(self, variant: Variant, renderer: OpRenderer, replaced: dict[str, str]) -> list[str]:
+        arguments = []
+        for name in self._forward_arguments(renderer):
+            arguments.append(replaced.get(name) or self._source(name))
+        text = wrap(", ".join(arguments), 88, 12).splitlines()
+        body = [line.strip() for line in text]
+        return [f"return {_function(variant)}.apply(", *(f"    {line}" for line in body), ")"]
+
+    def _source(self, name: str) -> str:
+        chain = self.chain
+        operands = [operand for operand, _ in self._operands()]
+        if name in operands or name == "mode" or name in {tensor.name for tensor in chain.inputs}:
+            return name
+        if name == "groups":
+            groups = next(count for count in chain.group_counts if count != 1)
+            norm = next(step for step in self.steps if step.op == "group_norm" and step.num_groups == groups)
+            return f"self.{norm.name}.num_groups"
+        for table in (chain.parameters, chain.buffers, chain.constants):
+            if name in table:
+                return f"self.{table[name].attribute}"
+        evaluation = self.plan.variants[-1].chain
+        return f"self.{evaluation.buffers[name].attribute}"
+
+    # The autograd functions
+
+    def _forward_arguments(self, renderer: OpRenderer) -> list[str]:
+        return [argument.name for argument in renderer.forward().arguments]
+
+    def _variant(self, variant: Variant, renderer: OpRenderer) -> VariantText:
+        forward, backward = renderer.forward(), renderer.backward()
+        chain = variant.chain
+        scalars = ["mode", *(["groups"] if renderer.groups else []), *variant.backward.constants]
+        saved = []
+        if chain.contraction:
+            saved.append(f"{renderer.operand} if needs_weight else None")
+            saved.append(f"{chain.contraction.weight} if needs_input else None")
+        saved += [tensor.name for tensor in renderer.backward_inputs()]
+        abouts = {
+            "train": "Normalises with the batch's statistics and moves the running ones.",
+            "eval": "Normalises with the running statistics.",
+            "": "The fused chain.",
+        }
+        unpack = ", ".join(forward.returns) if len(forward.returns) > 1 else f"({RESULT},)"
+        return VariantText(
+            prefix=f"{variant.name}_" if variant.name else "",
+            function=_function(variant),
+            about=abouts[variant.name],
+            forward_arguments=[argument.name for argument in forward.arguments],
+            backward_arguments=[argument.name for argument in backward.arguments],
+            forward_fake=self._forward_fake(variant, renderer),
+            backward_fake=self._backward_fake(variant, renderer),
+            unpack=unpack,
+            saved=saved if len(saved) > 1 else [f"{saved[0]},"],
+            scalars=self._tuple(scalars),
+            needs=len(renderer.needs()),
+        )
+
+    def _forward_fake(self, variant: Variant, renderer: OpRenderer) -> list[str]:
+        chain, op = variant.chain, renderer.forward()
+        first = op.first
+        width = f"{chain.contraction.weight}.shape[0]" if chain.contraction else f"{first}.shape[1]"
+        lines = [f"rows, channels = {first}.shape[0], {width}", f"output = _DTYPES[mode][{self._roles().index('output')}]"]
+        saved = {tensor.name: tensor for tensor in variant.saved}
+        results = []
+        for name in op.returns:
+            if name == RESULT:
+                results.append(f"{first}.new_empty(rows, channels, dtype=output)")
+            elif name in saved:
+                results.append(f"{first}.new_empty({self._sizes(saved[name])}, dtype=torch.float32)")
+            else:
+                results.append(f"{first}.new_empty(rows, channels)")
+        return [*lines, "return (", *(f"    {text}," for text in results), ")"]
+
+    @staticmethod
+    def _sizes(tensor) -> str:
+        if tensor.extent == CHANNEL:
+            return "channels"
+        return "rows, groups" if tensor.extent.blocks != 1 else "rows, 1"
+
+    def _backward_fake(self, variant: Variant, renderer: OpRenderer) -> list[str]:
+        """The wanted gradients: each in the shape and dtype of what it is the gradient of."""
+        contraction = variant.chain.contraction
+        makers = {name: (self._python_shape(shape), dtype_field(role)) for name, role, shape in renderer.sources()}
+        if contraction:
+            operand, weight = renderer.operand, contraction.weight
+            makers[operand] = (f"rows, {weight}.shape[1]", "activation")
+            makers[weight] = (f"channels, {operand}.shape[1]", "activation")
+            makers[contraction.bias_name] = ("channels", "parameter")
+        new = f"lambda: grad_{RESULT}.new_empty"
+        lines = [f"    {new}({size}, dtype={dtype})," for size, dtype in (makers[name] for name in renderer.needs())]
+        return [
+            f"rows, channels = grad_{RESULT}.shape",
+            f"{', '.join(self._roles())} = _DTYPES[mode]",
+            "makers = (  # in the order of `needs`",
+            *lines,
+            ")",
+            "return [make() for make, need in zip(makers, needs) if need]",
+        ]
+
+    def _roles(self) -> list[str]:
+        return [dtype_field(role) for role in type_roles(self.plan.modes[0].roles)]
+
+    def _python_shape(self, shape: tuple[Dim, ...]) -> str:
+        return ", ".join(self._python_size(dim) for dim in shape) if shape else "()"
+
+    def _python_size(self, dim: Dim) -> str:
+        if isinstance(dim, int):
+            return str(dim)
+        return {self.chain.rows: "rows", self.chain.channels: "channels"}[dim]
+
+    @staticmethod
+    def _tuple(texts: list[str]) -> str:
+        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def _function(variant: Variant) -> str:
+    return f"_{variant.name.capitalize()}" if variant.name else "_Fused"

@@ -1,0 +1,302 @@
+"""The four faces of one torch op: its schema, its C++ arguments, what it checks, what it passes to the launcher."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fusegen.ir.extent import CHANNEL, FULL, SCALAR, Dim
+from fusegen.plan.model import Program, Role, Tensor, Variant
+from fusegen.plan.plan import RESULT, Plan
+from fusegen.render.launchers import LauncherRenderer
+from fusegen.render.types import type_parameter, type_roles
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of an op: its C++ type and its type in the schema."""
+
+    name: str
+    cpp: str
+    schema: str
+
+
+@dataclass
+class Op:
+    """Everything that bindings.cpp says of one op."""
+
+    name: str
+    function: str
+    symbol: str
+    forward: bool
+    groups: bool
+    arguments: list[Argument] = field(default_factory=list)
+    first: str = ""
+    sizes: list[str] = field(default_factory=list)
+    checks: list[str] = field(default_factory=list)
+    allocations: list[str] = field(default_factory=list)
+    call: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    returns: list[str] = field(default_factory=list)
+    needs: list[str] = field(default_factory=list)
+    schema: list[str] = field(default_factory=list)
+    launcher_pointers: list[str] = field(default_factory=list)
+    launcher_constants: list[str] = field(default_factory=list)
+
+
+_TENSOR = ("const Tensor&", "Tensor")
+_OPTIONAL = ("const OptionalTensor&", "Tensor?")
+
+
+def dtype_field(role: Role) -> str:
+    """The member of `Dtypes` that holds a role's dtype."""
+    return role.replace("input ", "")
+
+
+class OpRenderer:
+    """Renders the ops of one variant."""
+
+    def __init__(self, plan: Plan, variant: Variant) -> None:
+        self.plan, self.variant, self.chain = plan, variant, variant.chain
+        self.prefix = f"{variant.name}_" if variant.name else ""
+        chain = self.chain
+        self.operand = f"{chain.contraction.name}_input" if chain.contraction else None
+        self.groups = variant.forward.groups is not None or variant.backward.groups is not None
+        self.constants = sorted({*variant.forward.constants, *variant.backward.constants})
+        self._dims = {chain.rows: "rows", chain.channels: "channels"}
+        if chain.contraction:
+            self._dims[chain.contraction.in_features] = "in_features"
+
+    # Which tensors
+
+    def sources(self) -> list[tuple[str, str, tuple[Dim, ...]]]:
+        """(name, role, shape) of the differentiable tensors, in the order of the ops' arguments."""
+        chain = self.chain
+        shape = (chain.rows, chain.channels)
+        found: list[tuple[str, str, tuple[Dim, ...]]] = []
+        if chain.contraction is None:
+            found.append((chain.source.name, "activation", shape))
+        found += [(n, f"input {n}", shape) for n, node in chain.tail_inputs.items() if node is not chain.source]
+        found += [(p.name, "parameter", p.shape) for p in chain.parameters.values()]
+        return found
+
+    def needs(self) -> list[str]:
+        """The differentiable arguments of the forward op, in order; `needs` has one flag for each."""
+        contraction = self.chain.contraction
+        head = [self.operand, contraction.weight] + ([contraction.bias_name] if contraction.bias else []) if contraction else []
+        return [*head, *(name for name, _, _ in self.sources())]
+
+    def buffers(self) -> list[Tensor]:
+        names = self.chain.buffers
+        used = {t.name: t for p in (self.variant.forward,) for t in p.inputs if t.name in names}
+        return list(used.values())
+
+    # Forward
+
+    def forward(self) -> Op:
+        chain, program = self.chain, self.variant.forward
+        op = self._op("forward", program)
+        updated = set(chain.updates)
+        mutated = iter("abcdefghijklmnop")
+        if chain.contraction:
+            op.arguments += [Argument(self.operand, *_TENSOR), Argument(chain.contraction.weight, *_TENSOR)]
+            if chain.contraction.bias:
+                op.arguments.append(Argument(chain.contraction.bias_name, *_TENSOR))
+        op.arguments += [Argument(name, *_TENSOR) for name, _, _ in self.sources()]
+        for buffer in self.buffers():
+            if buffer.name in updated:
+                op.arguments.append(Argument(buffer.name, _OPTIONAL[0], f"Tensor({next(mutated)}!)?"))
+            else:
+                op.arguments.append(Argument(buffer.name, *(_OPTIONAL if buffer.optional else _TENSOR)))
+        op.first = op.arguments[0].name
+        self._scalars(op, self.constants)
+        self._forward_checks(op)
+        self._forward_body(op, program)
+        self._finish(op, ", ".join(f"Tensor {name}" for name in op.returns))
+        return op
+
+    def _forward_checks(self, op: Op) -> None:
+        chain = self.chain
+        op.sizes.append(f"const int64_t rows = {op.first}.size(0);")
+        if chain.contraction:
+            c = chain.contraction
+            op.sizes.append(f"const int64_t channels = {c.weight}.size(0);")
+            expected = self._shape((chain.rows, c.in_features), first=True)
+            op.checks.append(f'args.matrix("{self.operand}", {self.operand}, dtypes.activation, {expected});')
+            op.checks.append(f"const int64_t in_features = {self.operand}.size(1);")
+            expected = self._shape((c.out_features, c.in_features), first=True, second="in_features")
+            op.checks.append(f'args.matrix("{c.weight}", {c.weight}, dtypes.activation, {expected});')
+            if c.bias:
+                op.checks.append(f'args.matrix("{c.bias_name}", {c.bias_name}, dtypes.activation, {{channels}});')
+        else:
+            op.sizes.append(f"const int64_t channels = {op.first}.size(1);")
+        for name, role, shape in self.sources():
+            op.checks.append(self._input(name, role, shape))
+        for buffer in self.buffers():
+            if buffer.name in chain.updates:
+                op.checks.append(f'args.buffer("{buffer.name}", {buffer.name}, dtypes.parameter, {{channels}});')
+            elif buffer.role == "count":
+                op.checks.append(f'args.buffer("{buffer.name}", {buffer.name}, ScalarType::Long, {{}});')
+            else:
+                op.checks.append(self._input(buffer.name, "parameter", (chain.channels,)))
+
+    def _forward_body(self, op: Op, program: Program) -> None:
+        chain = self.chain
+        if chain.contraction:
+            c = chain.contraction
+            bias = c.bias_name if c.bias else "std::nullopt"
+            op.allocations.append(f"const Tensor {c.name} = glue::linear({self.operand}, {c.weight}, {bias});")
+        returned = {t.name: t for t in program.outputs if t.name not in chain.updates}
+        for tensor in returned.values():
+            op.allocations.append(
+                f"const Tensor {tensor.name} = glue::empty({op.first}, {self._dtype(tensor)}, {self._extent(tensor)});"
+            )
+        names = list(returned)
+        if self.variant.needs_source and chain.contraction:
+            names.insert(1, chain.contraction.name)
+        op.returns = names
+        raw = {chain.contraction.name} if chain.contraction else set()
+        op.call = self._call(program, raw | set(chain.updates) | set(chain.buffers) & self._unchecked(), set(returned))
+        op.results = [f"return {{{', '.join(names)}}};"]
+
+    def _unchecked(self) -> set[str]:
+        """Buffers that are passed as they came."""
+        return {b.name for b in self.buffers() if b.name in self.chain.updates or b.role == "count"}
+
+    # Backward
+
+    def backward(self) -> Op:
+        chain, program = self.chain, self.variant.backward
+        op = self._op("backward", program)
+        op.arguments.append(Argument(f"grad_{RESULT}", *_TENSOR))
+        c = chain.contraction
+        if c:
+            op.arguments += [Argument(self.operand, *_OPTIONAL), Argument(c.weight, *_OPTIONAL)]
+        op.arguments += [Argument(t.name, *_TENSOR) for t in self.backward_inputs()]
+        op.first = f"grad_{RESULT}"
+        self._scalars(op, program.constants)
+        op.needs = self.needs()
+        op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]"))
+        op.sizes = [f"const int64_t rows = {op.first}.size(0);", f"const int64_t channels = {op.first}.size(1);"]
+        shapes = {name: shape for name, _, shape in self.sources()}
+        op.checks.append(self._input(op.first, "output", (chain.rows, chain.channels)))
+        for tensor in self.backward_inputs():
+            shape = shapes.get(tensor.name)
+            expected = self._shape(shape) if shape is not None else self._extent(tensor)
+            op.checks.append(
+                f'const Tensor {tensor.name}_in = args.input("{tensor.name}", {tensor.name}, {self._dtype(tensor)}, {expected});'
+            )
+        self._backward_body(op, program)
+        self._finish(op, "Tensor[]")
+        return op
+
+    def backward_inputs(self) -> list[Tensor]:
+        """What the backward op takes besides grad_y and the contraction's operands."""
+        return [t for t in self.variant.backward.inputs if t.name != f"grad_{RESULT}"]
+
+    def _backward_body(self, op: Op, program: Program) -> None:
+        c = self.chain.contraction
+        index = {name: i for i, name in enumerate(op.needs)}
+        shapes = {f"grad_{name}": shape for name, _, shape in self.sources()}
+        for tensor in program.outputs:
+            name = tensor.name.removeprefix("grad_")
+            wanted = f"needs[{index[name]}]" if name in index else f"needs[{index[self.operand]}] || needs[{index[c.weight]}]"
+            expected = self._shape(shapes[tensor.name]) if tensor.name in shapes else self._extent(tensor)
+            op.allocations.append(
+                f"const auto {tensor.name} = glue::empty_if({wanted}, {op.first}, {self._dtype(tensor)}, {expected});"
+            )
+        op.call = self._call(program, set(), {t.name for t in program.outputs})
+        op.results.append("std::vector<Tensor> gradients;")
+        if c:
+            grad = f"grad_{c.name}"
+            op.results += [
+                f"if (needs[{index[self.operand]}]) {{",
+                f'  gradients.push_back(glue::mm(*{grad}, args.required("{c.weight}", {c.weight})));',
+                "}",
+                f"if (needs[{index[c.weight]}]) {{",
+                f'  const Tensor& operand = args.required("{self.operand}", {self.operand});',
+                f"  gradients.push_back(glue::mm(glue::transposed(*{grad}), operand));",
+                "}",
+            ]
+        small = [f"grad_{name}" for name in op.needs if not c or name not in (self.operand, c.weight)]
+        known = {t.name for t in program.outputs}
+        if small:
+            op.results.append(f"for (const auto& gradient : {{{', '.join(n for n in small if n in known)}}}) {{")
+            op.results += ["  if (gradient) gradients.push_back(*gradient);", "}"]
+        op.results.append("return gradients;")
+
+    # Pieces
+
+    def _op(self, direction: str, program: Program) -> Op:
+        name = f"{self.plan.spec.name}_{program.name}"
+        symbol = f"fusegen_{name}"
+        types = [type_parameter(role) for role in type_roles(self.plan.modes[0].roles)]
+        launcher = LauncherRenderer(program, types, symbol).context()
+        return Op(
+            name=name,
+            function=program.name,
+            symbol=symbol,
+            forward=direction == "forward",
+            groups=launcher.groups,
+            launcher_pointers=[p.argument for p in launcher.pointers],
+            launcher_constants=launcher.constants,
+        )
+
+    def _scalars(self, op: Op, constants: Sequence[str]) -> None:
+        op.arguments.append(Argument("mode", "int64_t", "int"))
+        if self.groups:
+            op.arguments.append(Argument("groups", "int64_t", "int"))
+        op.arguments += [Argument(name, "double", "float") for name in constants]
+
+    def _finish(self, op: Op, result: str) -> None:
+        arguments = ", ".join(f"{a.schema} {a.name}" for a in op.arguments)
+        result = f"({result})" if op.forward else result
+        op.schema = [
+            f"{line} " for line in textwrap.wrap(f"{op.name}({arguments}) -> {result}", 84, break_on_hyphens=False)
+        ]
+        op.schema[-1] = op.schema[-1].rstrip()
+
+    def _call(self, program: Program, raw: set[str], written: set[str]) -> list[str]:
+        """The launcher's arguments. raw: tensors passed as they are; others through their contiguous copy `*_in`."""
+        outputs = {t.name for t in program.outputs}
+        pointers = [f"glue::read({t.name if t.name in raw else t.name + '_in'})" for t in program.inputs if t.name not in outputs]
+        pointers += [f"glue::write({t.name})" for t in program.outputs]
+        groups = ["groups"] if program.groups is not None else []
+        return [
+            "int(mode)",
+            *pointers,
+            *("rows", "channels", *groups, "kAutomatic"),
+            *program.constants,
+            *("glue::write(workspace)", "launch.stream"),
+        ]
+
+    def _input(self, name: str, role: Role, shape: tuple[Dim, ...]) -> str:
+        kind = f"dtypes.{dtype_field(role)}"
+        return f'const Tensor {name}_in = args.input("{name}", {name}, {kind}, {self._shape(shape)});'
+
+    def _shape(self, shape: tuple[Dim, ...], first: bool = False, second: str = "") -> str:
+        """A shape as C++ sizes. first: where symbols get their values, so that they fit any size."""
+        sizes = [str(dim) if isinstance(dim, int) else ("glue::kAny" if first else self._dims[dim]) for dim in shape]
+        if second:
+            sizes[1] = second
+        return "{" + ", ".join(sizes) + "}"
+
+    def _extent(self, tensor: Tensor) -> str:
+        if tensor.extent == FULL:
+            return "{rows, channels}"
+        if tensor.extent == CHANNEL:
+            return "{channels}"
+        if tensor.extent == SCALAR:
+            return "{}"
+        return "{rows, groups}" if tensor.extent.blocks != 1 else "{rows, 1}"
+
+    @staticmethod
+    def _dtype(tensor: Tensor) -> str:
+        return "ScalarType::Long" if tensor.role == "count" else f"dtypes.{dtype_field(tensor.role)}"
+
+
+def ops(plan: Plan) -> list[Op]:
+    """Every op of a plan: forward and backward of each variant."""
+    return [op for variant in plan.variants for r in (OpRenderer(plan, variant),) for op in (r.forward(), r.backward())]
+

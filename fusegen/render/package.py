@@ -1,0 +1,41 @@
+"""A plan as the files of its generated package."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from fusegen.paths import templates_directory
+from fusegen.plan.plan import Plan
+from fusegen.plan.summary import summary
+from fusegen.render.binding import render_bindings
+from fusegen.render.cuda import render_kernels
+from fusegen.render.module import render_module
+
+Files = Mapping[str, str]
+"""Paths below the output directory, with `/`, and the text of each file; lines end in LF."""
+
+
+def render_package(plan: Plan) -> Files:
+    """The files of one package. A pure function of the plan and the templates."""
+    name = plan.spec.name
+    return {
+        f"{name}/__init__.py": render_module(plan),
+        f"{name}/bindings.cpp": render_bindings(plan),
+        f"{name}/kernels.cu": render_kernels(plan),
+        f"{name}/plan.json": json.dumps(summary(plan), indent=2, ensure_ascii=True) + "\n",
+    }
+
+
+def support_files() -> Files:
+    """The plain headers that every package includes."""
+    directory = templates_directory() / "support"
+    return {f"support/{path.name}": path.read_text(encoding="utf-8") for path in sorted(directory.iterdir())}
+
+
+def render_all(plans: Iterable[Plan]) -> Files:
+    """Every file that a set of plans becomes, support headers included, in the order of their paths."""
+    files: dict[str, str] = dict(support_files())
+    for plan in plans:
+        files.update(render_package(plan))
+    return dict(sorted(files.items()))

@@ -1,0 +1,23 @@
+"""Dtypes and roles as C++ types."""
+
+from __future__ import annotations
+
+from fusegen.plan.model import Role, Tensor
+
+CPP = {"float32": "float", "bfloat16": "__nv_bfloat16", "float16": "__half", "float64": "double"}
+TORCH = {"float32": "torch.float32", "bfloat16": "torch.bfloat16", "float16": "torch.float16", "float64": "torch.float64"}
+_FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator": "Accumulate<T>", "count": "int64_t"}
+
+
+def type_parameter(role: Role) -> str:
+    """The template parameter (or type) that stands for a role in emitted code."""
+    return _FIXED.get(role) or "".join(part.capitalize() for part in role.removeprefix("input ").split("_")) + "In"
+
+
+def type_roles(roles: dict[Role, str]) -> list[Role]:
+    """The roles that are template parameters, in the order of the parameter list."""
+    return ["activation", "output", "parameter", *sorted(role for role in roles if role.startswith("input "))]
+
+
+def pointer(tensor: Tensor) -> str:
+    return f"{tensor.name}_ptr"

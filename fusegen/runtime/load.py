@@ -1,0 +1,52 @@
+"""`load(name)`: the nn.Module class of a generated package."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fusegen.runtime.errors import LoadError
+from fusegen.runtime.importing import import_package
+
+
+def load(name: str, directory: str | Path = "generated") -> type[Any]:
+    """The nn.Module class of the generated package `name` in `directory`.
+
+    It is imported once: every call, and `import generated.<name>` where that works, give the same class.
+    It need not be built; without its extension the module runs on the CPU.
+    """
+    folder = Path(directory).resolve()
+    file = folder / name / "__init__.py"
+    if not name.isidentifier() or not file.is_file():
+        raise LoadError(_missing(name, folder))
+    return _module_class(import_package(folder, name), file)
+
+
+def available(directory: str | Path = "generated") -> list[str]:
+    """The names of the generated packages in a directory, sorted."""
+    # The binding marks a package as ours: `support` and whatever else lies there has none.
+    return sorted(path.parent.name for path in Path(directory).glob("*/bindings.cpp"))
+
+
+def _module_class(module: ModuleType, file: Path) -> type[Any]:
+    names = getattr(module, "__all__", None)
+    found = getattr(module, names[0], None) if names else None
+    if not isinstance(found, type):
+        raise LoadError(f"{file} is not a package that fusegen generated: it exports no class")
+    return found
+
+
+def _missing(name: str, folder: Path) -> str:
+    if not folder.is_dir():
+        return (
+            f"no directory {folder}: run `fusegen build SPEC` where it is to be, or give load() its directory"
+        )
+    names = available(folder)
+    near = difflib.get_close_matches(name, names, n=3)
+    if near:
+        return f"no generated package {name!r} in {folder}: did you mean {' or '.join(map(repr, near))}?"
+    if names:
+        return f"no generated package {name!r} in {folder}, which has: {', '.join(names)}"
+    return f"no generated package {name!r} in {folder}, which has none: run `fusegen build SPEC`"

@@ -1,0 +1,47 @@
+"""What every model of a part of the spec is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+Item = TypeVar("Item")
+
+
+class SpecPart(BaseModel):
+    """Base of spec models: no conversions (but a whole number is a number), no unknown keys, immutable."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Annotates a type with what messages call a value of it, such as "a name"."""
+
+    text: str
+
+
+def problem(code: str, message: str, hint: str | None = None) -> PydanticCustomError:
+    """The error a validator raises to choose the diagnostic's code and hint itself."""
+    return PydanticCustomError(code, "{message}", {"message": message, "hint": hint})  # type: ignore[arg-type]
+
+
+def _given(value: Any) -> Any:
+    if value is None:
+        raise problem("FG205", "null is not a value here", "leave the key out instead")
+    return value
+
+
+# A YAML list as a tuple. Strict validation would insist on a Python tuple; the elements stay strict.
+Listing = Annotated[tuple[Item, ...], Field(strict=False)]
+
+# Marks a type whose None only stands for a missing key, so that messages do not offer null.
+NOT_NULL = "not null"
+
+# A field that may be left out, but not be null.
+Given = Annotated[Item | None, BeforeValidator(_given), NOT_NULL]
+
+PositiveInt = Annotated[int, Field(gt=0), Plain("a positive whole number")]

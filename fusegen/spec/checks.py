@@ -1,0 +1,139 @@
+"""What must agree between the parts of a spec, as far as that can be said without knowing any op.
+
+These look at the document's raw data and step over whatever has the wrong type, which is reported
+elsewhere: a misspelt key then does not hide an undeclared symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fusegen.errors import Diagnostic, quote
+from fusegen.spec.document import Document, DocumentPath
+from fusegen.spec.wording import nearest, suggest
+
+# Guessing is slow, and a file with more undeclared names than this was not written as a spec.
+_MAX_GUESSED = 200
+
+
+def cross_check(document: Document) -> Iterator[Diagnostic]:
+    """Every disagreement between dims, arguments, inputs and chain."""
+    yield from _symbols_declared(document)
+    yield from _symbols_used(document)
+    yield from _one_name_one_thing(document)
+    yield from _defaults_last(document)
+    yield from _defaults_fit(document)
+
+
+def _mapping(value: Any, key: str) -> dict[str, Any]:
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _list(value: Any, key: str) -> list[Any]:
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def _arguments(document: Document, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, argument in _mapping(document.data, "arguments").items():
+        if isinstance(argument, dict) and argument.get("type") == kind:
+            yield name, argument
+
+
+def _shapes(document: Document) -> Iterator[tuple[DocumentPath, list[Any]]]:
+    """The lists that hold symbols, whatever the ops are."""
+    inputs = _mapping(document.data, "inputs")
+    for name in inputs:
+        yield ("inputs", name), _list(inputs, name)
+    for name, argument in _arguments(document, "shape"):
+        yield ("arguments", name, "is"), _list(argument, "is")
+
+
+def _symbols_declared(document: Document) -> Iterator[Diagnostic]:
+    dims = _mapping(document.data, "dims")
+    for path, shape in _shapes(document):
+        for index, symbol in enumerate(shape):
+            if isinstance(symbol, str) and symbol not in dims:
+                message = f"the symbol {quote(symbol)} is not declared in 'dims'"
+                hint = suggest(symbol, list(dims), among="declared")
+                yield document.diagnostic("FG209", message, (*path, index), hint=hint)
+    for name, _ in _arguments(document, "dim"):
+        if name not in dims:
+            message = f"the argument {quote(name)} is a dim, but 'dims' declares no such symbol"
+            hint = suggest(name, list(dims), among="declared")
+            yield document.diagnostic("FG209", message, ("arguments", name), key=True, hint=hint)
+
+
+def _symbols_used(document: Document) -> Iterator[Diagnostic]:
+    dims = _mapping(document.data, "dims")
+    used = {symbol for _, shape in _shapes(document) for symbol in shape if isinstance(symbol, str)}
+    used |= {name for name, _ in _arguments(document, "dim")}
+    used |= set(_texts(document.data.get("inputs")))  # also where a list was forgotten
+    # A symbol that some undeclared one was probably meant to be is used once that is repaired.
+    undeclared = sorted(used - dims.keys())
+    used |= {nearest(name, list(dims)) for name in undeclared[:_MAX_GUESSED]}
+    # Which keys of a step take a symbol is the ops' business; any mention counts.
+    used |= set(_texts(document.data.get("chain")))
+    for symbol in dims:
+        if symbol not in used:
+            message = f"nothing uses the symbol {quote(symbol)}"
+            yield document.diagnostic("FG210", message, ("dims", symbol), key=True)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, below in value.items():
+            yield from _texts(below if key != "op" else None)
+    elif isinstance(value, list):
+        for below in value:
+            yield from _texts(below)
+
+
+def _one_name_one_thing(document: Document) -> Iterator[Diagnostic]:
+    dims = _mapping(document.data, "dims")
+    arguments = _mapping(document.data, "arguments")
+    for name, argument in arguments.items():
+        kind = argument.get("type") if isinstance(argument, dict) else None
+        if name in dims and kind in ("int", "float", "shape"):
+            message = f"{quote(name)} is both a symbol and an argument of another type"
+            hint = "make it `{type: dim}` or rename one"
+            yield document.diagnostic("FG208", message, ("arguments", name), key=True, hint=hint)
+    for name in _mapping(document.data, "inputs"):
+        other = "a symbol" if name in dims else "an argument" if name in arguments else None
+        if other:
+            message = f"{quote(name)} is both an input and {other}"
+            yield document.diagnostic("FG208", message, ("inputs", name), key=True)
+
+
+def _defaults_last(document: Document) -> Iterator[Diagnostic]:
+    """As for any Python function, or the constructor could not be written."""
+    with_default: str | None = None
+    for name, argument in _mapping(document.data, "arguments").items():
+        if not isinstance(argument, dict):
+            continue
+        if "default" in argument:
+            with_default = with_default or name
+        elif with_default:
+            message = f"the argument {quote(name)} has no default, but {quote(with_default)} before it has"
+            yield document.diagnostic("FG214", message, ("arguments", name), key=True)
+
+
+def _defaults_fit(document: Document) -> Iterator[Diagnostic]:
+    """A default shape that the constructor would refuse."""
+    for name, argument in _arguments(document, "shape"):
+        required, default = argument.get("is"), argument.get("default")
+        if not isinstance(required, list) or not isinstance(default, list):
+            continue
+        path = ("arguments", name, "default")
+        if len(required) != len(default):
+            message = f"the default has {len(default)} dimensions, but 'is' has {len(required)}"
+            yield document.diagnostic("FG214", message, path)
+            continue
+        for index, (want, have) in enumerate(zip(required, default, strict=True)):
+            if isinstance(want, int) and isinstance(have, int) and want != have:
+                message = f"the default has {have} here, but 'is' has {want}"
+                yield document.diagnostic("FG214", message, (*path, index))

@@ -1,0 +1,148 @@
+"""The models of a spec's top level. What a step of the chain may be is supplied by the catalogue."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import AfterValidator, BaseModel, Field, create_model
+
+from fusegen.errors import Diagnostic, quote
+from fusegen.spec import checks
+from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, problem
+from fusegen.spec.document import Document
+from fusegen.spec.names import AttributeName, Identifier, SpecName, camel_case
+from fusegen.spec.wording import suggest
+
+FORMAT_VERSION = 1
+DTYPES = ("float32", "bfloat16", "float16")
+MAX_RANK = 8
+MAX_STEPS = 256
+MAX_NAMES = 64
+MAX_ABOUT_LENGTH = 200
+
+_TARGET = re.compile(r"sm_[0-9]{2,3}a?")
+
+
+def _version(value: int) -> int:
+    if value != FORMAT_VERSION:
+        raise problem("FG213", f"format version {value} is not known; this fusegen reads {FORMAT_VERSION}")
+    return value
+
+
+def _dtype(value: str) -> str:
+    if value not in DTYPES:
+        raise problem("FG211", f"unsupported dtype {quote(value)}", suggest(value, DTYPES, among="supported"))
+    return value
+
+
+def _target(value: str) -> str:
+    if not _TARGET.fullmatch(value):
+        raise problem("FG212", f"unsupported target {quote(value)}", "a target is such as sm_90 or sm_90a")
+    return value
+
+
+def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            raise problem("FG208", f"{quote(value)} is listed twice")
+    return values
+
+
+def _about(value: str) -> str:
+    """A line that may stand in a comment or docstring of either language without ending it."""
+    if not value.isprintable():
+        raise problem("FG205", "'about' must be one line of printable text")
+    for refused in ("\\", '"', "*/", "/*"):
+        if refused in value:
+            raise problem("FG205", f"'about' may not contain {refused}")
+    return value.strip()
+
+
+# A size that the generated code may rely on, or a symbol that stays dynamic.
+Dimension = Identifier | PositiveInt
+Shape = Annotated[Listing[Dimension], Field(max_length=MAX_RANK)]
+FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class DimArgument(SpecPart):
+    """The size of the symbol of the same name."""
+
+    type: Literal["dim"]
+
+
+class IntArgument(SpecPart):
+    """A whole number; `typical` is what planning and benchmarks assume."""
+
+    type: Literal["int"]
+    typical: int
+    default: Given[int] = None
+
+
+class FloatArgument(SpecPart):
+    """A number."""
+
+    type: Literal["float"]
+    default: Given[FiniteFloat] = None
+
+
+class ShapeArgument(SpecPart):
+    """A shape that the constructor insists on; the original module takes it as an argument."""
+
+    type: Literal["shape"]
+    is_: Shape = Field(alias="is")
+    default: Given[Annotated[Listing[PositiveInt], Field(max_length=MAX_RANK)]] = None
+
+
+Argument = Annotated[DimArgument | IntArgument | FloatArgument | ShapeArgument, Field(discriminator="type")]
+
+
+class SpecModel(SpecPart):
+    """A whole spec. Use spec_model() for one whose chain is typed."""
+
+    fusegen: Annotated[int, AfterValidator(_version), Plain("the number of the format version")]
+    name: SpecName
+    about: Annotated[str, Field(max_length=MAX_ABOUT_LENGTH), AfterValidator(_about)]
+    class_: Given[Identifier] = Field(default=None, alias="class")
+    dims: dict[Identifier, PositiveInt] = Field(default_factory=dict, max_length=MAX_NAMES)
+    arguments: dict[AttributeName, Argument] = Field(default_factory=dict, max_length=MAX_NAMES)
+    inputs: Annotated[dict[Identifier, Shape], Field(min_length=1, max_length=MAX_NAMES)]
+    dtypes: Annotated[
+        Listing[Annotated[str, AfterValidator(_dtype), Plain("a dtype")]],
+        Field(min_length=1),
+        AfterValidator(_distinct),
+    ] = DTYPES
+    targets: Annotated[
+        Listing[Annotated[str, AfterValidator(_target), Plain("a target")]],
+        Field(min_length=1),
+        AfterValidator(_distinct),
+    ] = ("sm_90",)
+    chain: Annotated[Listing[dict[str, Any]], Field(min_length=1, max_length=MAX_STEPS)]
+
+    @property
+    def class_name(self) -> str:
+        """The nn.Module's name: `class`, or the spec's name in CamelCase."""
+        return self.class_ or camel_case(self.name)
+
+    @property
+    def running_input(self) -> str:
+        """The name of the input that the chain's first step takes."""
+        return next(iter(self.inputs))
+
+    @classmethod
+    def cross_check(cls, document: Document) -> Iterable[Diagnostic]:
+        """For validate(): what must agree between the parts."""
+        return checks.cross_check(document)
+
+
+@functools.cache
+def spec_model(step_types: tuple[type[BaseModel], ...]) -> type[SpecModel]:
+    """The spec's model for a catalogue: `chain` is a union of the step models, told apart by `op`."""
+    if len(step_types) == 1:
+        step: Any = step_types[0]  # pydantic has no discriminated union of one
+    else:
+        step = Annotated[Union[step_types], Field(discriminator="op")]  # noqa: UP007
+    chain = Annotated[Listing[step], Field(min_length=1, max_length=MAX_STEPS)]  # type: ignore[valid-type]
+    return create_model("SpecModel", __base__=SpecModel, chain=(chain, ...))

@@ -1,0 +1,82 @@
+"""Names that may be written into Python and C++ source, and nothing else may."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from fusegen.errors import quote
+from fusegen.spec.base import Plain, problem
+from fusegen.spec.reserved import (
+    CPP_KEYWORDS,
+    CPP_MACROS,
+    CUDA_BUILTINS,
+    GENERATED_NAMES,
+    MODULE_ATTRIBUTES,
+    PYTHON_KEYWORDS,
+)
+
+MAX_NAME_LENGTH = 64
+
+# ASCII only: letters that look alike would let two names pass for one, and C++ compilers differ on others.
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+_RESERVED = (
+    (PYTHON_KEYWORDS, "is a keyword of Python"),
+    (CPP_KEYWORDS, "is a keyword of C++"),
+    (CUDA_BUILTINS, "has a meaning of its own in CUDA"),
+    (CPP_MACROS, "is a macro of C++ compilers"),
+    (GENERATED_NAMES, "is used by the generated code itself"),
+)
+
+# Directories beside the generated packages that are not packages.
+_TAKEN_PACKAGES = frozenset({"support"})
+
+
+def check_identifier(name: str) -> str:
+    """The name itself, if it may stand in generated source; else a problem FG206."""
+    shown = quote(name)
+    if len(name) > MAX_NAME_LENGTH:
+        raise problem("FG206", f"the name {shown} is longer than {MAX_NAME_LENGTH} characters")
+    if name.startswith("_"):
+        raise problem("FG206", f"the name {shown} begins with an underscore")
+    if not _IDENTIFIER.fullmatch(name):
+        rule = "a name is a letter, then letters, digits and underscores, all ASCII"
+        raise problem("FG206", f"{shown} is not a name", rule)
+    if "__" in name:
+        raise problem("FG206", f"the name {shown} has two underscores in a row, which C++ reserves")
+    for words, why in _RESERVED:
+        if name in words:
+            raise problem("FG206", f"the name {shown} {why}")
+    return name
+
+
+def check_attribute(name: str) -> str:
+    """As check_identifier, and no attribute that every nn.Module has; else a problem FG207."""
+    # First: `float` is both, and that it is a method of the module is the less surprising answer.
+    if name in MODULE_ATTRIBUTES:
+        raise problem("FG207", f"the name {quote(name)} is an attribute of every nn.Module")
+    return check_identifier(name)
+
+
+def check_spec_name(name: str) -> str:
+    """As check_identifier, and usable as a package beside the others."""
+    if name in _TAKEN_PACKAGES:
+        raise problem("FG206", f"the name {quote(name)} is taken by fusegen's own part of the output")
+    return check_identifier(name)
+
+
+def camel_case(name: str) -> str:
+    """The class that a spec's name gives: matmul_bn -> MatmulBn."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+
+
+# A name of a dim, an input or a saved value.
+Identifier = Annotated[str, AfterValidator(check_identifier), Plain("a name")]
+
+# A name that becomes an attribute of the module: parameters, submodules, constants, arguments.
+AttributeName = Annotated[str, AfterValidator(check_attribute), Plain("a name")]
+
+SpecName = Annotated[str, AfterValidator(check_spec_name), Plain("a name")]

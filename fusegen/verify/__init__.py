@@ -1,0 +1,1 @@
+"""Numerics: a fused module against the original module and against double precision."""

@@ -1,0 +1,150 @@
+"""Runs the tail of a chain - everything behind its contraction - through the emulated kernels, and in double precision."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.emulate import Buffer, EmulatedLibrary
+from fusegen.ir.extent import ALL
+from fusegen.plan.model import Mode, Program, Variant
+from fusegen.plan.model import Tensor as PlanTensor
+from fusegen.plan.plan import RESULT, Plan
+from fusegen.render.cuda import symbol
+
+SCHEDULES = {"automatic": 0, "on chip": 1, "split": 2}
+
+
+@dataclass
+class TailRun:
+    """Results of one forward and backward pass, by name: `y`, `grad_*`, and the buffers that were updated."""
+
+    values: dict[str, Tensor] = field(default_factory=dict)
+
+
+class EmulatedTail:
+    """The tail of one variant of a chain, run by the emulator.
+
+    module: an instance of the generated class, whose parameters, buffers and constants are used.
+    """
+
+    def __init__(self, plan: Plan, variant: Variant, library: EmulatedLibrary, module: nn.Module) -> None:
+        self.plan, self.variant, self.library, self.module = plan, variant, library, module
+
+    def run(
+        self, tensors: Mapping[str, Tensor], mode: Mode, *, schedule: str = "automatic", seed: int = 0, misalign: bool = False
+    ) -> TailRun:
+        """tensors: the chain's source ([rows, channels]), its further inputs and `grad_y`. Outputs are poisoned before."""
+        self.mode, self.rows = mode, tensors[self.variant.chain.source.name].shape[0]
+        self.channels = tensors[self.variant.chain.source.name].shape[1]
+        self.groups = self._groups()
+        self.misalign = misalign
+        known = {name: tensor.detach() for name, tensor in tensors.items()}
+        run = TailRun()
+        for program in (self.variant.forward, self.variant.backward):
+            known.update(self._program(program, known, SCHEDULES[schedule], seed))
+        run.values = {t.name: known[t.name] for p in (self.variant.forward, self.variant.backward) for t in p.outputs}
+        return run
+
+    def _program(self, program: Program, known: Mapping[str, Tensor], schedule: int, seed: int) -> dict[str, Tensor]:
+        name = symbol(self.plan.spec.name, program)
+        sizes = [self.rows, self.channels, *([self.groups] if program.groups is not None else []), schedule]
+        bytes_ = self.library.call_int64(f"{name}_workspace", self.mode.index, *sizes)
+        outputs: dict[str, Buffer] = {}
+        pointers: list[Buffer] = []
+        written = {tensor.name for tensor in program.outputs}
+        for tensor in program.inputs:
+            if tensor.name not in written:
+                pointers.append(self._buffer(tensor, known))
+        for tensor in program.outputs:
+            updated = tensor.name in self.variant.chain.buffers
+            outputs[tensor.name] = self._buffer(tensor, known) if updated else self._poisoned(tensor)
+            pointers.append(outputs[tensor.name])
+        # The workspace in floats, so that what is not written reads as NaN.
+        workspace = Buffer.poisoned((max(bytes_ // 4, 1),), torch.float32)
+        constants = [float(attrgetter(self.variant.chain.constants[c].attribute)(self.module)) for c in program.constants]
+        self.library.call(name, self.mode.index, *pointers, *sizes, *constants, workspace, None, seed=seed)
+        return {key: buffer.tensor() for key, buffer in outputs.items()}
+
+    def _buffer(self, tensor: PlanTensor, known: Mapping[str, Tensor]) -> Buffer:
+        value = known[tensor.name] if tensor.name in known else self._owned(tensor.name)
+        dtype = self._dtype(tensor)
+        value = value.detach().to(dtype).reshape(self._shape(tensor)).contiguous()
+        offset = value.element_size() if self.misalign and tensor.extent.is_full else 0
+        return Buffer.from_tensor(value, offset_bytes=offset)
+
+    def _poisoned(self, tensor: PlanTensor) -> Buffer:
+        dtype = self._dtype(tensor)
+        offset = torch.empty((), dtype=dtype).element_size() if self.misalign and tensor.extent.is_full else 0
+        return Buffer.poisoned(self._shape(tensor), dtype, offset_bytes=offset)
+
+    def _owned(self, name: str) -> Tensor:
+        chain = self.variant.chain
+        table = chain.parameters if name in chain.parameters else chain.buffers
+        return attrgetter(table[name].attribute)(self.module)
+
+    def _dtype(self, tensor: PlanTensor) -> torch.dtype:
+        if tensor.role == "count":
+            return torch.int64
+        if tensor.role == "accumulator":
+            return torch.float64 if self.mode.roles["activation"] == "float64" else torch.float32
+        return getattr(torch, self.mode.roles[tensor.role])
+
+    def _shape(self, tensor: PlanTensor) -> tuple[int, ...]:
+        extent = tensor.extent
+        blocks = {1: 1, ALL: self.channels}.get(extent.blocks, self.groups)
+        return (self.rows if extent.rows else 1, blocks)
+
+    def _groups(self) -> int:
+        for step in self.plan.spec.chain:
+            if step.op == "group_norm":
+                return int(attrgetter(step.name)(self.module).num_groups)
+        return 1
+
+
+class _Given(nn.Module):
+    """Stands in for the contraction: returns the output that was handed in."""
+
+    def __init__(self, output: Tensor) -> None:
+        super().__init__()
+        self.output = output
+
+    def forward(self, _: Tensor) -> Tensor:
+        return self.output
+
+
+def tail_reference(
+    plan: Plan, module: nn.Module, tensors: Mapping[str, Tensor], mode: Mode, training: bool
+) -> dict[str, Tensor]:
+    """The same results by autograd in double precision, from parameters rounded as in `mode`."""
+    chain = plan.chain
+    exact = copy.deepcopy(module)
+    rounded = getattr(torch, mode.roles["parameter"])
+    for tensor in (*exact.parameters(), *exact.buffers()):
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.to(rounded).double()
+    exact.train(training)
+    leaves = {name: value.detach().double().requires_grad_() for name, value in tensors.items() if name != f"grad_{RESULT}"}
+    if chain.contraction:
+        setattr(exact, chain.contraction.name, _Given(leaves[chain.source.name]))
+    inputs = [leaves.get(tensor.name, torch.empty(0)) for tensor in chain.inputs]
+    result = exact.reference(*inputs)
+    result.backward(tensors[f"grad_{RESULT}"].double())
+    values = {RESULT: result.detach()}
+    values |= {f"grad_{name}": _gradient(leaf) for name, leaf in leaves.items()}
+    for name, parameter in chain.parameters.items():
+        values[f"grad_{name}"] = _gradient(attrgetter(parameter.attribute)(exact))
+    if chain.contraction and chain.contraction.bias:
+        values[f"grad_{chain.contraction.bias_name}"] = values[f"grad_{chain.source.name}"].sum(0)
+    for name, buffer in chain.buffers.items():
+        values[name] = attrgetter(buffer.attribute)(exact).detach()
+    return values
+
+
+def _gradient(leaf: Tensor) -> Tensor:
+    return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad

@@ -1,0 +1,227 @@
+"""A fused module beside its original: one forward and backward, or a few optimiser steps, against double
+precision."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.verify.policy import Comparison, compare
+from fusegen.verify.reference import Reference, exact_pass, reference
+from fusegen.verify.run import Run, autocast, draw_gradient, run
+
+
+def compare_module(
+    fused: nn.Module,
+    original: nn.Module,
+    x: Tensor,
+    *,
+    grad_output: Tensor | None = None,
+    autocast_dtype: torch.dtype | None = None,
+    train: bool = True,
+    seed: int = 0,
+    exact: Reference | None = None,
+) -> list[Comparison]:
+    """Compare output, every gradient and the buffers of two modules that hold the same state_dict.
+
+    Where the original raises, the fused module has to raise the same type. `exact` is a double precision
+    reference that was made earlier from the same data. Neither module's state is changed.
+    """
+    if not same_state(fused, original):
+        return [
+            Comparison.statement("state_dict", False, "the modules do not hold the same state to start from")
+        ]
+    if grad_output is None:
+        grad_output = draw_gradient(original, x, autocast_dtype=autocast_dtype, train=train, seed=seed)
+    try:
+        eager_run = run(original, x, grad_output, autocast_dtype=autocast_dtype, train=train)
+    except (ValueError, RuntimeError) as problem:
+        if "CUDA" in str(problem):
+            raise  # the device's trouble, which would make the fused module fail alike
+        return [_raises_alike(fused, x, grad_output, autocast_dtype, train, problem)]
+    fused_run = run(fused, x, grad_output, autocast_dtype=autocast_dtype, train=train)
+    if exact is None:
+        exact = reference(original, x, grad_output, train=train)
+    return compare_runs(fused_run, eager_run, exact, autocast_dtype or x.dtype)
+
+
+def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -> list[Comparison]:
+    """Judge a run that was made earlier; `dtype` is the one that the computation rounds to."""
+    results = [_same_kinds(fused, eager)]
+    rows = eager.output.shape[0] if eager.output.ndim else 1
+    given = eager.gradients["input"]
+    width = given.shape[-1] if given is not None else eager.output.shape[-1]
+    results.append(
+        compare("output", fused.output, eager.output, exact.run.output, dtype=dtype, reduction_length=width)
+    )
+    for name, value in eager.gradients.items():
+        other = fused.gradients.get(name)
+        if value is None or other is None:
+            continue
+        if name == "input":
+            length = eager.output.shape[-1]
+        else:
+            length = rows if value.ndim > 1 else max(eager.output.numel() // max(value.numel(), 1), 1)
+        results.append(
+            compare(
+                f"grad {name}",
+                other,
+                value,
+                exact.run.gradients[name],
+                dtype=dtype,
+                reduction_length=length,
+                terms=exact.terms.get(name),
+            )
+        )
+    return results + _compare_buffers(fused.buffers, eager.buffers, exact.run.buffers, dtype, rows)
+
+
+def compare_steps(
+    fused: nn.Module,
+    original: nn.Module,
+    xs: list[Tensor],
+    *,
+    autocast_dtype: torch.dtype | None = None,
+    learning_rate: float = 1e-2,
+    momentum: float = 0.9,
+    seed: int = 0,
+) -> list[Comparison]:
+    """Train both, and a double precision copy, with SGD for one step per input; compare after each step.
+
+    Parameters are compared by how far they have moved, since an error in the gradient disappears beside
+    their own size. Both modules are trained in place.
+    """
+    if not same_state(fused, original):
+        return [
+            Comparison.statement("state_dict", False, "the modules do not hold the same state to start from")
+        ]
+    exact = copy.deepcopy(original).double()
+    start = {name: p.detach().clone() for name, p in original.named_parameters()}
+    modules = [fused.train(), original.train(), exact.train()]
+    optimisers = [
+        torch.optim.SGD([p for p in m.parameters() if p.requires_grad], lr=learning_rate, momentum=momentum)
+        for m in modules
+    ]
+    velocity: dict[str, Tensor] = {}
+    moved: dict[str, Tensor] = {}
+    results = []
+    for step, x in enumerate(xs):
+        # One over the root of the rows keeps the gradient's size independent of the batch.
+        grad_output = draw_gradient(original, x, autocast_dtype=autocast_dtype, seed=seed + step)
+        grad_output = grad_output / x.shape[0] ** 0.5
+        for module in modules[:2]:
+            module.train().zero_grad(set_to_none=True)
+            with autocast(x, autocast_dtype):
+                output = module(x.detach())
+            output.backward(grad_output.to(output.dtype))
+        terms = exact_pass(exact, x.detach(), grad_output).terms
+        for optimiser in optimisers:
+            optimiser.step()
+        for name, size in terms.items():
+            velocity[name] = momentum * velocity[name] + size if name in velocity else size
+            moved[name] = moved.get(name, 0.0) + learning_rate * velocity[name]
+        results += _compare_step(step + 1, modules, start, moved, autocast_dtype or x.dtype, x.shape[0])
+    return results
+
+
+def same_state(fused: nn.Module, original: nn.Module) -> bool:
+    """Whether the two state_dicts agree in names, order, shapes, dtypes and every bit."""
+    a, b = fused.state_dict(), original.state_dict()
+    return list(a) == list(b) and all(a[k].dtype == b[k].dtype and torch.equal(a[k], b[k]) for k in a)
+
+
+def _compare_step(
+    step: int,
+    modules: list[nn.Module],
+    start: dict[str, Tensor],
+    moved: dict[str, Tensor],
+    dtype: torch.dtype,
+    rows: int,
+) -> list[Comparison]:
+    fused, original, exact = (dict(m.named_parameters()) for m in modules)
+    results = []
+    for name, before in start.items():
+        before = before.double()
+        movement = exact[name].detach() - before
+        terms = moved.get(name)
+        size = max(float(movement.abs().max()), float(terms.max()) if terms is not None else 0.0)
+        results.append(
+            compare(
+                f"step {step} {name}",
+                fused[name].detach().double() - before,
+                original[name].detach().double() - before,
+                movement,
+                dtype=dtype if fused[name].dtype != torch.float64 else torch.float64,
+                reduction_length=rows,
+                terms=terms,
+                scale=max(1.0, _rounded(before, original[name].dtype, dtype) / size) if size else 1.0,
+            )
+        )
+    buffers = [{k: b for k, b in m.named_buffers()} for m in modules]
+    return results + _compare_buffers(*buffers, dtype, rows, f"step {step} ")
+
+
+def _rounded(before: Tensor, stored: torch.dtype, dtype: torch.dtype) -> float:
+    """The size of the parameter, in ulps of its own dtype rather than of the one that is computed in."""
+    return float(before.abs().max()) * torch.finfo(stored).eps / torch.finfo(dtype).eps
+
+
+def _compare_buffers(
+    fused: dict[str, Tensor],
+    eager: dict[str, Tensor],
+    exact: dict[str, Tensor],
+    dtype: torch.dtype,
+    rows: int,
+    prefix: str = "",
+) -> list[Comparison]:
+    results = []
+    for name, value in eager.items():
+        other = fused.get(name)
+        if other is None:
+            continue  # reported with the dtypes and shapes
+        if not value.is_floating_point():
+            same = torch.equal(other, value)
+            results.append(
+                Comparison.statement(prefix + name, same, "" if same else f"{other}, eager {value}")
+            )
+        else:
+            results.append(
+                compare(prefix + name, other, value, exact[name], dtype=dtype, reduction_length=rows)
+            )
+    return results
+
+
+def _same_kinds(fused: Run, eager: Run) -> Comparison:
+    """Dtypes and shapes of everything, and which gradients exist."""
+
+    def kinds(one: Run) -> dict[str, object]:
+        tensors = {"output": one.output} | {f"grad {k}": v for k, v in one.gradients.items()} | one.buffers
+        return {k: None if v is None else (v.dtype, tuple(v.shape)) for k, v in tensors.items()}
+
+    a, b = kinds(fused), kinds(eager)
+    wrong = [
+        f"{k}: {a.get(k, 'missing')}, eager {b.get(k, 'missing')}"
+        for k in a | b
+        if a.get(k, 0) != b.get(k, 0)
+    ]
+    return Comparison.statement("dtypes and shapes", not wrong, "; ".join(wrong))
+
+
+def _raises_alike(
+    fused: nn.Module,
+    x: Tensor,
+    grad_output: Tensor,
+    autocast_dtype: torch.dtype | None,
+    train: bool,
+    problem: Exception,
+) -> Comparison:
+    expected = type(problem).__name__
+    try:
+        run(fused, x, grad_output, autocast_dtype=autocast_dtype, train=train)
+    except type(problem):
+        return Comparison.statement(f"raises {expected}", True)
+    except Exception as other:
+        return Comparison.statement(f"raises {expected}", False, f"raises {type(other).__name__}: {other}")
+    return Comparison.statement(f"raises {expected}", False, "does not raise")

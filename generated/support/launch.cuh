@@ -1,0 +1,58 @@
+// How the generated kernels are launched and where they find their shared memory.
+//
+// Every launch goes through launch(), never through <<<>>>, and every kernel takes its shared
+// memory from shared_memory(). That leaves exactly two places that differ between a GPU (any CUDA
+// compiler) and fusegen's emulator, which compiles the same sources as C++ and runs them on a CPU.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <utility>
+
+namespace fusegen {
+
+// Launches kernel(args...) on the stream and returns the launch's own error, if any. A grid without
+// blocks has no work: that is success, where the CUDA runtime would call it an error.
+template <typename... Params, typename... Args>
+cudaError_t launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
+                   cudaStream_t stream, Args&&... args) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
+#if defined(__CUDACC__)
+  cudaError_t error = cudaSuccess;
+  // Beyond 48 KiB of dynamic shared memory a kernel has to opt in.
+  if (shared_bytes > 48 * 1024) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shared_bytes));
+  }
+  if (error == cudaSuccess) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    error = cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...);
+  }
+  // The caller gets the error from here; whoever asks for the last error next is not to blame.
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return error;
+#else
+  static_cast<void>(stream);  // the emulator runs each launch to its end
+  return emulate::launch(kernel, grid, block, shared_bytes, std::forward<Args>(args)...);
+#endif
+}
+
+// The block's dynamic shared memory, aligned to 16 bytes: as many bytes as launch() was given.
+// Every call returns the same address; a kernel that needs several arrays divides it itself.
+template <typename T>
+__device__ __forceinline__ T* shared_memory() {
+#if defined(__CUDACC__)
+  // Bytes, because all instances of this template must declare the array with one type.
+  extern __shared__ __align__(16) unsigned char fusegen_shared_bytes[];
+  return reinterpret_cast<T*>(fusegen_shared_bytes);
+#else
+  return static_cast<T*>(emulate::shared_bytes());
+#endif
+}
+
+}  // namespace fusegen

@@ -1,0 +1,127 @@
+// Activations and their gradients. `f_backward(g, x)` is the gradient of f at x for an incoming gradient g;
+// values at kinks are PyTorch's (tools/autograd/derivatives.yaml and the ATen kernels it names).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+namespace fusegen {
+
+#define FUSEGEN_MATH template <typename A> __device__ __forceinline__ A
+
+FUSEGEN_MATH reciprocal(A x) { return A(1) / x; }
+FUSEGEN_MATH square(A x) { return x * x; }
+
+FUSEGEN_MATH relu(A x) { return x < A(0) ? A(0) : x; }
+FUSEGEN_MATH relu_backward(A g, A x) { return x <= A(0) ? A(0) : g; }
+
+FUSEGEN_MATH leaky_relu(A x, A slope) { return x > A(0) ? x : x * slope; }
+FUSEGEN_MATH leaky_relu_backward(A g, A x, A slope) { return x > A(0) ? g : g * slope; }
+
+FUSEGEN_MATH sigmoid(A x) { return A(1) / (A(1) + exp(-x)); }
+FUSEGEN_MATH sigmoid_backward(A g, A y) { return g * y * (A(1) - y); }
+
+FUSEGEN_MATH tanh_backward(A g, A y) { return g * (A(1) - y * y); }
+
+// silu(x) = x sigmoid(x);  silu'(x) = s (1 + x (1 - s)) with s = sigmoid(x)
+FUSEGEN_MATH silu(A x) { return x / (A(1) + exp(-x)); }
+FUSEGEN_MATH silu_backward(A g, A x) {
+  const A s = sigmoid(x);
+  return g * s * (A(1) + x * (A(1) - s));
+}
+
+// gelu(x) = x Phi(x);  gelu'(x) = Phi(x) + x phi(x), with the normal distribution's Phi and its density phi
+FUSEGEN_MATH gelu(A x) { return A(0.5) * x * (A(1) + erf(x * A(0.70710678118654752440))); }
+FUSEGEN_MATH gelu_backward(A g, A x) {
+  const A cdf = A(0.5) * (A(1) + erf(x * A(0.70710678118654752440)));
+  const A density = exp(A(-0.5) * x * x) * A(0.39894228040143267794);
+  return g * (cdf + x * density);
+}
+
+// gelu with Phi(x) taken as (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2 (Hendrycks and Gimpel 2016)
+FUSEGEN_MATH gelu_tanh(A x) {
+  const A inner = A(0.79788456080286535588) * (x + A(0.044715) * x * x * x);
+  return A(0.5) * x * (A(1) + tanh(inner));
+}
+FUSEGEN_MATH gelu_tanh_backward(A g, A x) {
+  const A inner = A(0.79788456080286535588) * (x + A(0.044715) * x * x * x);
+  const A inner_slope = A(0.79788456080286535588) * (A(1) + A(3 * 0.044715) * x * x);
+  const A t = tanh(inner);
+  return g * A(0.5) * ((A(1) + t) + x * (A(1) - t * t) * inner_slope);
+}
+
+// tanh(softplus(x)) = (e^2 + 2e) / (e^2 + 2e + 2) with e = exp(x): no cancellation. It is 1 in double from 20 on.
+FUSEGEN_MATH tanh_softplus(A x) {
+  const A e = exp(x > A(20) ? A(20) : x);
+  const A n = e * (e + A(2));
+  return x > A(20) ? A(1) : n / (n + A(2));
+}
+
+// mish(x) = x t;  mish'(x) = t + x (1 - t^2) sigmoid(x), with t = tanh(softplus(x))
+FUSEGEN_MATH mish(A x) { return x * tanh_softplus(x); }
+FUSEGEN_MATH mish_backward(A g, A x) {
+  const A t = tanh_softplus(x);
+  return g * (t + x * (A(1) - t * t) * sigmoid(x));
+}
+
+// hardswish(x) = x min(max(x + 3, 0), 6) / 6
+FUSEGEN_MATH hardswish(A x) {
+  const A gate = x + A(3) < A(0) ? A(0) : (x + A(3) > A(6) ? A(6) : x + A(3));
+  return x * gate * A(1.0 / 6.0);
+}
+FUSEGEN_MATH hardswish_backward(A g, A x) {
+  if (x <= A(-3)) return A(0);
+  return x < A(3) ? g * (x * A(1.0 / 3.0) + A(0.5)) : g;
+}
+
+// softplus(x) = log(1 + exp(beta x)) / beta, the identity where beta x is above the threshold
+FUSEGEN_MATH softplus(A x, A beta, A threshold) {
+  return x * beta > threshold ? x : log1p(exp(x * beta)) / beta;
+}
+FUSEGEN_MATH softplus_backward(A g, A x, A beta, A threshold) {
+  return x * beta > threshold ? g : g * sigmoid(x * beta);
+}
+
+// clamp passes the gradient at both bounds, hardtanh at neither.
+FUSEGEN_MATH clamp_min(A x, A low) { return x < low ? low : x; }
+FUSEGEN_MATH clamp_min_backward(A g, A x, A low) { return x >= low ? g : A(0); }
+FUSEGEN_MATH clamp_max(A x, A high) { return x > high ? high : x; }
+FUSEGEN_MATH clamp_max_backward(A g, A x, A high) { return x <= high ? g : A(0); }
+FUSEGEN_MATH clamp(A x, A low, A high) { return clamp_max(clamp_min(x, low), high); }
+FUSEGEN_MATH clamp_backward(A g, A x, A low, A high) { return x >= low && x <= high ? g : A(0); }
+FUSEGEN_MATH hardtanh(A x, A low, A high) { return clamp(x, low, high); }
+FUSEGEN_MATH hardtanh_backward(A g, A x, A low, A high) {
+  return x <= low || x >= high ? A(0) : g;
+}
+
+// The smaller, the larger; NaN if either is. The gradient goes to the one taken, half to each at a tie.
+FUSEGEN_MATH minimum(A x, A y) { return x != x || x < y ? x : y; }
+FUSEGEN_MATH minimum_backward(A g, A x, A other) {
+  return x == other ? g * A(0.5) : (x > other ? A(0) : g);
+}
+FUSEGEN_MATH maximum(A x, A y) { return x != x || x > y ? x : y; }
+FUSEGEN_MATH maximum_backward(A g, A x, A other) {
+  return x == other ? g * A(0.5) : (x < other ? A(0) : g);
+}
+
+// Gradient through (x - mean) rstd, where mean and rstd are statistics of the n values x themselves:
+// dx = rstd (g - (sum(g) + xhat sum(g xhat)) / n)   (Ioffe and Szegedy 2015, section 3)
+FUSEGEN_MATH standardize_backward(A g, A xhat, A rstd, A sum_g, A sum_g_xhat, A inverse_n) {
+  return rstd * (g - (sum_g + xhat * sum_g_xhat) * inverse_n);
+}
+
+// The same without centring: xhat = x / sqrt(mean(x^2) + eps)   (Zhang and Sennrich 2019)
+FUSEGEN_MATH rescale_backward(A g, A xhat, A rrms, A sum_g_xhat, A inverse_n) {
+  return rrms * (g - xhat * sum_g_xhat * inverse_n);
+}
+
+// The weight of the newest batch in running statistics; a negative momentum asks for the cumulative average.
+FUSEGEN_MATH average_factor(A momentum, A batches) {
+  return momentum < A(0) ? A(1) / batches : momentum;
+}
+
+#undef FUSEGEN_MATH
+
+}  // namespace fusegen

@@ -1,0 +1,146 @@
+// Launch shapes as pure functions of the sizes, and the workspace that kernels of one schedule share.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+namespace fusegen {
+
+// Hands out 256-byte aligned pieces of a workspace. Over a null workspace it only counts the bytes.
+class Scratch {
+ public:
+  explicit Scratch(void* base) : base_(static_cast<char*>(base)) {}
+
+  template <typename T>
+  T* take(int64_t count) {
+    T* piece = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + bytes_);
+    bytes_ += (count * int64_t(sizeof(T)) + 255) / 256 * 256;
+    return piece;
+  }
+
+  bool measures() const { return base_ == nullptr; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  char* base_;
+  int64_t bytes_ = 0;
+};
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline int power_of_two_from(int64_t n) {
+  int power = 1;
+  while (power < n) power *= 2;
+  return power;
+}
+
+template <typename... Pointers>
+bool aligned_to_16(Pointers... pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
+}
+
+// A launch over [rows, channels] in which each thread keeps its columns and walks down some rows.
+struct Stream {
+  dim3 grid;
+  dim3 block;
+  int64_t rows_per_block;
+};
+
+// Enough blocks to fill the device a few times over, and no block with fewer than 8 rows for each of its threads
+// unless the rows run out: partial column sums stay small beside the data they are sums of.
+inline Stream stream_shape(int64_t rows, int64_t channels, int vector, int multiprocessors) {
+  constexpr int kThreads = 256;
+  constexpr int64_t kBlocksPerMultiprocessor = 8;
+  const int64_t vectors = ceil_div(channels, vector);
+  const int width = vectors < 32 ? power_of_two_from(vectors) : 32;
+  const int height = kThreads / width;
+  const int64_t across = ceil_div(vectors, width);
+  int64_t down = ceil_div(kBlocksPerMultiprocessor * multiprocessors, across);
+  const int64_t most = ceil_div(rows, int64_t(height) * 4);
+  if (down > most) down = most;
+  if (down > 65535) down = 65535;
+  const int64_t rows_per_block = ceil_div(ceil_div(rows, down), height) * height;
+  down = ceil_div(rows, rows_per_block);
+  return {dim3(unsigned(across), unsigned(down)), dim3(width, height), rows_per_block};
+}
+
+// A launch in which `lanes` threads hold one segment (a row, or a group of its channels) in registers,
+// `items` vectors each, and a block covers `segments` neighbouring segments of `block.y` rows at a time.
+struct Row {
+  dim3 grid;
+  dim3 block;
+  int lanes;
+  int items;
+};
+
+// items is 0 where a segment is longer than `most_items` vectors for each thread of a block.
+inline Row row_shape(
+    int64_t rows, int64_t groups, int64_t length, int vector, int most_items, int multiprocessors) {
+  const int64_t vectors = ceil_div(length, vector);
+  Row shape{dim3(1), dim3(256), 1, 1};
+  if (vectors <= 64) {
+    shape.lanes = vectors <= 32 ? power_of_two_from(vectors) : 32;
+    shape.items = vectors <= 32 ? 1 : 2;
+    const int64_t per_row = groups * shape.lanes;
+    const int width = per_row < 32 ? power_of_two_from(per_row) : 32;
+    shape.block = dim3(width, 256 / width);
+  } else {
+    // Long segments: one block each, as few vectors a thread as 1024 threads allow.
+    int64_t threads = 128;
+    shape.items = 1;
+    while (threads * shape.items < vectors) {
+      if (threads < 256 || shape.items >= most_items) {
+        threads *= 2;
+      } else {
+        shape.items *= 2;
+      }
+      if (threads > 1024) return {dim3(1), dim3(1), 0, 0};
+    }
+    shape.lanes = int(threads);
+    shape.block = dim3(unsigned(threads), 1);
+  }
+  const int64_t across = ceil_div(groups * shape.lanes, shape.block.x);
+  const int64_t resident = 2048 / (int64_t(shape.block.x) * shape.block.y) * multiprocessors;
+  int64_t down = ceil_div(resident, across);
+  const int64_t most = ceil_div(rows, shape.block.y);
+  if (down > most) down = most;
+  if (down > 65535) down = 65535;
+  shape.grid = dim3(unsigned(across), unsigned(down));
+  return shape;
+}
+
+// One block a segment, as long as the grid may be.
+inline dim3 segment_grid(int64_t rows, int64_t groups) {
+  const int64_t segments = rows * groups;
+  return dim3(unsigned(segments < 0x7fffffff ? segments : 0x7fffffff));
+}
+
+// A launch in which a block holds a tile of columns, all their rows, in shared memory.
+struct Column {
+  dim3 grid;
+  dim3 block;
+  size_t shared_bytes;
+  bool fits;
+};
+
+// The widest tile of at least 32 bytes a row that fits; one that leaves room for two blocks is preferred to a wider one.
+inline Column column_shape(
+    int64_t rows, int64_t channels, int vector, int64_t bytes_per_element, int64_t bytes_per_sum, int64_t limit) {
+  constexpr int kThreads = 512;
+  const int64_t vectors = ceil_div(channels, vector);
+  Column best{dim3(1), dim3(1), 0, false};
+  for (int width = 2; width <= 8; width *= 2) {
+    const int64_t tile = rows * width * vector * bytes_per_element;
+    const int64_t sums = int64_t(kThreads / 32) * width * vector * bytes_per_sum;
+    const int64_t bytes = ceil_div(tile, 16) * 16 + sums;
+    if (bytes > limit || (best.fits && bytes > limit / 2)) break;
+    best.fits = true;
+    best.grid = dim3(unsigned(ceil_div(vectors, width)));
+    best.block = dim3(width, kThreads / width);
+    best.shared_bytes = size_t(bytes);
+  }
+  return best;
+}
+
+}  // namespace fusegen

@@ -1,0 +1,50 @@
+"""From targets to -gencode, and what no build may have."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusegen.build import BuildError
+from fusegen.build.flags import cxx_flags, gencode, link_flags, nvcc_flags
+
+
+@pytest.mark.parametrize(
+    "targets, machine, ptx",
+    [
+        (["sm_90"], ["compute_90,code=sm_90"], "compute_90"),
+        (["sm_90", "sm_80"], ["compute_80,code=sm_80", "compute_90,code=sm_90"], "compute_90"),
+        # As text sm_100 would come before sm_90.
+        (["sm_100", "sm_90"], ["compute_90,code=sm_90", "compute_100,code=sm_100"], "compute_100"),
+        (["sm_80", "sm_90a"], ["compute_80,code=sm_80", "compute_90a,code=sm_90a"], "compute_90"),
+        (["sm_90", "sm_90"], ["compute_90,code=sm_90"], "compute_90"),
+    ],
+)
+def test_gencode(targets: list[str], machine: list[str], ptx: str) -> None:
+    *code, last = gencode(targets)
+    assert code == [f"-gencode=arch={one}" for one in machine]
+    assert last == f"-gencode=arch={ptx},code={ptx}"
+
+
+@pytest.mark.parametrize("target", ["", "90", "compute_90", "sm_9", "sm_90b", "sm_90 ", "sm_90;ls"])
+def test_no_target(target: str) -> None:
+    with pytest.raises(BuildError, match="is no target"):
+        gencode([target])
+
+
+def test_no_targets_at_all() -> None:
+    with pytest.raises(BuildError, match="no targets"):
+        gencode([])
+
+
+def test_verification_reaches_both_compilers() -> None:
+    for flags in (nvcc_flags(["sm_90"], True), cxx_flags(True)):
+        assert "-DFUSEGEN_VERIFICATION" in flags
+    for flags in (nvcc_flags(["sm_90"], False), cxx_flags(False)):
+        assert "-DFUSEGEN_VERIFICATION" not in flags
+
+
+def test_neither_fast_math_nor_rpath() -> None:
+    everything = " ".join(
+        [*nvcc_flags(["sm_90"], True), *cxx_flags(True), *link_flags()[0], *link_flags()[1]]
+    )
+    assert "fast" not in everything and "rpath" not in everything

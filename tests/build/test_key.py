@@ -1,0 +1,108 @@
+"""The key changes with everything that decides the output, and with nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fusegen.build import BuildError, find_toolchain
+from fusegen.build.key import Inputs, collect_inputs
+from fusegen.build.libraries import TORCH_TARGET_VERSION
+
+
+def inputs_of(workshop, **changes) -> Inputs:
+    options = {
+        "targets": ["sm_90"],
+        "verification": False,
+        "toolchain": find_toolchain(),
+        "libraries": workshop.libraries,
+        "environment": {},
+        **changes,
+    }
+    return collect_inputs(workshop.package, **options)
+
+
+def test_same_inputs_same_key(workshop) -> None:
+    first = inputs_of(workshop)
+    os.utime(workshop.package / "kernels.cu", (1, 1))
+    (workshop.package / "__init__.py").write_text("# not compiled\n")
+    (workshop.package / "plan.json").write_text("{}\n")
+    assert inputs_of(workshop).key == first.key
+    assert inputs_of(workshop, targets=["sm_90", "sm_90"]).key == first.key
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "kernels": lambda root: (root / "generated/chain/kernels.cu").write_text("other\n"),
+    "bindings": lambda root: (root / "generated/chain/bindings.cpp").write_text("other\n"),
+    "second source": lambda root: (root / "generated/chain/backward.cu").write_text("more\n"),
+    "package header": lambda root: (root / "generated/chain/types.cuh").write_text("types\n"),
+    "support header": lambda root: (root / "generated/support/launch.cuh").write_text("other\n"),
+    "new support header": lambda root: (root / "generated/support/new.cuh").write_text("new\n"),
+    "renamed support header": lambda root: (root / "generated/support/launch.cuh").rename(
+        root / "generated/support/renamed.cuh"
+    ),
+    "nvcc": lambda root: os.utime(root / "bin/nvcc", (1, 1)),
+    "host compiler": lambda root: os.utime(root / "bin/g++", (1, 1)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_file_changes_key(workshop, change) -> None:
+    before = inputs_of(workshop).key
+    change(workshop.root)
+    assert inputs_of(workshop).key != before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"targets": ["sm_80"]},
+        {"targets": ["sm_90", "sm_80"]},
+        {"targets": ["sm_90a"]},
+        {"verification": True},
+        {"environment": {"NVCC_APPEND_FLAGS": "--use_fast_math"}},
+    ],
+    ids=str,
+)
+def test_option_changes_key(workshop, changes) -> None:
+    assert inputs_of(workshop, **changes).key != inputs_of(workshop).key
+
+
+@pytest.mark.parametrize("field", ["torch_version", "python_version"])
+def test_library_changes_key(workshop, field: str) -> None:
+    other = dataclasses.replace(workshop.libraries, **{field: "other"})
+    assert inputs_of(workshop, libraries=other).key != inputs_of(workshop).key
+
+
+def test_key_holds_no_path(workshop) -> None:
+    assert str(workshop.root) not in repr(dict(inputs_of(workshop).parts))
+
+
+def test_key_holds_the_torch_target(workshop) -> None:
+    assert TORCH_TARGET_VERSION == "0x020a000000000000ULL"
+    assert TORCH_TARGET_VERSION in inputs_of(workshop).parts["cxx flags"]
+
+
+def test_objects_depend_on_what_they_see(workshop) -> None:
+    def names(**changes) -> list[str]:
+        inputs = inputs_of(workshop, **changes)
+        return [inputs.object_name(source) for source in (*inputs.cuda, *inputs.cxx)]
+
+    kernels, bindings = names()
+    assert names(targets=["sm_80"])[0] != kernels and names(targets=["sm_80"])[1] == bindings
+    other = dataclasses.replace(workshop.libraries, torch_version="2.10.0")
+    assert names(libraries=other)[0] == kernels and names(libraries=other)[1] != bindings
+    (workshop.package / "bindings.cpp").write_text("other\n")
+    assert names()[0] == kernels and names()[1] != bindings
+    (workshop.root / "generated/support/launch.cuh").write_text("other\n")
+    assert names()[0] != kernels
+
+
+def test_package_without_sources_is_refused(workshop) -> None:
+    (workshop.package / "kernels.cu").unlink()
+    with pytest.raises(BuildError, match="no generated sources"):
+        inputs_of(workshop)

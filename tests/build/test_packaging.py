@@ -1,0 +1,47 @@
+"""The promises of README, .ci/run, pyproject.toml and constraints.txt, held against each other."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_ci_runs_the_command_of_the_readme() -> None:
+    command = (ROOT / ".ci/run").read_text().splitlines()[-1]
+    assert "pytest" in command
+    assert command in (ROOT / "README.md").read_text().splitlines()
+
+
+def test_every_dependency_is_pinned() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    pins = dict(
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if not line.startswith("#")
+    )
+    normal = {name.lower().replace("_", "-").replace(".", "-") for name in pins}
+    for requirement in (*project["dependencies"], *extras["test"], *extras["nvcc"]):
+        name = re.split(r"[<>=]", requirement)[0].lower().replace(".", "-")
+        assert name in normal, requirement
+    assert all(re.fullmatch(r"[0-9.]+", version) for version in pins.values())
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, fusegen, fusegen.build; sys.exit(bool({'torch', 'numpy', 'rich'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_templates_are_found() -> None:
+    from fusegen.paths import templates_directory
+
+    assert (templates_directory() / "support").is_dir()

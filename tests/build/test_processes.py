@@ -1,0 +1,75 @@
+"""Builds in processes of their own: two at once, one that is killed, one with nothing to do."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import pytest
+
+
+def finish(process) -> str:
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return out
+
+
+def wait_until(condition) -> None:
+    limit = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def test_two_at_once_compile_once(workshop) -> None:
+    processes = [workshop.start(seconds=0.8) for _ in range(2)]
+    answers = sorted(finish(process).splitlines()[0] for process in processes)
+    assert answers == ["built", "nothing to do"]
+    assert len(workshop.started()) == 3
+    assert workshop.output.read_text() == "kernels\nbindings\n"
+
+
+def test_who_waits_says_so(workshop) -> None:
+    first = workshop.start(seconds=1.5)
+    wait_until(lambda: workshop.started())
+    second = workshop.start()
+    _, err = second.communicate(timeout=60)
+    assert "chain: waiting for another build to finish" in err
+    finish(first)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_interrupted_build_leaves_the_former_output(workshop, how: signal.Signals) -> None:
+    finish(workshop.start())
+    content = workshop.output.read_bytes()
+    (workshop.package / "kernels.cu").write_text("new\n")
+    workshop.forget()
+    slow = workshop.start(seconds=3)
+    wait_until(lambda: workshop.started())
+    slow.send_signal(how)
+    slow.communicate(timeout=60)
+    assert slow.returncode != 0
+    assert workshop.output.read_bytes() == content
+    # While the killed build's compilers may still be writing.
+    assert finish(workshop.start()).startswith("built")
+    assert workshop.output.read_text() == "new\nbindings\n"
+    assert not list((workshop.root / "generated/.build/chain").glob("work-*"))
+
+
+def test_nothing_to_do_is_quick(workshop) -> None:
+    finish(workshop.start())
+    workshop.forget()
+    started = time.monotonic()
+    out = finish(workshop.start())
+    seconds = time.monotonic() - started
+    assert out.splitlines() == ["nothing to do", "imported"]
+    assert workshop.started() == []
+    assert seconds < 1.0
+
+
+def test_key_file_says_what_went_in(workshop) -> None:
+    result = workshop.build()
+    stored = json.loads((workshop.package / "_C.key").read_text())
+    assert stored["key"] == result.key
+    assert {"source kernels.cu", "support launch.cuh", "nvcc", "torch"} <= stored["parts"].keys()

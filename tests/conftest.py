@@ -1,0 +1,54 @@
+"""Tests by what they need: nothing but Python, torch, a CUDA compiler, a GPU.
+
+A test says what it needs with a marker; where that is absent it is skipped with the reason. A module that has
+`torch` as a global is marked as needing torch by that alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if hasattr(getattr(item, "module", None), "torch"):
+            item.add_marker("torch")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for need, absent in (("torch", _no_torch), ("nvcc", _no_nvcc), ("gpu", _no_gpu)):
+        if item.get_closest_marker(need) is not None:
+            reason = absent()
+            if reason is not None:
+                pytest.skip(reason)
+
+
+@functools.cache
+def _no_torch() -> str | None:
+    return None if importlib.util.find_spec("torch") else "needs torch, which is not installed"
+
+
+@functools.cache
+def _no_nvcc() -> str | None:
+    from fusegen.build.errors import BuildError
+    from fusegen.build.libraries import find_libraries
+    from fusegen.build.toolchain import find_toolchain
+
+    try:
+        find_toolchain()
+        find_libraries()
+    except BuildError as error:
+        return "needs a compiler: " + " ".join(str(error).split())
+    return None
+
+
+@functools.cache
+def _no_gpu() -> str | None:
+    if _no_torch() is not None:
+        return _no_torch()
+    import torch
+
+    return None if torch.cuda.is_available() else "needs a CUDA GPU, and torch finds none"

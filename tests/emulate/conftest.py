@@ -1,0 +1,34 @@
+"""Compiles the sources that the tests have inline."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fusegen.emulate import compile_kernels
+
+ROOT = Path(__file__).resolve().parents[2]
+PRELUDE = """
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "../support/launch.cuh"
+"""
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    root = tmp_path_factory.mktemp("generated")
+    (root / "support").mkdir()
+    shutil.copy(ROOT / "templates/support/launch.cuh", root / "support")
+
+    def build(text, name="kernels", **kwargs):
+        source = root / name / "kernels.cu"
+        source.parent.mkdir(exist_ok=True)
+        source.write_text(PRELUDE + text)
+        return compile_kernels(source, cache=root / "cache", **kwargs)
+
+    return build

@@ -1,0 +1,83 @@
+"""Building, caching, and what becomes of a signal."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fusegen.emulate import Buffer, EmulationBuildError, EmulationError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FAULTS = """
+__global__ void faults(int mode, int* y, int zero) {
+  volatile int array[4] = {1, 2, 3, 4};
+  if (threadIdx.x != 3) return;
+  if (mode == 0) *y = 7 / zero;
+  if (mode == 1) *y = array[4 + zero];
+  if (mode == 2) *y = 0x7fffffff + (zero + 1);
+  if (mode == 3) *reinterpret_cast<volatile int*>(16) = 1;
+  if (mode != 4) return;
+  volatile char large[80 * 1024];
+  for (int i = 0; i < 80 * 1024; ++i) large[80 * 1024 - 1 - i] = 0;
+}
+extern "C" int run_faults(int mode, void* y) {
+  const cudaError_t first = fusegen::launch(faults, 1, 8, 0, nullptr, mode, static_cast<int*>(y), 0);
+  fusegen::launch(faults, 1, 8, 0, nullptr, 5, static_cast<int*>(y), 0);
+  return first == cudaErrorLaunchFailure && cudaGetLastError() == first ? 0 : 1;  // the report must do
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "number, message",
+    [
+        (0, "divides an integer by zero"),
+        (1, "bounds"),
+        (2, "overflows a signed integer"),
+        (3, "global memory at 0x10"),
+        (4, "overflows its stack"),
+    ],
+)
+def test_faults_name_thread_and_line(build, number, message):
+    library = build(FAULTS, "faults")
+    y = Buffer.poisoned([1], torch.int32)
+    with pytest.raises(EmulationError, match=rf"thread \(3, 0, 0\): .*{message}.*\[kernels.cu:\d+\]"):
+        library.call("run_faults", number, y)
+
+
+def test_build(build):
+    with pytest.raises(EmulationBuildError, match=r"kernels.cu.*error.*undeclared_name"):
+        build("int f() { return undeclared_name; }", "broken")
+    with pytest.raises(EmulationBuildError, match="__shared__"):
+        build("__global__ void f() { __shared__ float x[4]; x[0] = 1; }", "static_shared")
+    text = 'extern "C" int64_t value(int) { return VALUE; }'
+    one, two = build(text, "defines", defines=["VALUE=1"]), build(text, "defines", defines=["VALUE=2"])
+    assert (one.call_int64("value", 0), two.call_int64("value", 0)) == (1, 2)
+    assert build(text, "defines", defines=["VALUE=1"]).path == one.path
+
+
+def test_cache_follows_included_files(build):
+    results = []
+    for value in (1, 2):
+        library = build("", "header")
+        (library.path.parent.parent / "header" / "value.h").write_text(f"#define VALUE {value}")
+        library = build('#include "value.h"\nextern "C" int64_t value(int) { return VALUE; }', "header")
+        results.append(library.call_int64("value", 0))
+    assert results == [1, 2]
+
+
+def test_processes_may_compile_at_once(tmp_path):
+    (tmp_path / "k.cu").write_text('#include <cuda_runtime.h>\nextern "C" int f(int) { return 0; }')
+    code = (
+        "import pathlib, sys; from fusegen.emulate import compile_kernels\n"
+        "compile_kernels(pathlib.Path('k.cu'), cache=pathlib.Path('cache')).call('f', 0)\n"
+        "assert 'torch' not in sys.modules"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    runs = [subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=environment) for _ in range(3)]
+    assert [run.wait() for run in runs] == [0, 0, 0]
+    assert len(list((tmp_path / "cache").iterdir())) == 2
