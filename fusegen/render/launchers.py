@@ -12,6 +12,7 @@ from fusegen.render.kernels import KernelRenderer
 from fusegen.render.types import CPP, pointer, type_parameter, type_roles
 
 _WIDTH = 100
+_ITEMS = (1, 2, 4, 8)
 _COMMENT = {
     "row": "Each segment stays in registers.",
     "column": "Each tile of columns stays in shared memory.",
@@ -42,7 +43,7 @@ class ScheduleContext:
     kind: str
     comment: list[str]
     groups: str
-    most_items: int
+    held: int
     tile_bytes: str
     needs_stream: bool
     partials: str
@@ -138,7 +139,7 @@ class LauncherRenderer:
             kind=schedule.kind,
             comment=[_COMMENT[schedule.kind]],
             groups=self.groups,
-            most_items=self._most_items(kernels),
+            held=self._held(kernels),
             tile_bytes=self._tile_bytes(kernels),
             needs_stream=any(kernel.kind == "stream" for kernel in kernels),
             partials=self._partials(kernels),
@@ -150,10 +151,10 @@ class LauncherRenderer:
         return "channels" if tensor.extent == CHANNEL else f"rows * {self.groups}"
 
     @staticmethod
-    def _most_items(kernels: list[Kernel]) -> int:
-        """How many vectors one thread may hold: fewer where it also keeps column sums of each."""
+    def _held(kernels: list[Kernel]) -> int:
+        """How many elements one thread may hold in registers: fewer where it also keeps column sums of each."""
         row = next((kernel for kernel in kernels if kernel.kind == "row"), None)
-        return 2 if row and row.partial_sums else 4
+        return 16 if row and row.partial_sums else 32
 
     @staticmethod
     def _tile_bytes(kernels: list[Kernel]) -> str:
@@ -200,10 +201,11 @@ class LauncherRenderer:
             case "row":
                 grid, shared = ["row.grid", "row.block"], "256 * kVec * sizeof(Acc)"
                 sizes += [self.groups, "row.lanes"]
-                items = [1, 2] if kernel.partial_sums else [1, 2, 4]
-                choice = " : ".join(f"row.items == {n} ? {kernel.name}<{types}, kVec, {n}>" for n in items[:-1])
-                lines += _wrapped(f"auto* {kernel.name}_kernel = {choice} : {kernel.name}<{types}, kVec, {items[-1]}>;")
-                name = f"{kernel.name}_kernel"
+                lines += [f"auto* kernel = {kernel.name}<{types}, kVec, 1>;"]
+                for items in _ITEMS[1:]:
+                    instance = f"{kernel.name}<{types}, kVec, row_items({items}, kVec, kMost)>"
+                    lines += _wrapped(f"if (row.items == {items}) kernel = {instance};")
+                name = "kernel"
             case "column":
                 grid, shared = ["tile.grid", "tile.block"], "tile.shared_bytes"
             case "total":

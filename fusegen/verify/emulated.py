@@ -65,8 +65,8 @@ class EmulatedTail:
             updated = tensor.name in self.variant.chain.buffers
             outputs[tensor.name] = self._buffer(tensor, known) if updated else self._poisoned(tensor)
             pointers.append(outputs[tensor.name])
-        # The workspace in floats, so that what is not written reads as NaN.
-        workspace = Buffer.poisoned((max(bytes_ // 4, 1),), torch.float32)
+        # The workspace in floats, so that what is not written reads as NaN; none where the op would allocate none.
+        workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
         constants = [float(attrgetter(self.variant.chain.constants[c].attribute)(self.module)) for c in program.constants]
         self.library.call(name, self.mode.index, *pointers, *sizes, *constants, workspace, None, seed=seed)
         return {key: buffer.tensor() for key, buffer in outputs.items()}

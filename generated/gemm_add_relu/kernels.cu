@@ -317,7 +317,7 @@ extern "C" int64_t fusegen_gemm_add_relu_forward_workspace(
   ForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  Scratch vectors(nullptr), scalars(nullptr);
+  Scratch vectors, scalars;
   forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
   forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
@@ -349,7 +349,7 @@ extern "C" int64_t fusegen_gemm_add_relu_backward_workspace(
   BackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  Scratch vectors(nullptr), scalars(nullptr);
+  Scratch vectors, scalars;
   backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
   backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();

@@ -1196,7 +1196,7 @@ extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_train_forward_workspace(
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  Scratch vectors(nullptr), scalars(nullptr);
+  Scratch vectors, scalars;
   train_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
   train_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
@@ -1236,7 +1236,7 @@ extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_train_backward_workspace(
   TrainBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  Scratch vectors(nullptr), scalars(nullptr);
+  Scratch vectors, scalars;
   train_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
   train_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
@@ -1272,7 +1272,7 @@ extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_eval_forward_workspace(
   EvalForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  Scratch vectors(nullptr), scalars(nullptr);
+  Scratch vectors, scalars;
   eval_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
   eval_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
@@ -1314,7 +1314,7 @@ extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_eval_backward_workspace(
   EvalBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  Scratch vectors(nullptr), scalars(nullptr);
+  Scratch vectors, scalars;
   eval_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
   eval_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();

@@ -7,6 +7,7 @@
 //   y = F.silu(y)
 //   y = y * multiply_weight
 //   y = F.silu(y)
+#include <algorithm>
 #include <cstdint>
 
 #include "../support/launch.cuh"
@@ -23,7 +24,7 @@ constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
 constexpr int kUnroll = 4;  // rows that a thread has in flight
-constexpr int kRowThreads = 1024;
+constexpr int kRowThreads = 512;
 constexpr int kSegmentThreads = 256;
 
 enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
@@ -264,16 +265,19 @@ cudaError_t forward_launch(
   const double group_norm_eps = a.group_norm_eps;
 
   // Each segment stays in registers.
-  const Row row = row_shape(rows, groups, channels / groups, kVec, 4, kMultiprocessors);
+  constexpr int kMost = std::min(8, 32 / kVec);  // vectors that fit a thread's registers
+  const Row row =
+      row_shape(rows, groups, channels / groups, kVec, kMost, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    auto* forward_row_kernel = row.items == 1 ? forward_row<T, Out, Param, kVec, 1> : row.items == 2
-        ? forward_row<T, Out, Param, kVec, 2> : forward_row<T, Out, Param, kVec, 4>;
-    return launch(forward_row_kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream,
-        gemm_ptr, group_norm_weight_ptr, group_norm_bias_ptr, multiply_weight_ptr,
-        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, group_norm_eps, rows, channels, groups,
-        row.lanes);
+    auto* kernel = forward_row<T, Out, Param, kVec, 1>;
+    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, row_items(2, kVec, kMost)>;
+    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, row_items(4, kVec, kMost)>;
+    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
+    return launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, gemm_ptr,
+        group_norm_weight_ptr, group_norm_bias_ptr, multiply_weight_ptr, group_norm_mean_ptr,
+        group_norm_rstd_ptr, y_ptr, group_norm_eps, rows, channels, groups, row.lanes);
   }
 
   // Any size: statistics first, then one more pass.
@@ -715,16 +719,20 @@ cudaError_t backward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  const Row row = row_shape(rows, groups, channels / groups, kVec, 2, kMultiprocessors);
+  constexpr int kMost = std::min(8, 16 / kVec);  // vectors that fit a thread's registers
+  const Row row =
+      row_shape(rows, groups, channels / groups, kVec, kMost, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
     auto* partials = scratch.take<Acc>(int64_t(row.grid.y) * 4 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    auto* backward_row_kernel = row.items == 1 ? backward_row<T, Out, Param, kVec, 1> :
-        backward_row<T, Out, Param, kVec, 2>;
-    error = launch(backward_row_kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream,
-        gemm_ptr, grad_y_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
+    auto* kernel = backward_row<T, Out, Param, kVec, 1>;
+    if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, row_items(2, kVec, kMost)>;
+    if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, row_items(4, kVec, kMost)>;
+    if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
+    error = launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, gemm_ptr,
+        grad_y_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_bias_ptr, multiply_weight_ptr, grad_gemm_ptr, partials, rows, channels, groups,
         row.lanes);
     if (error != cudaSuccess) return error;
@@ -830,7 +838,7 @@ extern "C" int64_t fusegen_gemm_groupnorm_swish_multiply_swish_forward_workspace
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
-  Scratch vectors(nullptr), scalars(nullptr);
+  Scratch vectors, scalars;
   forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
   forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
@@ -874,7 +882,7 @@ extern "C" int64_t fusegen_gemm_groupnorm_swish_multiply_swish_backward_workspac
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
-  Scratch vectors(nullptr), scalars(nullptr);
+  Scratch vectors, scalars;
   backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
   backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();

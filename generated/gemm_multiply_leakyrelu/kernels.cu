@@ -321,7 +321,7 @@ extern "C" int64_t fusegen_gemm_multiply_leakyrelu_forward_workspace(
   ForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  Scratch vectors(nullptr), scalars(nullptr);
+  Scratch vectors, scalars;
   forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
   forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
@@ -354,7 +354,7 @@ extern "C" int64_t fusegen_gemm_multiply_leakyrelu_backward_workspace(
   BackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  Scratch vectors(nullptr), scalars(nullptr);
+  Scratch vectors, scalars;
   backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
   backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();

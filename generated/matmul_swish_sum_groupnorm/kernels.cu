@@ -6,6 +6,7 @@
 //   y = F.silu(y)
 //   y = y + bias
 //   y = group_norm(y)
+#include <algorithm>
 #include <cstdint>
 
 #include "../support/launch.cuh"
@@ -22,7 +23,7 @@ constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
 constexpr int kUnroll = 4;  // rows that a thread has in flight
-constexpr int kRowThreads = 1024;
+constexpr int kRowThreads = 512;
 constexpr int kSegmentThreads = 256;
 
 enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
@@ -271,14 +272,18 @@ cudaError_t forward_launch(
   const double group_norm_eps = a.group_norm_eps;
 
   // Each segment stays in registers.
-  const Row row = row_shape(rows, groups, channels / groups, kVec, 4, kMultiprocessors);
+  constexpr int kMost = std::min(8, 32 / kVec);  // vectors that fit a thread's registers
+  const Row row =
+      row_shape(rows, groups, channels / groups, kVec, kMost, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    auto* forward_row_kernel = row.items == 1 ? forward_row<T, Out, Param, kVec, 1> : row.items == 2
-        ? forward_row<T, Out, Param, kVec, 2> : forward_row<T, Out, Param, kVec, 4>;
-    return launch(forward_row_kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream,
-        matmul_ptr, bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
+    auto* kernel = forward_row<T, Out, Param, kVec, 1>;
+    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, row_items(2, kVec, kMost)>;
+    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, row_items(4, kVec, kMost)>;
+    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
+    return launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, matmul_ptr,
+        bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
         group_norm_rstd_ptr, y_ptr, group_norm_eps, rows, channels, groups, row.lanes);
   }
 
@@ -691,17 +696,21 @@ cudaError_t backward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  const Row row = row_shape(rows, groups, channels / groups, kVec, 2, kMultiprocessors);
+  constexpr int kMost = std::min(8, 16 / kVec);  // vectors that fit a thread's registers
+  const Row row =
+      row_shape(rows, groups, channels / groups, kVec, kMost, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
     auto* partials = scratch.take<Acc>(int64_t(row.grid.y) * 4 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    auto* backward_row_kernel = row.items == 1 ? backward_row<T, Out, Param, kVec, 1> :
-        backward_row<T, Out, Param, kVec, 2>;
-    error = launch(backward_row_kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream,
-        matmul_ptr, grad_y_ptr, bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr,
-        group_norm_weight_ptr, grad_matmul_ptr, partials, rows, channels, groups, row.lanes);
+    auto* kernel = backward_row<T, Out, Param, kVec, 1>;
+    if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, row_items(2, kVec, kMost)>;
+    if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, row_items(4, kVec, kMost)>;
+    if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
+    error = launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, matmul_ptr,
+        grad_y_ptr, bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
+        grad_matmul_ptr, partials, rows, channels, groups, row.lanes);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, grad_bias_ptr,
@@ -804,7 +813,7 @@ extern "C" int64_t fusegen_matmul_swish_sum_groupnorm_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
-  Scratch vectors(nullptr), scalars(nullptr);
+  Scratch vectors, scalars;
   forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
   forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
@@ -846,7 +855,7 @@ extern "C" int64_t fusegen_matmul_swish_sum_groupnorm_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
-  Scratch vectors(nullptr), scalars(nullptr);
+  Scratch vectors, scalars;
   backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
   backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();

@@ -7,24 +7,28 @@
 
 namespace fusegen {
 
-// Hands out 256-byte aligned pieces of a workspace. Over a null workspace it only counts the bytes.
+// Hands out 256-byte aligned pieces of a workspace, which may be null where no piece is asked for. Made without a
+// workspace it only counts the bytes.
 class Scratch {
  public:
-  explicit Scratch(void* base) : base_(static_cast<char*>(base)) {}
+  Scratch() : measures_(true) {}
+  explicit Scratch(void* workspace) : workspace_(static_cast<char*>(workspace)) {}
 
   template <typename T>
   T* take(int64_t count) {
-    T* piece = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + bytes_);
+    T* piece = measures_ ? nullptr : reinterpret_cast<T*>(workspace_ + bytes_);
     bytes_ += (count * int64_t(sizeof(T)) + 255) / 256 * 256;
     return piece;
   }
 
-  bool measures() const { return base_ == nullptr; }
+  // Whether this is only about the bytes: then nothing is launched.
+  bool measures() const { return measures_; }
   int64_t bytes() const { return bytes_; }
 
  private:
-  char* base_;
+  char* workspace_ = nullptr;
   int64_t bytes_ = 0;
+  bool measures_ = false;
 };
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -74,28 +78,35 @@ struct Row {
   int items;
 };
 
+// The instance that serves a wish for `items` vectors a thread. Scalar kernels, which only odd sizes need, come
+// with one vector a thread or with as many as fit: fewer kernels to compile.
+constexpr int row_items(int items, int vector, int most_items) {
+  return items > 1 && (vector == 1 || items > most_items) ? most_items : items;
+}
+
 // items is 0 where a segment is longer than `most_items` vectors for each thread of a block.
 inline Row row_shape(
     int64_t rows, int64_t groups, int64_t length, int vector, int most_items, int multiprocessors) {
   const int64_t vectors = ceil_div(length, vector);
   Row shape{dim3(1), dim3(256), 1, 1};
-  if (vectors <= 64) {
-    shape.lanes = vectors <= 32 ? power_of_two_from(vectors) : 32;
-    shape.items = vectors <= 32 ? 1 : 2;
+  shape.items = row_items(vectors <= 32 ? 1 : 2, vector, most_items);
+  if (vectors <= 32 * shape.items) {
+    // Short segments: some lanes of a warp each.
+    shape.lanes = power_of_two_from(ceil_div(vectors, shape.items));
     const int64_t per_row = groups * shape.lanes;
     const int width = per_row < 32 ? power_of_two_from(per_row) : 32;
     shape.block = dim3(width, 256 / width);
   } else {
-    // Long segments: one block each, as few vectors a thread as 1024 threads allow.
+    // Long segments: one block each, of 256 threads as long as their registers suffice.
     int64_t threads = 128;
     shape.items = 1;
     while (threads * shape.items < vectors) {
-      if (threads < 256 || shape.items >= most_items) {
+      if (threads < 256 || shape.items == most_items) {
         threads *= 2;
       } else {
-        shape.items *= 2;
+        shape.items = row_items(shape.items * 2, vector, most_items);
       }
-      if (threads > 1024) return {dim3(1), dim3(1), 0, 0};
+      if (threads > 512) return {dim3(1), dim3(1), 0, 0};
     }
     shape.lanes = int(threads);
     shape.block = dim3(unsigned(threads), 1);

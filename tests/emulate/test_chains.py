@@ -1,0 +1,128 @@
+"""The emitted kernels of every committed spec, run on the CPU: forward and backward, each schedule, odd sizes."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
+from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
+from tests.chains.originals import CHAINS  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+ROOT = Path(__file__).resolve().parents[2]
+# rows, channels, groups: a single row, odd and prime widths, widths that are and are not a multiple of a vector, segments
+# shorter than a warp, longer than one and longer than a block's registers (5 x 9000, with one group).
+SIZES = ((1, 48, 3), (2, 16, 4), (3, 33, 3), (33, 64, 8), (70, 130, 2), (5, 9000, 1))
+SCHEDULES = ("automatic", "on chip", "split")
+# Relative to the largest element; double precision leaves no room for anything but rounding.
+LIMITS = {torch.float64: 1e-11, torch.float32: 2e-4, torch.bfloat16: 1e-2, torch.float16: 2e-3}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("emulated")
+
+
+@functools.cache
+def library(name: str, cache: Path):
+    return compile_kernels(ROOT / "generated" / name / "kernels.cu", cache=cache, defines=["FUSEGEN_VERIFICATION"])
+
+
+def cases():
+    return [
+        pytest.param(chain, size, id=f"{chain.spec}-{'x'.join(map(str, size))}")
+        for chain in CHAINS.values()
+        for size in SIZES
+    ]
+
+
+def prepared(chain, size, training: bool):
+    """The generated module with every parameter and buffer away from its initial value."""
+    plan = plan_file(ROOT / "specs" / f"{chain.spec}.yaml")
+    generated = importlib.import_module(f"generated.{chain.spec}")
+    torch.manual_seed(sum(size))
+    module = getattr(generated, plan.spec.class_name)(*chain.arguments(size[1], size[1], size[2]))
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.is_floating_point():
+            tensor.data.uniform_(0.5, 1.5)
+    return plan, module.train(training)
+
+
+@pytest.mark.parametrize(("chain", "size"), cases())
+def test_every_schedule_against_double_precision(chain, size, cache):
+    rows, channels, _ = size
+    checked = 0
+    for training in (True, False):
+        plan, module = prepared(chain, size, training)
+        variant = plan.variants[0 if training else -1]
+        if training and plan.chain.batch_norms and rows == 1:
+            continue  # the module refuses it, as PyTorch does
+        for mode in plan.modes:
+            exact_only = mode.roles["activation"] != "float64" and size != (33, 64, 8)
+            if exact_only:
+                continue
+            activation, output = (getattr(torch, mode.roles[role]) for role in ("activation", "output"))
+            source = plan.chain.source.name
+            tensors = {source: torch.randn(rows, channels).to(activation), "grad_y": torch.randn(rows, channels).to(output)}
+            expected = tail_reference(plan, module, tensors, mode, training)
+            count_batch(plan, module, training)
+            for seed, schedule in enumerate(SCHEDULES):
+                tail = EmulatedTail(plan, variant, library(chain.spec, cache), module)
+                try:
+                    found = tail.run(tensors, mode, schedule=schedule, seed=seed).values
+                except EmulationError as error:
+                    assert schedule == "on chip" and str(error).endswith("CUDA error 9"), error  # does not fit
+                    continue
+                checked += compare(found, expected, f"{variant.name} {mode.name} {schedule}")
+    assert checked
+
+
+def count_batch(plan, module, training: bool) -> None:
+    """What the module does before it calls the op."""
+    for buffer in plan.chain.buffers.values():
+        if training and buffer.integer:
+            attrgetter(buffer.attribute)(module).add_(1)
+
+
+def compare(found, expected, where: str) -> int:
+    for name, value in found.items():
+        if name not in expected:
+            continue  # saved statistics
+        exact = expected[name]
+        difference = (value.double().reshape(exact.shape) - exact).abs().max()
+        scale = max(1.0, float(exact.abs().max()))
+        assert float(difference) <= LIMITS[value.dtype] * scale, f"{where}: {name} is off by {float(difference):.3e}"
+    return len(found)
+
+
+@pytest.mark.parametrize("chain", [CHAINS["kb97"], CHAINS["kb94"]], ids=["batch_norm", "group_norm"])
+def test_unaligned_tensors_take_the_scalar_kernels(chain, cache):
+    plan, module = prepared(chain, (33, 64, 8), True)
+    mode = plan.modes[-1]
+    tensors = {plan.chain.source.name: torch.randn(33, 64).double(), "grad_y": torch.randn(33, 64).double()}
+    expected = tail_reference(plan, module, tensors, mode, True)
+    count_batch(plan, module, True)
+    tail = EmulatedTail(plan, plan.variants[0], library(chain.spec, cache), module)
+    compare(tail.run(tensors, mode, misalign=True).values, expected, "misaligned")
+
+
+@pytest.mark.parametrize("chain", [CHAINS["kb97"], CHAINS["kb94"]], ids=["batch_norm", "group_norm"])
+def test_the_order_of_threads_does_not_matter(chain, cache):
+    """Bitwise: whatever order threads and blocks run in, sums are taken in the same order."""
+    plan, module = prepared(chain, (33, 64, 8), False)
+    mode = plan.modes[0]
+    tensors = {plan.chain.source.name: torch.randn(33, 64), "grad_y": torch.randn(33, 64)}
+    for schedule in ("on chip", "split"):
+        tail = EmulatedTail(plan, plan.variants[0], library(chain.spec, cache), module)
+        first, *others = (tail.run(tensors, mode, schedule=schedule, seed=seed).values for seed in range(6))
+        for other in others:
+            assert all(torch.equal(first[name], other[name]) for name in first)
