@@ -19,6 +19,10 @@ def build_chain(spec, document, training: bool) -> Chain:
     builder = ChainBuilder(spec, training)
     running = builder.start
     diagnostics: list[Diagnostic] = []
+    for name in spec.inputs:
+        if name in OP_NAMES:
+            message = f"the name '{name}' is used by the generated code itself"
+            diagnostics.append(document.diagnostic("FG206", message, ("inputs", name), key=True))
     for index, step in enumerate(spec.chain):
         try:
             running = step.build(builder, running)
@@ -31,6 +35,15 @@ def build_chain(spec, document, training: bool) -> Chain:
     chain = builder.finish(running)
     verify([chain.result, *chain.updates.values()])
     return chain
+
+
+# Arguments and locals of the generated ops, beside which a tensor or constant of the spec would stand.
+OP_NAMES = frozenset(
+    """
+    activation args batch channels ctx dtype_mode dtypes expected came gradients groups launch makers modes needs norms output
+    parameter rows schedule stream workspace y
+    """.split()
+)
 
 
 class ChainBuilder:
@@ -70,9 +83,9 @@ class ChainBuilder:
             raise StepError("FG308", "linear can only be the first step of a chain")
         self._own(step.name)
         out = self.dim(step.out_features, "out_features")
-        self.contraction = Contraction(step.name, self.inputs[0].name, self.channels, out, step.bias)
+        self.contraction = Contraction(step.name, self.inputs[0].name, self.channels, out)
         self.channels = out
-        return self._begin(step.name)
+        return self._begin(self.contraction.product)
 
     def finish(self, result: Node) -> Chain:
         assert self._source is not None
@@ -164,12 +177,14 @@ class ChainBuilder:
             shape = argument.is_
         return [self.dim(dim, "shape") for dim in shape]
 
-    def owned_parameter(self, module: str, key: str, shape: tuple[Dim, ...], extent: Extent) -> Node:
+    def owned_parameter(
+        self, module: str, key: str, shape: tuple[Dim, ...], extent: Extent, in_product: bool = False
+    ) -> Node:
         name = f"{module}_{key}"
         if name in self.parameters:
             raise StepError("FG305", f"'{module}.{key}' and parameter '{name}' would share a name", "name")
         self._own(module)
-        self.parameters[name] = Parameter(name, f"{module}.{key}", shape, extent)
+        self.parameters[name] = Parameter(name, f"{module}.{key}", shape, extent, in_product)
         return self.graph.tensor(name, extent)
 
     def buffer(self, module: str, key: str, extent: Extent = CHANNEL) -> Node:
@@ -189,6 +204,7 @@ class ChainBuilder:
         if not isinstance(value, str):
             return self.graph.literal(value)
         self._argument(value, field)
+        self._own(value, field)
         self.constants[value] = Constant(value, value)
         return self.graph.scalar(value)
 
@@ -231,6 +247,8 @@ class ChainBuilder:
 
     def _own(self, name: str, field: str = "name") -> None:
         """Notes an attribute of the module; two steps cannot own the same."""
+        if name in OP_NAMES:
+            raise StepError("FG206", f"the name '{name}' is used by the generated code itself", field)
         step_names = [getattr(step, "name", None) for step in self.spec.chain]
         if name in self.parameters or step_names.count(name) > 1:
             raise StepError("FG305", f"two steps would own the attribute '{name}'", field)

@@ -18,31 +18,44 @@ class Input:
 
 @dataclass(frozen=True)
 class Contraction:
-    """The linear layer that the chain begins with; its output is the leaf `output` of the graph."""
+    """The matrix product that the chain begins with: its result is the graph's leaf `product`.
+
+    name: the linear layer it belongs to. source: the module's input that it multiplies.
+    """
 
     name: str
     source: str
     in_features: Dim
     out_features: Dim
-    bias: bool
+
+    @property
+    def operand(self) -> str:
+        return f"{self.name}_input"
 
     @property
     def weight(self) -> str:
         return f"{self.name}_weight"
 
     @property
-    def bias_name(self) -> str:
-        return f"{self.name}_bias"
+    def product(self) -> str:
+        return f"{self.name}_product"
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A learnable tensor that the tail reads. attribute: where the module holds it, such as "bn.weight"."""
+    """A learnable tensor that the tail reads.
+
+    attribute: where the module holds it, such as "bn.weight". in_product: it is a linear layer's bias. In 16-bit dtypes the
+    library adds it, before the product is rounded, and the kernels get a null pointer: rounding the product first would lose
+    the sum's low bits where the two cancel. In float32 the kernels add it: nothing is lost, and the library's epilogue that
+    would is slower than the plain product.
+    """
 
     name: str
     attribute: str
     shape: tuple[Dim, ...]
     extent: Extent
+    in_product: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,15 @@ LEAVES = frozenset({"tensor", "scalar", "literal", "count"})
 REDUCTIONS = frozenset({"sum", "moments"})
 
 
+# What kernels call things themselves; a value of that name gets a number behind it.
+KERNEL_NAMES = frozenset(
+    """
+    a active at base block blocks channels column count first groups i inside lane lanes last left length mine
+    one part partials row rows rows_per_block segment shared u v valid
+    """.split()
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """One value. Nodes are compared by identity; `Graph` makes equal expressions the same node.
@@ -52,7 +61,7 @@ class Graph:
 
     nodes: list[Node] = field(default_factory=list)
     _known: dict[tuple, Node] = field(default_factory=dict)
-    _names: dict[str, int] = field(default_factory=dict)
+    _names: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KERNEL_NAMES, 1))
 
     def add(
         self,

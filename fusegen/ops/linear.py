@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fusegen.ir.extent import Dim
+from fusegen.ir.extent import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Dtypes, Step
 from fusegen.spec.names import Identifier
 
 
 class Linear(Step):
-    """nn.Linear, run by the vendor library; the rest of the chain is fused behind it."""
+    """nn.Linear: the product by the vendor library, the bias as `Parameter.in_product` says."""
 
     op: Literal["linear"]
     name: Identifier
@@ -21,7 +21,11 @@ class Linear(Step):
     bias: bool = True
 
     def build(self, chain, x: Node) -> Node:
-        return chain.contract(self)
+        product = chain.contract(self)
+        if not self.bias:
+            return product
+        bias = chain.owned_parameter(self.name, "bias", (chain.channels,), CHANNEL, in_product=True)
+        return chain.graph.add("add", product, bias, name=self.name)
 
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"

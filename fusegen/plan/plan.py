@@ -8,9 +8,8 @@ from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.autodiff import differentiate
 from fusegen.ir.builder import build_chain
 from fusegen.ir.chain import Chain
-from fusegen.ir.extent import CHANNEL, FULL
+from fusegen.ir.extent import FULL
 from fusegen.ir.graph import Node, ancestors
-from fusegen.ir.reduce import sum_to
 from fusegen.plan.devices import Device, planning_device
 from fusegen.plan.model import Mode, Tensor, Variant
 from fusegen.plan.modes import modes
@@ -96,7 +95,8 @@ def _sources(chain: Chain) -> list[Tensor]:
         if node is not chain.source:
             tensors.append(Tensor(name, node, f"input {name}"))
     for parameter in chain.parameters.values():
-        tensors.append(Tensor(parameter.name, chain.graph.tensor(parameter.name, parameter.extent), "parameter"))
+        node = chain.graph.tensor(parameter.name, parameter.extent)
+        tensors.append(Tensor(parameter.name, node, "parameter", optional=parameter.in_product))
     for buffer in chain.buffers.values():
         role = "count" if buffer.integer else "parameter"
         tensors.append(Tensor(buffer.name, chain.graph.tensor(buffer.name, buffer.extent), role, optional=chain.training))
@@ -112,14 +112,11 @@ def _gradient_outputs(chain: Chain, gradients: dict[Node, Node]) -> tuple[list[T
             outputs.append(Tensor(f"grad_{name}", gradients[node], f"input {name}", optional=True))
     for parameter in chain.parameters.values():
         node = chain.graph.tensor(parameter.name, parameter.extent)
-        if node in gradients:
-            outputs.append(Tensor(f"grad_{parameter.name}", gradients[node], "parameter", optional=True))
-    contraction = chain.contraction
-    if contraction and contraction.bias:
-        total = sum_to(chain.graph, gradients[source], CHANNEL)
-        if any(node.op == "vanishing" for node in ancestors([total])):
-            reasons.append(f"the gradient of {contraction.name}.bias is zero: the normalisation subtracts the mean")
-        outputs.append(Tensor(f"grad_{contraction.bias_name}", total, "parameter", optional=True))
+        if node not in gradients:
+            continue
+        outputs.append(Tensor(f"grad_{parameter.name}", gradients[node], "parameter", optional=True))
+        if any(other.op == "vanishing" for other in ancestors([gradients[node]])):
+            reasons.append(f"the gradient of {parameter.attribute} is zero: a normalisation subtracts the mean behind it")
     return outputs, reasons
 
 

@@ -26,7 +26,7 @@ def _contraction(plan: Plan) -> dict[str, Any] | None:
     c = plan.chain.contraction
     if c is None:
         return None
-    return {"name": c.name, "in_features": c.in_features, "out_features": c.out_features, "bias": c.bias, "by": "aten::linear"}
+    return {"name": c.name, "in_features": c.in_features, "out_features": c.out_features, "by": "aten::mm, or aten::linear in 16 bits"}
 
 
 def _variant(plan: Plan, variant: Variant) -> dict[str, Any]:
@@ -56,7 +56,15 @@ def _schedule(plan: Plan, mode: Mode, program: Program, schedule: Schedule) -> d
         "kind": schedule.kind,
         "reason": schedule.reason,
         "bytes": sum(kernel_bytes(plan, mode, kernel) for kernel in kernels),
-        "kernels": [{"name": kernel.name, "kind": kernel.kind, "purpose": kernel.purpose} for kernel in kernels],
+        "kernels": [
+            {
+                "name": kernel.name,
+                "kind": kernel.kind,
+                "purpose": kernel.purpose,
+                "bytes": kernel_bytes(plan, mode, kernel),
+            }
+            for kernel in kernels
+        ],
     }
 
 

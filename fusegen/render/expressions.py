@@ -77,8 +77,8 @@ class Expressions:
             case "mean":
                 return f"{self._reference(node.operands[0])}.mean", _ATOM
             case "variance":
-                count = "rows" if node.extent == CHANNEL else "length"
-                return f"{self._reference(node.operands[0])}.m2 / Acc({count})", 2
+                moments = self._reference(node.operands[0])
+                return (f"{moments}.m2 / Acc(rows)" if node.extent == CHANNEL else f"{moments}.m2 * inverse_length"), 2
             case "standardize":
                 return f"({texts[0]} - {texts[1]}) * {texts[2]}", 2
             case "rescale":

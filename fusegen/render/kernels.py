@@ -100,6 +100,10 @@ class KernelContext:
     tiles: list[Load]
     uses_segments: bool
 
+    @property
+    def has_moments(self) -> bool:
+        return any(stage.deviation for stage in self.stages)
+
     def is_partial(self, sum_: Sum) -> bool:
         """Whether the sum leaves the kernel as one partial result per block."""
         return any(sum_.name == partial.name for partial in self.partial_sums)
@@ -120,7 +124,9 @@ class KernelRenderer:
 
     def _reference(self, node: Node) -> str:
         if node.extent == CHANNEL and self.kernel.kind not in ("finalise", "total"):
-            return node.name if node in self.element_vectors else f"{node.name}[v]"
+            if node in self.element_vectors:
+                return node.name
+            return f"{node.name}[kept][v]" if self.kernel.kind == "row" else f"{node.name}[v]"
         if node.op == "moments" and self.kernel.kind == "column":
             return f"{node.name}[v]"
         return node.name

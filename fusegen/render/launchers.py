@@ -162,7 +162,7 @@ class LauncherRenderer:
         if column is None:
             return ""
         tensors = {t.name: t for pass_ in column.passes for t in pass_.loads}
-        return " + ".join(f"sizeof({type_parameter(t.role)})" for t in tensors.values())
+        return " + ".join(f"sizeof({type_parameter(t.role)})" for t in tensors.values()) + ", sizeof(T)"
 
     @staticmethod
     def _partials(kernels: list[Kernel]) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import textwrap
 
 WIDTH = 100
-_BREAKS = (" && ", " ? ", " : ", ", ", " = ", "(")
+_BREAKS = (" && ", " ? ", " : ", ", ", " = ", " + ", "(")
 
 
 def tidy(text: str) -> str:
@@ -17,14 +18,24 @@ def tidy(text: str) -> str:
 
 
 def _broken(line: str) -> list[str]:
-    if len(line) <= WIDTH or line.lstrip().startswith(("#", "//")):
+    if len(line) <= WIDTH or line.lstrip().startswith("#"):
         return [line]
+    if line.lstrip().startswith("//"):
+        return _comment(line)
     at = _break_point(line)
     if at is None:
         return [line]
     indent = len(line) - len(line.lstrip())
     rest = " " * (indent + 4) + line[at:].lstrip()
     return [line[:at].rstrip(), *_broken(rest)]
+
+
+def _comment(line: str) -> list[str]:
+    """Further lines of a comment start below its text."""
+    prefix = line[: len(line) - len(line.lstrip(" /"))]
+    return textwrap.wrap(
+        line, WIDTH, subsequent_indent=prefix + "    ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _break_point(line: str) -> int | None:

@@ -79,6 +79,7 @@ class ModuleRenderer:
             signature=["self", *self._signature()],
             construct=self._construct(),
             eager=eager,
+            shape_arguments=any(argument.type == "shape" for argument in spec.arguments.values()),
             inputs=self._further_inputs(),
             inputs_all=[tensor.name for tensor in chain.inputs],
             first=self.first,
@@ -112,10 +113,7 @@ class ModuleRenderer:
         for name, argument in self.spec.arguments.items():
             if argument.type == "shape":
                 shape = self._tuple([str(dim) for dim in argument.is_])
-                lines += [
-                    f"if tuple({name}) != {shape}:",
-                    f'    raise ValueError(f"{{_NAME}}: {name} must be {{{shape}}}, got {{tuple({name})}}")',
-                ]
+                lines.append(f'_check_shape("{name}", {name}, {shape})')
         channels: Dim = self.chain.inputs[0].shape[1]
         owned = {constant.attribute for constant in self.chain.constants.values()}
         for step in self.steps:
@@ -172,10 +170,7 @@ class ModuleRenderer:
         contraction = self.chain.contraction
         if not contraction:
             return []
-        found = [(f"{contraction.name}_input", self.first), (contraction.weight, f"self.{contraction.name}.weight")]
-        if contraction.bias:
-            found.append((contraction.bias_name, f"self.{contraction.name}.bias"))
-        return found
+        return [(contraction.operand, self.first), (contraction.weight, f"self.{contraction.name}.weight")]
 
     def _width(self) -> str:
         if self.chain.contraction:
@@ -195,7 +190,7 @@ class ModuleRenderer:
             return self._apply(self.plan.variants[0], self.renderers[0], {})
         reference = f"return self.reference({', '.join(tensor.name for tensor in chain.inputs)})"
         lines = [
-            "# Statistics of the batch in training, and where there are no running ones (as nn.BatchNorm).",
+            "# As nn.BatchNorm: the batch's statistics in training, and where there are no others.",
             "batch = [norm.training or norm.running_mean is None for norm in norms]",
         ]
         if len(chain.batch_norms) > 1:
@@ -211,7 +206,8 @@ class ModuleRenderer:
             lines += [
                 f"{name}_mean, {name}_var, {name}_batches = None, None, None",
                 f"if self.{name}.training and self.{name}.track_running_stats:",
-                f"    {name}_mean, {name}_var = self.{name}.running_mean, self.{name}.running_var",
+                f"    {name}_mean = self.{name}.running_mean",
+                f"    {name}_var = self.{name}.running_var",
                 f"    {name}_batches = self.{name}.num_batches_tracked",
                 f"    if {name}_batches is not None:",
                 f"        {name}_batches.add_(1)",
@@ -231,14 +227,14 @@ class ModuleRenderer:
         arguments = []
         for name in self._forward_arguments(renderer):
             arguments.append(replaced.get(name) or self._source(name))
-        text = wrap(", ".join(arguments), 88, 12).splitlines()
+        text = wrap(", ".join(arguments), 80, 0).splitlines()
         body = [line.strip() for line in text]
         return [f"return {_function(variant)}.apply(", *(f"    {line}" for line in body), ")"]
 
     def _source(self, name: str) -> str:
         chain = self.chain
         operands = [operand for operand, _ in self._operands()]
-        if name in operands or name == "mode" or name in {tensor.name for tensor in chain.inputs}:
+        if name in operands or name == "dtype_mode" or name in {tensor.name for tensor in chain.inputs}:
             return name
         if name == "groups":
             groups = next(count for count in chain.group_counts if count != 1)
@@ -258,7 +254,7 @@ class ModuleRenderer:
     def _variant(self, variant: Variant, renderer: OpRenderer) -> VariantText:
         forward, backward = renderer.forward(), renderer.backward()
         chain = variant.chain
-        scalars = ["mode", *(["groups"] if renderer.groups else []), *variant.backward.constants]
+        scalars = ["dtype_mode", *(["groups"] if renderer.groups else []), *variant.backward.constants]
         saved = []
         if chain.contraction:
             saved.append(f"{renderer.operand} if needs_weight else None")
@@ -288,7 +284,7 @@ class ModuleRenderer:
         chain, op = variant.chain, renderer.forward()
         first = op.first
         width = f"{chain.contraction.weight}.shape[0]" if chain.contraction else f"{first}.shape[1]"
-        lines = [f"rows, channels = {first}.shape[0], {width}", f"output = _DTYPES[mode][{self._roles().index('output')}]"]
+        lines = [f"rows, channels = {first}.shape[0], {width}", f"output = _DTYPES[dtype_mode][{self._roles().index('output')}]"]
         saved = {tensor.name: tensor for tensor in variant.saved}
         results = []
         for name in op.returns:
@@ -314,12 +310,11 @@ class ModuleRenderer:
             operand, weight = renderer.operand, contraction.weight
             makers[operand] = (f"rows, {weight}.shape[1]", "activation")
             makers[weight] = (f"channels, {operand}.shape[1]", "activation")
-            makers[contraction.bias_name] = ("channels", "parameter")
         new = f"lambda: grad_{RESULT}.new_empty"
         lines = [f"    {new}({size}, dtype={dtype})," for size, dtype in (makers[name] for name in renderer.needs())]
         return [
             f"rows, channels = grad_{RESULT}.shape",
-            f"{', '.join(self._roles())} = _DTYPES[mode]",
+            f"{', '.join(self._roles())} = _DTYPES[dtype_mode]",
             "makers = (  # in the order of `needs`",
             *lines,
             ")",

@@ -61,7 +61,7 @@ class OpRenderer:
         self.plan, self.variant, self.chain = plan, variant, variant.chain
         self.prefix = f"{variant.name}_" if variant.name else ""
         chain = self.chain
-        self.operand = f"{chain.contraction.name}_input" if chain.contraction else None
+        self.operand = chain.contraction.operand if chain.contraction else None
         self.groups = variant.forward.groups is not None or variant.backward.groups is not None
         self.constants = sorted({*variant.forward.constants, *variant.backward.constants})
         self._dims = {chain.rows: "rows", chain.channels: "channels"}
@@ -84,7 +84,7 @@ class OpRenderer:
     def needs(self) -> list[str]:
         """The differentiable arguments of the forward op, in order; `needs` has one flag for each."""
         contraction = self.chain.contraction
-        head = [self.operand, contraction.weight] + ([contraction.bias_name] if contraction.bias else []) if contraction else []
+        head = [contraction.operand, contraction.weight] if contraction else []
         return [*head, *(name for name, _, _ in self.sources())]
 
     def buffers(self) -> list[Tensor]:
@@ -101,8 +101,6 @@ class OpRenderer:
         mutated = iter("abcdefghijklmnop")
         if chain.contraction:
             op.arguments += [Argument(self.operand, *_TENSOR), Argument(chain.contraction.weight, *_TENSOR)]
-            if chain.contraction.bias:
-                op.arguments.append(Argument(chain.contraction.bias_name, *_TENSOR))
         op.arguments += [Argument(name, *_TENSOR) for name, _, _ in self.sources()]
         for buffer in self.buffers():
             if buffer.name in updated:
@@ -127,8 +125,6 @@ class OpRenderer:
             op.checks.append(f"const int64_t in_features = {self.operand}.size(1);")
             expected = self._shape((c.out_features, c.in_features), first=True, second="in_features")
             op.checks.append(f'args.matrix("{c.weight}", {c.weight}, dtypes.activation, {expected});')
-            if c.bias:
-                op.checks.append(f'args.matrix("{c.bias_name}", {c.bias_name}, dtypes.activation, {{channels}});')
         else:
             op.sizes.append(f"const int64_t channels = {op.first}.size(1);")
         for name, role, shape in self.sources():
@@ -145,8 +141,9 @@ class OpRenderer:
         chain = self.chain
         if chain.contraction:
             c = chain.contraction
-            bias = c.bias_name if c.bias else "std::nullopt"
-            op.allocations.append(f"const Tensor {c.name} = glue::linear({self.operand}, {c.weight}, {bias});")
+            bias = self._library_bias()
+            product = f"glue::linear({c.operand}, {c.weight}, {bias})" if bias else f"glue::mm({c.operand}, glue::transposed({c.weight}))"
+            op.allocations.append(f"const Tensor {c.product} = {product};")
         returned = {t.name: t for t in program.outputs if t.name not in chain.updates}
         for tensor in returned.values():
             op.allocations.append(
@@ -154,11 +151,17 @@ class OpRenderer:
             )
         names = list(returned)
         if self.variant.needs_source and chain.contraction:
-            names.insert(1, chain.contraction.name)
+            names.insert(1, chain.contraction.product)
         op.returns = names
-        raw = {chain.contraction.name} if chain.contraction else set()
+        raw = {chain.contraction.product} if chain.contraction else set()
         op.call = self._call(program, raw | set(chain.updates) | set(chain.buffers) & self._unchecked(), set(returned))
         op.results = [f"return {{{', '.join(names)}}};"]
+        self._declare_bias(op, program)
+
+    def _library_bias(self) -> str:
+        """The bias that the library adds: in 16-bit dtypes only."""
+        bias = next((p.name for p in self.chain.parameters.values() if p.in_product), None)
+        return f"bias_in_product ? OptionalTensor({bias}_in) : std::nullopt" if bias else ""
 
     def _unchecked(self) -> set[str]:
         """Buffers that are passed as they came."""
@@ -209,7 +212,7 @@ class OpRenderer:
         op.call = self._call(program, set(), {t.name for t in program.outputs})
         op.results.append("std::vector<Tensor> gradients;")
         if c:
-            grad = f"grad_{c.name}"
+            grad = f"grad_{c.product}"
             op.results += [
                 f"if (needs[{index[self.operand]}]) {{",
                 f'  gradients.push_back(glue::mm(*{grad}, args.required("{c.weight}", {c.weight})));',
@@ -222,9 +225,15 @@ class OpRenderer:
         small = [f"grad_{name}" for name in op.needs if not c or name not in (self.operand, c.weight)]
         known = {t.name for t in program.outputs}
         if small:
-            op.results.append(f"for (const auto& gradient : {{{', '.join(n for n in small if n in known)}}}) {{")
-            op.results += ["  if (gradient) gradients.push_back(*gradient);", "}"]
+            op.results += [f"if ({name}) gradients.push_back(*{name});" for name in small if name in known]
         op.results.append("return gradients;")
+        self._declare_bias(op, program)
+
+    def _declare_bias(self, op: Op, program: Program) -> None:
+        used = {t.name for t in program.inputs} & {p.name for p in self.chain.parameters.values() if p.in_product}
+        if used:
+            op.sizes.append("// The library adds the bias before it rounds to 16 bits; in float32 the kernels do.")
+            op.sizes.append("const bool bias_in_product = glue::is_narrow(dtypes.activation);")
 
     # Pieces
 
@@ -244,7 +253,7 @@ class OpRenderer:
         )
 
     def _scalars(self, op: Op, constants: Sequence[str]) -> None:
-        op.arguments.append(Argument("mode", "int64_t", "int"))
+        op.arguments.append(Argument("dtype_mode", "int64_t", "int"))
         if self.groups:
             op.arguments.append(Argument("groups", "int64_t", "int"))
         op.arguments += [Argument(name, "double", "float") for name in constants]
@@ -260,11 +269,18 @@ class OpRenderer:
     def _call(self, program: Program, raw: set[str], written: set[str]) -> list[str]:
         """The launcher's arguments. raw: tensors passed as they are; others through their contiguous copy `*_in`."""
         outputs = {t.name for t in program.outputs}
-        pointers = [f"glue::read({t.name if t.name in raw else t.name + '_in'})" for t in program.inputs if t.name not in outputs]
+        pointers = []
+        for tensor in program.inputs:
+            if tensor.name in outputs:
+                continue
+            read = f"glue::read({tensor.name if tensor.name in raw else tensor.name + '_in'})"
+            parameter = self.chain.parameters.get(tensor.name)
+            in_product = parameter is not None and parameter.in_product
+            pointers.append(f"bias_in_product ? nullptr : {read}" if in_product else read)
         pointers += [f"glue::write({t.name})" for t in program.outputs]
         groups = ["groups"] if program.groups is not None else []
         return [
-            "int(mode)",
+            "int(dtype_mode)",
             *pointers,
             *("rows", "channels", *groups, "kAutomatic"),
             *program.constants,

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from fusegen.emulate import Buffer, EmulatedLibrary
 from fusegen.ir.extent import ALL
+from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import RESULT, Plan
@@ -56,11 +57,12 @@ class EmulatedTail:
         sizes = [self.rows, self.channels, *([self.groups] if program.groups is not None else []), schedule]
         bytes_ = self.library.call_int64(f"{name}_workspace", self.mode.index, *sizes)
         outputs: dict[str, Buffer] = {}
-        pointers: list[Buffer] = []
+        pointers: list[Buffer | None] = []
         written = {tensor.name for tensor in program.outputs}
         for tensor in program.inputs:
             if tensor.name not in written:
-                pointers.append(self._buffer(tensor, known))
+                given = not in_product(self.plan, self.mode, tensor.name)
+                pointers.append(self._buffer(tensor, known) if given else None)
         for tensor in program.outputs:
             updated = tensor.name in self.variant.chain.buffers
             outputs[tensor.name] = self._buffer(tensor, known) if updated else self._poisoned(tensor)
@@ -107,15 +109,21 @@ class EmulatedTail:
         return 1
 
 
-class _Given(nn.Module):
-    """Stands in for the contraction: returns the output that was handed in."""
+def in_product(plan: Plan, mode: Mode, name: str) -> bool:
+    """Whether `name` is a bias that the library has added to the product in this mode."""
+    parameter = plan.chain.parameters.get(name)
+    return parameter is not None and parameter.in_product and WIDTH[mode.roles["activation"]] == 2
 
-    def __init__(self, output: Tensor) -> None:
+
+class _Given(nn.Module):
+    """Stands in for a linear layer whose product is handed in: only adds the bias, if that is still to be done."""
+
+    def __init__(self, bias: Tensor | None, product: Tensor) -> None:
         super().__init__()
-        self.output = output
+        self.bias, self.product = bias, product
 
     def forward(self, _: Tensor) -> Tensor:
-        return self.output
+        return self.product if self.bias is None else self.product + self.bias
 
 
 def tail_reference(
@@ -129,18 +137,22 @@ def tail_reference(
         if tensor.is_floating_point():
             tensor.data = tensor.data.to(rounded).double()
     exact.train(training)
+    owned = dict(exact.named_parameters())
     leaves = {name: value.detach().double().requires_grad_() for name, value in tensors.items() if name != f"grad_{RESULT}"}
     if chain.contraction:
-        setattr(exact, chain.contraction.name, _Given(leaves[chain.source.name]))
+        bias = getattr(exact, chain.contraction.name).bias
+        added = in_product(plan, mode, f"{chain.contraction.name}_bias")
+        setattr(exact, chain.contraction.name, _Given(None if added else bias, leaves[chain.source.name]))
     inputs = [leaves.get(tensor.name, torch.empty(0)) for tensor in chain.inputs]
     result = exact.reference(*inputs)
     result.backward(tensors[f"grad_{RESULT}"].double())
     values = {RESULT: result.detach()}
     values |= {f"grad_{name}": _gradient(leaf) for name, leaf in leaves.items()}
     for name, parameter in chain.parameters.items():
-        values[f"grad_{name}"] = _gradient(attrgetter(parameter.attribute)(exact))
-    if chain.contraction and chain.contraction.bias:
-        values[f"grad_{chain.contraction.bias_name}"] = values[f"grad_{chain.source.name}"].sum(0)
+        if in_product(plan, mode, name):
+            values[f"grad_{name}"] = values[f"grad_{chain.source.name}"].sum(0)
+        else:
+            values[f"grad_{name}"] = _gradient(owned[parameter.attribute])
     for name, buffer in chain.buffers.items():
         values[name] = attrgetter(buffer.attribute)(exact).detach()
     return values

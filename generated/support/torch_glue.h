@@ -133,7 +133,9 @@ class Arguments {
   // A call's dtypes are one row of the package's table of modes.
   template <class Row, size_t N>
   const Row& mode(int64_t mode, const Row (&table)[N]) const {
-    if (mode < 0 || mode >= int64_t(N)) fail(op_, "mode: expected 0 to ", N - 1, ", got ", mode);
+    if (mode < 0 || mode >= int64_t(N)) {
+      fail(op_, "dtype_mode: expected 0 to ", N - 1, ", got ", mode);
+    }
     return table[mode];
   }
 
@@ -189,8 +191,15 @@ inline Tensor aten(const char* op, const Values&... values) {
   return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
+inline bool is_narrow(ScalarType dtype) {
+  return dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
+}
+
+// x W^T, plus the bias if there is one, cast to the dtype of x as autocast would.
 inline Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias) {
-  return aten("aten::linear", x, weight, bias);
+  if (!bias || bias->scalar_type() == x.scalar_type()) return aten("aten::linear", x, weight, bias);
+  Tensor cast = empty(*bias, x.scalar_type(), {bias->size(0)});
+  return aten("aten::linear", x, weight, OptionalTensor(torch::stable::copy_(cast, *bias)));
 }
 inline Tensor mm(const Tensor& a, const Tensor& b) { return aten("aten::mm", a, b); }
 inline Tensor transposed(const Tensor& matrix) { return aten("aten::t", matrix); }

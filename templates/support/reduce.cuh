@@ -1,6 +1,8 @@
-// Sums and moments over the threads of a block, always in the same order: results are bitwise reproducible.
+// Sums and moments over the threads of a block, always in the same order: results are bitwise
+// reproducible.
 //
-// A block is blockDim.x lanes wide (a power of two, at most 32 when blockDim.y > 1) and blockDim.y rows high.
+// A block is blockDim.x lanes wide (a power of two, at most 32 when blockDim.y > 1) and blockDim.y
+// rows high.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +33,8 @@ __device__ __forceinline__ void add_value(Moments<Acc>& m, Acc value, Acc invers
 
 // The moments of two sets together (Chan, Golub and LeVeque 1983).
 template <typename Acc>
-__device__ __forceinline__ Moments<Acc> merge(Moments<Acc> a, Acc count_a, Moments<Acc> b, Acc count_b) {
+__device__ __forceinline__ Moments<Acc> merge(
+    Moments<Acc> a, Acc count_a, Moments<Acc> b, Acc count_b) {
   if (count_b == Acc(0)) return a;
   if (count_a == Acc(0)) return b;
   const Acc share = count_b / (count_a + count_b);
@@ -92,7 +95,8 @@ __device__ __forceinline__ void merge_over_y(Moments<Acc> (&moments)[N], Acc cou
 }
 
 // Sums over the `lanes` neighbouring threads that share a segment; each of them gets the result.
-// lanes is a power of two up to 32, or blockDim.x (then blockDim.y is 1 and `shared` holds 32 values).
+// lanes is a power of two up to 32, or blockDim.x (then blockDim.y is 1 and `shared` holds 32
+// values).
 template <typename Acc>
 __device__ __forceinline__ Acc sum_over_lanes(Acc value, int lanes, Acc* shared) {
   const int within = lanes < 32 ? lanes : 32;

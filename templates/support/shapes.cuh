@@ -1,4 +1,5 @@
-// Launch shapes as pure functions of the sizes, and the workspace that kernels of one schedule share.
+// Launch shapes as pure functions of the sizes, and the workspace that kernels of one schedule
+// share.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace fusegen {
 
-// Hands out 256-byte aligned pieces of a workspace, which may be null where no piece is asked for. Made without a
-// workspace it only counts the bytes.
+// Hands out 256-byte aligned pieces of a workspace, which may be null where no piece is asked for.
+// Made without a workspace it only counts the bytes.
 class Scratch {
  public:
   Scratch() : measures_(true) {}
@@ -51,8 +52,9 @@ struct Stream {
   int64_t rows_per_block;
 };
 
-// Enough blocks to fill the device a few times over, and no block with fewer than 8 rows for each of its threads
-// unless the rows run out: partial column sums stay small beside the data they are sums of.
+// Enough blocks to fill the device a few times over, and no block with fewer than 8 rows for each
+// of its threads unless the rows run out: partial column sums stay small beside the data they are
+// sums of.
 inline Stream stream_shape(int64_t rows, int64_t channels, int vector, int multiprocessors) {
   constexpr int kThreads = 256;
   constexpr int64_t kBlocksPerMultiprocessor = 8;
@@ -69,8 +71,9 @@ inline Stream stream_shape(int64_t rows, int64_t channels, int vector, int multi
   return {dim3(unsigned(across), unsigned(down)), dim3(width, height), rows_per_block};
 }
 
-// A launch in which `lanes` threads hold one segment (a row, or a group of its channels) in registers,
-// `items` vectors each, and a block covers `segments` neighbouring segments of `block.y` rows at a time.
+// A launch in which `lanes` threads hold one segment (a row, or a group of its channels) in
+// registers, `items` vectors each, and a block covers `segments` neighbouring segments of `block.y`
+// rows at a time.
 struct Row {
   dim3 grid;
   dim3 block;
@@ -78,8 +81,8 @@ struct Row {
   int items;
 };
 
-// The instance that serves a wish for `items` vectors a thread. Scalar kernels, which only odd sizes need, come
-// with one vector a thread or with as many as fit: fewer kernels to compile.
+// The instance that serves a wish for `items` vectors a thread. Scalar kernels, which only odd
+// sizes need, come with one vector a thread or with as many as fit: fewer kernels to compile.
 constexpr int row_items(int items, int vector, int most_items) {
   return items > 1 && (vector == 1 || items > most_items) ? most_items : items;
 }
@@ -112,8 +115,8 @@ inline Row row_shape(
     shape.block = dim3(unsigned(threads), 1);
   }
   const int64_t across = ceil_div(groups * shape.lanes, shape.block.x);
-  const int64_t resident = 2048 / (int64_t(shape.block.x) * shape.block.y) * multiprocessors;
-  int64_t down = ceil_div(resident, across);
+  const int64_t resident = 1024 / (int64_t(shape.block.x) * shape.block.y) * multiprocessors;
+  int64_t down = resident / across > 0 ? resident / across : 1;
   const int64_t most = ceil_div(rows, shape.block.y);
   if (down > most) down = most;
   if (down > 65535) down = 65535;
@@ -135,13 +138,17 @@ struct Column {
   bool fits;
 };
 
-// The widest tile of at least 32 bytes a row that fits; one that leaves room for two blocks is preferred to a wider one.
+// The widest tile that leaves room for two blocks, of at least 32 bytes a row, the sector of device
+// memory; else the narrowest that fits at all. bytes_per_element: of all tensors in the tile;
+// element: of the smallest.
 inline Column column_shape(
-    int64_t rows, int64_t channels, int vector, int64_t bytes_per_element, int64_t bytes_per_sum, int64_t limit) {
+    int64_t rows, int64_t channels, int vector, int64_t bytes_per_element, int64_t element,
+    int64_t bytes_per_sum, int64_t limit) {
   constexpr int kThreads = 512;
   const int64_t vectors = ceil_div(channels, vector);
   Column best{dim3(1), dim3(1), 0, false};
-  for (int width = 2; width <= 8; width *= 2) {
+  for (int width = 1; width <= 16; width *= 2) {
+    if (width * vector * element < 32 && width < 16) continue;
     const int64_t tile = rows * width * vector * bytes_per_element;
     const int64_t sums = int64_t(kThreads / 32) * width * vector * bytes_per_sum;
     const int64_t bytes = ceil_div(tile, 16) * 16 + sums;

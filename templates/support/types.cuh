@@ -40,9 +40,10 @@ __device__ __forceinline__ __half narrow<__half>(float value) {
   return __float2half(value);
 }
 
-// How many elements of T one 16-byte access moves.
+// How many neighbouring columns a thread has. Eight of a 16-bit type would fill a 16-byte access,
+// but then the constants of the columns take so many registers that too few warps are resident.
 template <typename T>
-constexpr int kVectorOf = int(16 / sizeof(T));
+constexpr int kVectorOf = sizeof(T) < 8 ? 4 : 2;
 
 // N neighbouring elements. A pack of more than 16 bytes is moved in pieces of 16.
 template <typename T, int N>

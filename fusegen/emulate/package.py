@@ -1,0 +1,71 @@
+"""A generated package that runs on the CPU: its own module and binding around the emulated kernels."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from fusegen.emulate.library import EmulationBuildError, compile_kernels
+
+
+def emulate_package(package: Path, *, cache: Path) -> ModuleType:
+    """Imports a copy of `package` whose ops are registered for CPU tensors and launch the emulated kernels.
+
+    package: a directory of a generated package. cache: where compiled objects are kept. Raises EmulationBuildError with the
+    compiler's message. One process can hold one emulated copy of a package, and none beside the real extension.
+    """
+    name = f"fusegen_emulated_{package.name}"
+    if name in sys.modules:
+        return sys.modules[name]
+    kernels = compile_kernels(package / "kernels.cu", cache=cache)
+    binding = (package / "bindings.cpp").read_bytes()
+    glue = (package.parent / "support" / "torch_glue.h").read_bytes()
+    key = hashlib.sha256(binding + glue + str(kernels.path).encode()).hexdigest()[:16]
+    copy = cache / f"{package.name}-{key}"
+    if not (copy / "_C.so").exists():
+        copy.mkdir(parents=True, exist_ok=True)
+        _build_binding(package / "bindings.cpp", kernels.path, copy / "_C.so")
+    source = (package / "__init__.py").read_text(encoding="utf-8")
+    (copy / "__init__.py").write_text(source.replace('_DEVICE = "cuda"', '_DEVICE = "cpu"'), encoding="utf-8")
+    return _import(name, copy / "__init__.py")
+
+
+def _build_binding(source: Path, kernels: Path, output: Path) -> None:
+    """bindings.cpp with its ops for the CPU key, linked with the emulated kernels."""
+    from fusegen.build.flags import cxx_flags
+    from fusegen.build.libraries import find_libraries
+
+    libraries = find_libraries()
+    includes = [f"-I{path}" for path in (libraries.torch_include, libraries.python_include)]
+    with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
+        built = Path(scratch) / output.name
+        objects = ["-x", "c++", str(source), "-x", "none", str(kernels)]
+        link = ["-shared", f"-L{libraries.torch_lib}", "-Wl,--no-as-needed", "-ltorch_cpu", f"-Wl,-rpath,{kernels.parent}"]
+        _run(["g++", *cxx_flags(False), "-O0", "-DFUSEGEN_EMULATE", *includes, *objects, *link, "-o", str(built)])
+        os.replace(built, output)
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EmulationBuildError(done.stderr)
+
+
+def _import(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

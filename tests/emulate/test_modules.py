@@ -1,0 +1,139 @@
+"""Generated modules as users have them - module, binding, kernels - on the CPU, through the emulator."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.verify import behaviour  # noqa: E402
+from fusegen.verify.training import compare_module, compare_steps  # noqa: E402
+from tests.chains.originals import CHAINS  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = ("kb97", "kb33", "kb94", "kb88")
+SIZES = ((33, 70, 96, 6), (1, 24, 32, 4), (2, 24, 32, 4), (31, 37, 41, 1))
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def chain(request, tmp_path_factory):
+    chain = CHAINS[request.param]
+    cache = tmp_path_factory.getbasetemp() / "emulated_modules"
+    module = emulate_package(ROOT / "generated" / chain.spec, cache=cache)
+    return chain, getattr(module, module.__all__[0])
+
+
+def pair(chain, size, dtype=torch.float32):
+    """Generated and original module with the same random state, and an input."""
+    original_chain, fused_class = chain
+    rows, width, out, groups = size
+    torch.manual_seed(sum(size))
+    original = original_chain.module(*original_chain.arguments(width, out, groups))
+    fused = fused_class(*original_chain.arguments(width, out, groups))
+    for tensor in (*original.parameters(), *original.buffers()):
+        if tensor.is_floating_point() and tensor.dim() < 2:
+            tensor.data.uniform_(0.5, 1.5)
+    fused.load_state_dict(original.state_dict())
+    return fused.to(dtype), original.to(dtype), torch.randn(rows, width, dtype=dtype, requires_grad=True)
+
+
+def failures(comparisons):
+    return [item for item in comparisons if not item.ok]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
+@pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_as_accurate_as_eager(chain, size, train, dtype):
+    fused, original, x = pair(chain, size, dtype)
+    assert not failures(compare_module(fused, original, x, train=train))
+
+
+def test_same_parameters_from_the_same_seed(chain):
+    original_chain, fused_class = chain
+    states = []
+    for cls in (original_chain.module, fused_class):
+        torch.manual_seed(7)
+        states.append(cls(*original_chain.arguments(24, 32, 4)).state_dict())
+    assert list(states[0]) == list(states[1])
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+
+def test_three_optimiser_steps(chain):
+    fused, original, x = pair(chain, SIZES[0])
+    inputs = [torch.randn_like(x) for _ in range(3)]
+    assert not failures(compare_steps(fused, original, inputs))
+
+
+def test_frozen_parameters_and_strides(chain):
+    fused, original, x = pair(chain, SIZES[0])
+    assert not failures([*behaviour.frozen(fused, original, x), *behaviour.strides(fused, original, x)])
+
+
+def test_torch_compile_without_graph_break(chain):
+    fused, original, x = pair(chain, SIZES[0])
+    compiled = torch.compile(copy.deepcopy(fused), fullgraph=True, backend="aot_eager")
+    grad = torch.randn(33, 96)
+    for step in range(2):
+        for module in (fused, compiled):
+            module.zero_grad()
+            module(x).backward(grad)
+        pairs = zip(fused.named_parameters(), compiled.named_parameters(), strict=True)
+        assert all(torch.equal(a.grad, b.grad) for (_, a), (_, b) in pairs), step
+        assert all(torch.equal(a, b) for a, b in zip(fused.buffers(), compiled.buffers(), strict=True)), step
+
+
+@pytest.mark.parametrize("momentum", [None, 0.0, 0.3])
+def test_running_statistics(momentum, chain):
+    fused, original, x = pair(chain, SIZES[0])
+    if not hasattr(fused, "bn"):
+        pytest.skip("no batch norm in this chain")
+    fused.bn.momentum = original.bn.momentum = momentum
+    for _ in range(3):
+        fused(x), original(x)
+    for (name, mine), (_, theirs) in zip(fused.named_buffers(), original.named_buffers(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_second_derivatives_are_refused(chain):
+    fused, _, x = pair(chain, SIZES[0])
+    (first,) = torch.autograd.grad(fused(x).square().sum(), x, retain_graph=True)
+    assert first.isfinite().all()
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(fused(x).square().sum(), x, create_graph=True)
+
+
+def test_unsupported_dtypes_are_named(chain):
+    fused, _, x = pair(chain, SIZES[0])
+    with pytest.raises(TypeError, match="float64"):
+        fused.double()(x.double())
+
+
+def test_the_op_names_what_does_not_fit(chain):
+    fused, _, _ = pair(chain, SIZES[0])
+    with pytest.raises(ValueError, match=r"x must be \[\*, 70\], got \[33, 71\]"):
+        fused(torch.randn(33, 71))
+
+
+def test_opcheck(chain):
+    """Without gradients: autograd lives in the Function around the ops, not on the ops."""
+    fused, _, x = pair(chain, SIZES[0])
+    op_name = f"{chain[0].spec}_{'eval_' if hasattr(fused, 'bn') else ''}forward"
+    op = getattr(torch.ops.fusegen, op_name).default
+    seen = []
+
+    class Recorder(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func is op:
+                seen.append(args)
+            return func(*args, **(kwargs or {}))
+
+    with Recorder(), torch.no_grad():
+        fused.eval()(x)
+    torch.library.opcheck(op, tuple(a.detach() if isinstance(a, torch.Tensor) else a for a in seen[0]))

@@ -1,0 +1,115 @@
+"""The graph: each expression once, unique names, and what verify() refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusegen.errors import InternalError
+from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR
+from fusegen.ir.graph import KERNEL_NAMES, Graph, Node, ancestors, reductions, verify
+
+
+def test_equal_expressions_are_one_node() -> None:
+    graph = Graph()
+    x, b = graph.tensor("x", FULL), graph.tensor("b", CHANNEL)
+    once = graph.add("add", x, b, name="once")
+    assert graph.add("add", x, b, name="again") is once and once.name == "once"
+    assert graph.tensor("x", FULL) is x
+    assert graph.literal(2) is graph.literal(2.0)
+    assert len(graph.nodes) == 4
+
+
+def test_what_makes_expressions_differ() -> None:
+    graph = Graph()
+    x, b = graph.tensor("x", FULL), graph.tensor("b", CHANNEL)
+    different = [
+        graph.add("add", x, b, name="t"),
+        graph.add("add", b, x, name="t"),
+        graph.add("sub", x, b, name="t"),
+        graph.add("sum", x, extent=CHANNEL, name="t"),
+        graph.add("sum", x, extent=ROW, name="t"),
+        graph.add("standardize", x, b, b, attribute="one", name="t"),
+        graph.add("standardize", x, b, b, attribute="two", name="t"),
+    ]
+    assert len(set(different)) == len(different)
+    assert [node.name for node in different] == ["t", *(f"t_{i}" for i in range(2, 8))]
+
+
+def test_the_extent_defaults_to_what_the_operands_broadcast_to() -> None:
+    graph = Graph()
+    b, s, row = graph.tensor("b", CHANNEL), graph.scalar("s"), graph.tensor("r", ROW)
+    assert graph.add("mul", b, s, name="bs").extent == CHANNEL
+    assert graph.add("mul", b, row, name="br").extent == FULL
+    assert s.extent == graph.literal(1).extent == SCALAR
+
+
+@pytest.mark.parametrize("name", ["row", "column", "shared", "u"])
+def test_names_that_kernels_use_get_a_number(name: str) -> None:
+    assert name in KERNEL_NAMES
+    assert Graph().tensor(name, FULL).name == f"{name}_2"
+
+
+def test_a_number_that_is_taken_is_passed_over() -> None:
+    graph = Graph()
+    taken = graph.tensor("t_2", FULL)
+    first, second = (graph.add(op, taken, name="t") for op in ("relu", "tanh"))
+    assert len({taken.name, first.name, second.name}) == 3
+
+
+def test_ancestors_come_before_their_users() -> None:
+    graph = Graph()
+    x = graph.tensor("x", FULL)
+    unused = graph.tensor("unused", FULL)
+    a = graph.add("relu", x, name="a")
+    b = graph.add("mul", a, x, name="b")
+    assert ancestors([b]) == [x, a, b]
+    assert ancestors([b], stop=[a]) == [x, a, b], "x is still an operand of b"
+    assert ancestors([a], stop=[a]) == [a]
+    assert unused not in ancestors([b])
+
+
+def test_reductions_are_told_from_the_rest() -> None:
+    graph = Graph()
+    x = graph.tensor("x", FULL)
+    total = graph.add("sum", x, extent=CHANNEL, name="total")
+    moments = graph.add("moments", x, extent=ROW, name="moments")
+    mean = graph.add("mean", moments, name="mean")
+    assert list(reductions(graph.nodes)) == [total, moments]
+    assert mean.extent == ROW and not mean.is_leaf and x.is_leaf
+
+
+def test_verify_accepts_a_sound_graph() -> None:
+    graph = Graph()
+    x, b = graph.tensor("x", FULL), graph.tensor("b", CHANNEL)
+    total = graph.add("sum", graph.add("add", x, b, name="a"), extent=CHANNEL, name="t")
+    verify([graph.add("mul", x, total, name="y")])
+
+
+@pytest.mark.parametrize(
+    ("op", "extent", "message"),
+    [
+        ("relu", CHANNEL, "should have the extent"),
+        ("sum", FULL, "reduces"),  # nothing
+        ("moments", FULL, "reduces"),
+    ],
+)
+def test_verify_refuses_a_wrong_extent(op: str, extent, message: str) -> None:
+    graph = Graph()
+    bad = graph.add(op, graph.tensor("x", FULL), extent=extent, name="bad")
+    user = graph.add("tanh", bad, name="user")
+    with pytest.raises(InternalError, match=message):
+        verify([user])
+
+
+def test_verify_refuses_a_sum_that_grows() -> None:
+    graph = Graph()
+    bad = graph.add("sum", graph.tensor("b", CHANNEL), extent=ROW, name="bad")
+    with pytest.raises(InternalError, match="reduces"):
+        verify([bad])
+
+
+def test_verify_refuses_a_use_before_the_value() -> None:
+    later = Node("tensor", (), "x", FULL, "x", index=5)
+    early = Node("relu", (later,), None, FULL, "early", index=1)
+    with pytest.raises(InternalError, match="used before it is made"):
+        verify([early])

@@ -1,0 +1,47 @@
+"""Plans of the specs in the repository and of small ones written out in a test."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from fusegen.plan.load import plan_file
+from fusegen.plan.plan import Plan
+
+ROOT = Path(__file__).resolve().parents[2]
+SPECS = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml"))
+
+_TEXT = """\
+fusegen: 1
+name: demo
+about: A demo
+dims: {{batch: 16, width: 32, hidden: 64}}
+arguments: {{width: {{type: dim}}, hidden: {{type: dim}}{arguments}}}
+inputs: {{x: [batch, width]{inputs}}}
+dtypes: [{dtypes}]
+targets: [{targets}]
+chain:
+{chain}"""
+LINEAR = "op: linear, name: gemm, out_features: hidden"
+
+
+@functools.cache
+def committed(name: str) -> Plan:
+    """The plan of a spec in specs/."""
+    return plan_file(ROOT / "specs" / f"{name}.yaml")
+
+
+def planned(
+    directory: Path,
+    *steps: str,
+    arguments: str = "",
+    inputs: str = "",
+    dtypes: str = "float32, bfloat16, float16",
+    targets: str = "sm_90",
+) -> Plan:
+    """The plan of a chain over x: [batch 16, width 32]; hidden is 64. Each step is the inside of its braces."""
+    path = directory / "spec.yaml"
+    chain = "".join(f"  - {{{step}}}\n" for step in steps)
+    text = _TEXT.format(chain=chain, arguments=arguments, inputs=inputs, dtypes=dtypes, targets=targets)
+    path.write_text(text, encoding="utf-8")
+    return plan_file(path)

@@ -1,0 +1,81 @@
+"""The dtype combinations of a chain, and the dtype of its result in each: PyTorch's."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusegen.ops.step import promote
+from fusegen.plan.plan import Plan
+from tests.plan.planning import LINEAR, planned
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+
+def outputs(plan: Plan) -> dict[str, str]:
+    return {mode.name: mode.roles["output"] for mode in plan.modes}
+
+
+def test_plain_modes_then_autocast_then_verification(tmp_path) -> None:
+    plan = planned(tmp_path, LINEAR, "op: relu")
+    assert [mode.name for mode in plan.modes] == [
+        *("float32", "bfloat16", "float16"),
+        *("autocast bfloat16", "autocast float16"),
+        "float64",
+    ]
+    assert [mode.index for mode in plan.modes] == list(range(6))
+    assert [mode.autocast for mode in plan.modes] == [False, False, False, True, True, False]
+    assert plan.modes[3].roles == {"activation": "bfloat16", "parameter": "float32", "output": "bfloat16"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (["op: relu"], "bfloat16"),
+        (["op: batch_norm, name: bn"], "bfloat16"),
+        (["op: group_norm, name: gn, num_groups: 4"], "float32"),
+        (["op: layer_norm, name: ln", "op: relu"], "float32"),
+        (["op: softplus"], "float32"),
+        (["op: square"], "float32"),
+        (["op: exp"], "float32"),
+        (["op: mul, constant: 2.0"], "bfloat16"),
+        (["op: mul, parameter: p, shape: [hidden], init: ones"], "float32"),
+        (["op: mul, parameter: p, shape: [], init: ones"], "bfloat16"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else value,
+)
+def test_result_under_autocast(tmp_path, steps: list[str], expected: str) -> None:
+    found = outputs(planned(tmp_path, LINEAR, *steps))
+    assert found["autocast bfloat16"] == expected
+    assert found["bfloat16"] == "bfloat16" and found["float32"] == "float32"
+
+
+def test_a_saved_value_keeps_its_dtype(tmp_path) -> None:
+    steps = (LINEAR + ", save: a", "op: softplus, save: b", "op: sigmoid", "op: mul, value: a")
+    assert outputs(planned(tmp_path, *steps))["autocast float16"] == "float32"
+    steps = (LINEAR + ", save: a", "op: relu", "op: mul, value: a")
+    assert outputs(planned(tmp_path, *steps))["autocast float16"] == "float16"
+
+
+def test_a_further_input_may_come_in_either_dtype(tmp_path) -> None:
+    plan = planned(tmp_path, LINEAR, "op: add, input: z", inputs=", z: [batch, hidden]", dtypes="float32, float16")
+    assert outputs(plan) == {
+        "float32": "float32",
+        "float16": "float16",
+        "autocast float16, inputs float32": "float32",
+        "autocast float16, inputs float16": "float16",
+        "float64": "float64",
+    }
+
+
+def test_no_autocast_without_float32_parameters_or_without_a_product(tmp_path) -> None:
+    assert list(outputs(planned(tmp_path, LINEAR, dtypes="bfloat16, float16"))) == ["bfloat16", "float16", "float64"]
+    plan = planned(tmp_path, "op: relu", dtypes="float32, bfloat16")
+    assert list(outputs(plan)) == ["float32", "bfloat16", "float64"]
+
+
+def test_promotion_is_torchs() -> None:
+    torch = pytest.importorskip("torch")
+    for left in DTYPES:
+        for right in DTYPES:
+            expected = torch.promote_types(getattr(torch, left), getattr(torch, right))
+            assert str(expected) == f"torch.{promote(left, right)}"

@@ -1,0 +1,122 @@
+"""What holds for every schedule of every committed spec, and which kinds of chain get which kinds of schedule."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusegen.plan.devices import DEVICES, planning_device
+from fusegen.plan.model import Program, Schedule
+from fusegen.plan.plan import Plan
+from tests.plan.planning import LINEAR, SPECS, committed, planned
+
+
+def programs(plan: Plan) -> dict[str, Program]:
+    return {p.name: p for variant in plan.variants for p in (variant.forward, variant.backward)}
+
+
+def schedules(plan: Plan) -> list[tuple[Program, Schedule]]:
+    return [(program, s) for program in programs(plan).values() for s in program.schedules]
+
+
+def kinds(plan: Plan) -> dict[str, list[str]]:
+    return {name: [s.kind for s in program.schedules] for name, program in programs(plan).items()}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_every_result_is_written_once(name: str) -> None:
+    for program, schedule in schedules(committed(name)):
+        kernels = [*schedule.kernels, *program.totals]
+        written = [t.name for kernel in kernels for t in kernel.writes if not t.scratch]
+        assert sorted(written) == sorted(t.name for t in program.outputs), (program.name, schedule.kind)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_nothing_is_read_before_it_is_written(name: str) -> None:
+    for program, schedule in schedules(committed(name)):
+        there = {t.node for t in program.inputs}
+        for kernel in (*schedule.kernels, *program.totals):
+            assert {t.node for t in kernel.reads} <= there, kernel.name
+            there |= {t.node for t in kernel.writes if t.role == "accumulator"}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_partial_sums_are_finalised_next(name: str) -> None:
+    for _, schedule in schedules(committed(name)):
+        for kernel, following in zip(schedule.kernels, [*schedule.kernels[1:], None], strict=True):
+            if kernel.kind != "finalise" and kernel.partial_sums:
+                assert following is not None and following.kind == "finalise"
+                assert following.partial_sums == kernel.partial_sums
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_the_last_schedule_fits_every_size(name: str) -> None:
+    for program in programs(committed(name)).values():
+        *on_chip, last = program.schedules
+        assert {kernel.kind for kernel in last.kernels} <= {"stream", "finalise", "segment"}
+        assert {schedule.kind for schedule in on_chip} <= {"row", "column"}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_kernels_of_one_name_are_one_kernel(name: str) -> None:
+    """Alternatives may share a kernel; its text is emitted once."""
+    for program in programs(committed(name)).values():
+        seen = {}
+        for kernel in program.kernels:
+            assert seen.setdefault(kernel.name, kernel) == kernel
+
+
+def test_element_wise_chains_are_one_pass() -> None:
+    plan = committed("gemm_multiply_leakyrelu")
+    assert kinds(plan) == {"forward": ["stream"], "backward": ["stream"]}
+
+
+def test_batch_norm_holds_columns_and_has_an_evaluation_of_its_own() -> None:
+    assert kinds(committed("matmul_bn_bias_div_swish")) == {
+        "train_forward": ["column", "split"],
+        "train_backward": ["column", "split"],
+        "eval_forward": ["stream"],
+        "eval_backward": ["stream"],
+    }
+
+
+def test_group_norm_holds_rows() -> None:
+    plan = committed("gemm_groupnorm_hardtanh")
+    assert kinds(plan) == {"forward": ["row", "split"], "backward": ["row", "split"]}
+    assert programs(plan)["forward"].groups == "num_groups"
+
+
+def test_batch_norm_without_running_statistics_has_one_variant(tmp_path) -> None:
+    plan = planned(tmp_path, LINEAR, "op: batch_norm, name: bn, track_running_stats: false")
+    assert kinds(plan) == {"forward": ["column", "split"], "backward": ["column", "split"]}
+
+
+def test_a_reduction_over_the_other_axis_runs_before(tmp_path) -> None:
+    plan = planned(tmp_path, LINEAR, "op: layer_norm, name: ln", "op: batch_norm, name: bn")
+    column, split = programs(plan)["train_forward"].schedules
+    assert [kernel.kind for kernel in column.kernels] == ["segment", "column"]
+    assert [kernel.kind for kernel in split.kernels] == ["segment", "stream", "finalise", "stream"]
+    assert column.kernels[0] == split.kernels[0]
+
+
+def test_statistics_are_saved_and_the_rest_is_computed_again(tmp_path) -> None:
+    plan = planned(tmp_path, LINEAR, "op: layer_norm, name: ln", "op: gelu", "op: rms_norm, name: rms")
+    (variant,) = plan.variants
+    assert [t.name for t in variant.saved] == ["ln_mean", "ln_rstd", "rms_rrms"]
+    assert variant.needs_source
+
+
+def test_what_the_gradient_does_not_read_is_not_saved(tmp_path) -> None:
+    (variant,) = planned(tmp_path, LINEAR, "op: mul, constant: 2.0").variants
+    assert not variant.saved and not variant.needs_source
+
+
+def test_a_bias_before_batch_norm_takes_no_sum_and_says_why() -> None:
+    backward = programs(committed("matmul_bn_bias_div_swish"))["train_backward"]
+    assert any("matmul.bias is zero" in reason for reason in backward.reasons)
+
+
+def test_launch_shapes_come_from_the_table_of_devices() -> None:
+    assert planning_device(["sm_90"]) == DEVICES["sm_90"]
+    both = planning_device(["sm_100", "sm_80"])
+    assert both.name == "B200" and both.shared_bytes == DEVICES["sm_80"].shared_bytes
+    assert planning_device(["sm_90a"]) == DEVICES["sm_90"]
