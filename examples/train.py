@@ -27,7 +27,7 @@ def main() -> None:
     torch.manual_seed(0)
     module_class = fusegen.load(SPEC.stem, ROOT / "generated")
     module = module_class(IN_FEATURES, OUT_FEATURES, divide_value=2.0).to(device)
-    optimiser = torch.optim.SGD(module.parameters(), lr=1.0, momentum=0.9)
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
     # The target is another instance of the same chain, so that the loss has somewhere to go.
     teacher = module_class(IN_FEATURES, OUT_FEATURES, divide_value=2.0).to(device)
     x = torch.randn(BATCH, IN_FEATURES, device=device)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.chain import Buffer, Chain, Constant, Contraction, Input, Parameter
 from fusegen.ir.extent import ALL, CHANNEL, FULL, SCALAR, Dim, Extent
 from fusegen.ir.graph import Graph, Node, verify
+from fusegen.ir.names import OP_NAMES, REFERENCE_NAMES, clashes
 from fusegen.ops.step import StepError
 
 
@@ -23,36 +25,40 @@ def build_chain(spec, document, training: bool) -> Chain:
         if name in OP_NAMES:
             message = f"the name '{name}' is used by the generated code itself"
             diagnostics.append(document.diagnostic("FG206", message, ("inputs", name), key=True))
+    for name, argument in spec.arguments.items():
+        for symbol in builder.unconstructible(argument.is_ if argument.type == "shape" else ()):
+            diagnostics.append(document.diagnostic("FG301", NO_SIZE.format(symbol), ("arguments", name), hint=SIZE_HINT))
     for index, step in enumerate(spec.chain):
+        builder.step = index
         try:
             running = step.build(builder, running)
             builder.remember(step, running)
         except StepError as error:
             path = ("chain", index) + ((error.field,) if error.field else ())
             diagnostics.append(document.diagnostic(error.code, error.message, path, hint=error.hint))
+            if running is None:  # the contraction itself: no step behind it has anything to work on
+                break
     if diagnostics:
         raise SpecError(diagnostics)
     chain = builder.finish(running)
+    if found := clashes(chain):
+        raise SpecError([document.diagnostic("FG305", message, ("chain",)) for message in found])
     verify([chain.result, *chain.updates.values()])
     return chain
 
 
-# Arguments and locals of the generated ops, beside which a tensor or constant of the spec would stand.
-OP_NAMES = frozenset(
-    """
-    activation args batch channels ctx dtype_mode dtypes expected came gradients groups launch makers modes needs norms output
-    parameter rows schedule stream workspace y
-    """.split()
-)
+NO_SIZE = "the constructor needs the size '{}', but no argument gives it"
+SIZE_HINT = "add it to 'arguments' as {type: dim}"
 
 
 class ChainBuilder:
-    """What a step may ask for while it adds itself to the graph."""
+    """What a step may ask for while it adds itself to the graph. step: the index of the one that does."""
 
     def __init__(self, spec, training: bool) -> None:
         self.spec = spec
         self.training = training
-        self.graph = Graph()
+        self.step = 0
+        self.graph = Graph(_names(spec))
         self.inputs = [Input(name, tuple(shape)) for name, shape in spec.inputs.items()]
         first = self.inputs[0]
         self.rows, self.channels = (first.shape if len(first.shape) == 2 else (0, 0))
@@ -65,7 +71,7 @@ class ChainBuilder:
         self.batch_norms: list[tuple[str, bool]] = []
         self.group_counts: list[Dim] = []
         self._saved: dict[str, Node] = {}
-        self._submodules: set[str] = set()
+        self._owners: dict[str, object] = {}
         self._source: Node | None = None
 
     @property
@@ -83,6 +89,7 @@ class ChainBuilder:
             raise StepError("FG308", "linear can only be the first step of a chain")
         self._own(step.name)
         out = self.dim(step.out_features, "out_features")
+        self.constructed((self.channels, out), None)
         self.contraction = Contraction(step.name, self.inputs[0].name, self.channels, out)
         self.channels = out
         return self._begin(self.contraction.product)
@@ -112,6 +119,10 @@ class ChainBuilder:
             return
         if step.save in self._saved:
             raise StepError("FG208", f"a value named '{step.save}' exists already", "save")
+        if step.save in self.spec.inputs:
+            raise StepError("FG208", f"'{step.save}' is an input: a value needs another name", "save")
+        if step.save in REFERENCE_NAMES:
+            raise StepError("FG206", f"the name '{step.save}' is used by the generated code itself", "save")
         self._saved[step.save] = value
 
     # Sizes and shapes
@@ -120,6 +131,14 @@ class ChainBuilder:
         if isinstance(value, str) and value not in self.spec.dims:
             raise StepError("FG209", f"'{value}' is not a symbol of dims", field, _suggest(value, self.spec.dims))
         return value
+
+    def constructed(self, dims: Iterable[Dim], field: str | None) -> None:
+        """Refuses sizes that the constructor needs and does not get."""
+        for symbol in self.unconstructible(dims):
+            raise StepError("FG301", NO_SIZE.format(symbol), field, SIZE_HINT)
+
+    def unconstructible(self, dims: Iterable[Dim]) -> list[str]:
+        return [dim for dim in dims if isinstance(dim, str) and dim in self.spec.dims and dim not in self.spec.arguments]
 
     def groups(self, value: int | str) -> Dim:
         if isinstance(value, str):
@@ -166,6 +185,7 @@ class ChainBuilder:
             self._argument(init, "init")
         dims = tuple(self._shape(shape))
         extent = self.extent_of(dims, "shape")
+        self.constructed(dims, "shape")
         self.parameters[name] = Parameter(name, name, dims, extent)
         return self.graph.tensor(name, extent)
 
@@ -204,7 +224,7 @@ class ChainBuilder:
         if not isinstance(value, str):
             return self.graph.literal(value)
         self._argument(value, field)
-        self._own(value, field)
+        self._own(value, field, owner="argument")
         self.constants[value] = Constant(value, value)
         return self.graph.scalar(value)
 
@@ -216,7 +236,9 @@ class ChainBuilder:
         return self.graph.scalar(name)
 
     def owned_scalar(self, value: float | str | None, module: str, key: str) -> Node:
-        """A constant that a submodule holds, read there at run time so that later changes to it count."""
+        """A constant that a norm holds, read there at run time so that later changes to it count."""
+        self._own(module)
+        self.constructed((self.channels,), None)
         if isinstance(value, str):
             self._argument(value, key)
         name = f"{module}_{key}"
@@ -232,10 +254,9 @@ class ChainBuilder:
         known = {tensor.name: tensor for tensor in self.inputs}
         if name not in known:
             raise StepError("FG301", f"no input named '{name}'", "input", _suggest(name, known))
-        extent = self.extent_of(known[name].shape, "input")
-        if extent != FULL:
+        if known[name].shape != (self.rows, self.channels):
             raise StepError("FG303", f"input '{name}' must have the shape [{self.rows}, {self.channels}] here", "input")
-        self.tail_inputs[name] = self.graph.tensor(name, extent)
+        self.tail_inputs[name] = self.graph.tensor(name, FULL)
         return self.tail_inputs[name]
 
     def _argument(self, name: str, field: str) -> None:
@@ -245,13 +266,18 @@ class ChainBuilder:
         if argument.type not in ("float", "int"):
             raise StepError("FG302", f"argument '{name}' is a {argument.type}, a number is needed", field)
 
-    def _own(self, name: str, field: str = "name") -> None:
-        """Notes an attribute of the module; two steps cannot own the same."""
+    def _own(self, name: str, field: str = "name", owner: str | None = None) -> None:
+        """Notes an attribute of the module; two steps cannot own the same. owner: "argument" if that holds it for all steps."""
         if name in OP_NAMES:
             raise StepError("FG206", f"the name '{name}' is used by the generated code itself", field)
-        step_names = [getattr(step, "name", None) for step in self.spec.chain]
-        if name in self.parameters or step_names.count(name) > 1:
+        if self._owners.setdefault(name, owner or self.step) != (owner or self.step):
             raise StepError("FG305", f"two steps would own the attribute '{name}'", field)
+
+
+def _names(spec) -> frozenset[str]:
+    """What the spec calls its tensors and constants."""
+    operands = [step.parameter or step.name for step in spec.chain if hasattr(step, "parameter")]
+    return frozenset({*spec.inputs, *spec.arguments, *operands} - {None})
 
 
 def _suggest(name: str, known) -> str | None:

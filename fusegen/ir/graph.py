@@ -7,18 +7,10 @@ from dataclasses import dataclass, field
 
 from fusegen.errors import InternalError
 from fusegen.ir.extent import SCALAR, Extent, broadcast
+from fusegen.ir.names import is_kernels_own
 
 LEAVES = frozenset({"tensor", "scalar", "literal", "count"})
 REDUCTIONS = frozenset({"sum", "moments"})
-
-
-# What kernels call things themselves; a value of that name gets a number behind it.
-KERNEL_NAMES = frozenset(
-    """
-    a active at base block blocks channels column count first groups i inside lane lanes last left length mine
-    one part partials row rows rows_per_block segment shared u v valid
-    """.split()
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +49,15 @@ class Node:
 
 @dataclass
 class Graph:
-    """Builds nodes, each expression once. Node indices are a topological order."""
+    """Builds nodes, each expression once. Node indices are a topological order.
 
+    spec_names: names that the spec gives to tensors and constants; only they may have them.
+    """
+
+    spec_names: frozenset[str] = frozenset()
     nodes: list[Node] = field(default_factory=list)
     _known: dict[tuple, Node] = field(default_factory=dict)
-    _names: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KERNEL_NAMES, 1))
+    _names: dict[str, int] = field(default_factory=dict)
 
     def add(
         self,
@@ -77,7 +73,8 @@ class Graph:
             extent = broadcast(*(operand.extent for operand in operands))
         key = (op, tuple(operand.index for operand in operands), attribute, extent)
         if key not in self._known:
-            node = Node(op, operands, attribute, extent, self._unique(name), len(self.nodes), temporary)
+            unique = self._unique(name, named_by_spec=op in ("tensor", "scalar"))
+            node = Node(op, operands, attribute, extent, unique, len(self.nodes), temporary)
             self.nodes.append(node)
             self._known[key] = node
         return self._known[key]
@@ -92,8 +89,9 @@ class Graph:
     def literal(self, value: float) -> Node:
         return self.add("literal", name="literal", extent=SCALAR, attribute=float(value))
 
-    def _unique(self, name: str) -> str:
-        seen = self._names.get(name, 0)
+    def _unique(self, name: str, named_by_spec: bool = False) -> str:
+        reserved = is_kernels_own(name) or (name in self.spec_names and not named_by_spec)
+        seen = self._names.setdefault(name, 1 if reserved else 0)
         self._names[name] = seen + 1
         return name if seen == 0 else self._unique(f"{name}_{seen + 1}")
 

@@ -10,7 +10,7 @@ from fusegen.ir.extent import SCALAR, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Number, Scalar, scalar_text
 from fusegen.ops.step import Dtypes, Step, StepError, promote
-from fusegen.spec.names import Identifier
+from fusegen.spec.names import AttributeName, Identifier
 
 Init = Literal["randn", "rand", "ones", "zeros"] | Number | Identifier
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
@@ -24,11 +24,11 @@ class Arithmetic(Step):
     """
 
     op: Literal["add", "sub", "mul", "div", "minimum", "maximum"]
-    parameter: Identifier | None = None
+    parameter: AttributeName | None = None
     shape: list[int | Identifier] | Identifier | None = None
     init: Init | None = None
     constant: Scalar | None = None
-    name: Identifier | None = None
+    name: AttributeName | None = None
     value: Identifier | None = None
     input: Identifier | None = None
     swap: bool = False
@@ -112,6 +112,8 @@ class Arithmetic(Step):
         if self.parameter is not None:
             # A parameter without dimensions takes part in promotion like a Python number.
             return running if dtypes.named.get(f"rank of {self.parameter}") == "0" else promote(running, dtypes.parameter)
+        if dtypes.autocast and self.op == "div" and self.swap and self.constant is not None:
+            return "float32"  # PyTorch computes number / tensor as the tensor's reciprocal, which autocast runs in float32
         other = self.value or self.input
         return promote(running, dtypes.named[other]) if other else running
 

@@ -9,14 +9,14 @@ from pydantic import Field
 from fusegen.ir.extent import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Dtypes, Step
-from fusegen.spec.names import Identifier
+from fusegen.spec.names import AttributeName, Identifier
 
 
 class Linear(Step):
     """nn.Linear: the product by the vendor library, the bias as `Parameter.in_product` says."""
 
     op: Literal["linear"]
-    name: Identifier
+    name: AttributeName
     out_features: Annotated[int, Field(ge=1)] | Identifier
     bias: bool = True
 

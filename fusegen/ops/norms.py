@@ -11,13 +11,13 @@ from fusegen.ir.graph import Node
 from fusegen.ops import normalisation
 from fusegen.ops.scalars import Scalar, scalar_text
 from fusegen.ops.step import Dtypes, Step
-from fusegen.spec.names import Identifier
+from fusegen.spec.names import AttributeName, Identifier
 
 
 class Norm(Step):
     """A normalisation kept as a submodule `name`; its eps stays an attribute of that submodule."""
 
-    name: Identifier
+    name: AttributeName
     eps: Scalar = 1e-5
     affine: bool = True
 
@@ -130,6 +130,9 @@ class RmsNorm(Norm):
     def construct(self, channels: Dim) -> list[str]:
         affine = "" if self.affine else ", elementwise_affine=False"
         return [f"self.{self.name} = nn.RMSNorm({channels}, eps={scalar_text(self.eps, '')}{affine})"]
+
+    def result_dtype(self, running: str, dtypes: Dtypes) -> str:
+        return "float32" if dtypes.autocast else running
 
 
 STEPS = (BatchNorm, GroupNorm, LayerNorm, RmsNorm)

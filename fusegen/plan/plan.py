@@ -35,9 +35,10 @@ class Plan:
 
 def make_plan(spec, document) -> Plan:
     """Plans a validated spec. Raises SpecError where the chain does not fit together or cannot be scheduled."""
+    if len(spec.inputs[spec.running_input]) != 2:
+        message = "the first input must have the shape [rows, channels]"
+        raise SpecError([document.diagnostic("FG303", message, ("inputs", spec.running_input))])
     training = build_chain(spec, document, training=True)
-    if training.contraction is None and len(spec.inputs[training.inputs[0].name]) != 2:
-        raise SpecError([document.diagnostic("FG303", "the first input must have the shape [rows, channels]", ("inputs",))])
     _refuse_what_cannot_be_scheduled(training, document)
     if any(tracked for _, tracked in training.batch_norms):
         evaluation = build_chain(spec, document, training=False)
@@ -53,6 +54,10 @@ def _refuse_what_cannot_be_scheduled(chain: Chain, document) -> None:
         counts = " and ".join(str(count) for count in chain.group_counts)
         message = f"one chain can normalise by one number of groups, not by {counts}"
         diagnostics.append(document.diagnostic("FG401", message, ("chain",)))
+    used = {chain.inputs[0].name, *chain.tail_inputs}
+    for tensor in chain.inputs:
+        if tensor.name not in used:
+            diagnostics.append(document.diagnostic("FG306", f"nothing uses the input '{tensor.name}'", ("inputs", tensor.name), key=True))
     for parameter in chain.parameters.values():
         if parameter.extent.rows and not parameter.extent.is_full:
             message = f"parameter '{parameter.name}' differs from row to row: not supported"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from fusegen.errors import InternalError
-from fusegen.ir.extent import CHANNEL
+from fusegen.ir.extent import CHANNEL, Extent
 from fusegen.ir.graph import Node
 from fusegen.ops.functions import FUNCTIONS
 
@@ -27,10 +27,12 @@ class Expressions:
     """Writes nodes as C++ expressions.
 
     reference: how a node that has been computed before is named here (such as `x`, or `x[v]` for a column's value).
+    count: how many elements one value of an extent stands for.
     """
 
-    def __init__(self, reference: Reference) -> None:
+    def __init__(self, reference: Reference, count: Callable[[Extent], str] = str) -> None:
         self._reference = reference
+        self._count = count
         self._inline: set[Node] = set()
 
     def statements(
@@ -63,9 +65,9 @@ class Expressions:
         if node.op == "literal":
             return literal(node.attribute), _ATOM
         if node.op == "scalar":
-            return f"Acc({node.attribute})", _ATOM
+            return f"Acc({node.name})", _ATOM
         if node.op == "count":
-            return ("Acc(rows)" if node.attribute == CHANNEL else "Acc(length)"), _ATOM
+            return f"Acc({self._count(node.attribute)})", _ATOM
         if node in self._inline:
             return self._expression(node)
         return self._reference(node), _ATOM

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fusegen.ir.extent import CHANNEL, SCALAR
+from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Extent
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Kernel, Pass, Tensor
 from fusegen.render.expressions import Expressions
@@ -21,12 +21,16 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Load:
-    """A tensor that is read. condition: extra condition for tensors whose pointer may be null."""
+    """A tensor that is read.
+
+    condition: extra condition for tensors whose pointer may be null. index: where a segment's value stands; `{row}` is the row.
+    """
 
     name: str
     pointer: str
     type: str
     condition: str = ""
+    index: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,13 @@ class Sweep:
     """One loop over elements.
 
     fresh: the first sweep loads from memory, later ones reuse what is on chip. second: for the second sweep over the
-    moments' operands, those moments. held: operands of moments kept in registers for later sweeps.
+    moments' operands, those moments. held: operands of moments kept in registers for later sweeps. segments: values of
+    other segments than the kernel's own.
     """
 
     loads: list[Load]
     columns: list[Load]
+    segments: list[Load]
     lines: list[str]
     sums: list[Sum]
     stores: list[Store]
@@ -98,7 +104,8 @@ class KernelContext:
     partial_sums: list[Sum]
     slots: int
     tiles: list[Load]
-    uses_segments: bool
+    uses_groups: bool
+    inner_groups: bool
 
     @property
     def has_moments(self) -> bool:
@@ -115,7 +122,7 @@ class KernelRenderer:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.by_segment = kernel.kind in ("row", "segment")
-        self.expressions = Expressions(self._reference)
+        self.expressions = Expressions(self._reference, self._count)
         self.column_leaves = {t.node for t in kernel.vectors if t.node.extent == CHANNEL}
         self.held: list[Node] = []
         self.element_vectors: set[Node] = set()
@@ -133,7 +140,25 @@ class KernelRenderer:
 
     def _load(self, tensor: Tensor) -> Load:
         condition = f"{pointer(tensor)} != nullptr" if tensor.optional else ""
-        return Load(tensor.node.name, pointer(tensor), type_parameter(tensor.role), condition)
+        index = self._segment_index(tensor) if tensor.extent.is_segment else ""
+        return Load(tensor.node.name, pointer(tensor), type_parameter(tensor.role), condition, index)
+
+    def _segment_index(self, tensor: Tensor) -> str:
+        row = "at" if self.kernel.kind == "stream" else "row"
+        if tensor.extent == ROW:
+            return row
+        return f"{row} * inner_groups + inner" if self._is_inner(tensor.node) else f"{row} * groups + segment"
+
+    def _is_inner(self, node: Node) -> bool:
+        """A value of each group of channels, in a kernel whose own segments are whole rows."""
+        return self.by_segment and self.kernel.groups == 1 and _is_grouped(node)
+
+    def _count(self, over: Extent) -> str:
+        if over == CHANNEL:
+            return "rows"
+        if over == ROW:
+            return "channels"
+        return f"channels / {'inner_groups' if self.by_segment and self.kernel.groups == 1 else 'groups'}"
 
     def _store(self, tensor: Tensor) -> Store:
         value, type_ = self.expressions.operand(tensor.node), type_parameter(tensor.role)
@@ -146,7 +171,8 @@ class KernelRenderer:
         kernel = self.kernel
         scalars = [node for node in kernel.setup if node.extent == SCALAR]
         columns = [node for node in kernel.setup if node.extent == CHANNEL]
-        segments = [node for node in kernel.setup if node.extent.is_segment]
+        inner = [node for node in kernel.setup if self._is_inner(node)]
+        segments = [node for node in kernel.setup if node.extent.is_segment and node not in inner]
         if self.by_segment:
             self.element_vectors = set(columns)
         scalar_lines = self.expressions.statements(scalars, self._uses_outside(scalars), _constant)
@@ -157,7 +183,7 @@ class KernelRenderer:
             column_arrays = [node.name for node in columns if node in pinned]
             column_lines = self.expressions.statements(columns, self._uses_outside(columns), self._column(columns, pinned), pinned)
         segment_lines = self.expressions.statements(segments, self._uses_outside(segments), _constant)
-        self._columns_per_element = columns if self.by_segment else []
+        self._vectors_per_element = [*columns, *inner] if self.by_segment else []
         slots: list[Sum] = []
         for node in kernel.partial_sums:
             slots.append(Sum(node.name, "", node.op == "moments", self._slot_after(slots)))
@@ -171,7 +197,7 @@ class KernelRenderer:
             scalars=scalar_lines,
             scalar_loads=[self._load(t) for t in vectors if t.extent == SCALAR],
             column_loads=[self._load(t) for t in vectors if t.extent == CHANNEL],
-            segment_loads=[self._load(t) for t in vectors if t.extent.is_segment],
+            segment_loads=[self._load(t) for t in vectors if t.extent.is_segment and not self._is_inner(t.node)],
             column_arrays=column_arrays,
             column_lines=column_lines,
             segment_lines=segment_lines,
@@ -179,7 +205,8 @@ class KernelRenderer:
             partial_sums=slots,
             slots=self._slot_after(slots),
             tiles=[self._load(t) for t in _loads(kernel)],
-            uses_segments=self._uses_segments(),
+            uses_groups=self._uses_groups(),
+            inner_groups=self._uses_inner_groups(),
         )
 
     @staticmethod
@@ -245,7 +272,7 @@ class KernelRenderer:
         if self.held:
             targets = [t.node for t in stores] + [operand for node in sums for operand in node.operands]
             values = self._slice(targets)
-        values = [*(n for n in self._columns_per_element if self._needed_by(n, values)), *values]
+        values = [*(n for n in self._vectors_per_element if self._needed_by(n, values)), *values]
         used = {operand for node in (*values, *sums) for operand in node.operands} | {t.node for t in stores}
         # Sums that a sweep does not take itself are results of moments' second sweep.
         sinks = [operand for node in sums for operand in node.operands]
@@ -261,6 +288,7 @@ class KernelRenderer:
         return Sweep(
             loads=[self._load(t) for t in loads if fresh or t.node in used],
             columns=columns,
+            segments=[self._load(t) for t in self.kernel.vectors if t.node in used and self._is_inner(t.node)],
             lines=lines,
             sums=[] if deviations else taken,
             stores=[self._store(t) for t in stores],
@@ -273,8 +301,14 @@ class KernelRenderer:
     def _needed_by(self, node: Node, values) -> bool:
         return node in ancestors(values)
 
-    def _uses_segments(self) -> bool:
-        return self.by_segment or any(t.extent.is_segment for t in (*self.kernel.reads, *self.kernel.writes))
+    def _uses_groups(self) -> bool:
+        return self.by_segment or any(_is_grouped(t.node) for t in (*self.kernel.reads, *self.kernel.writes))
+
+    def _uses_inner_groups(self) -> bool:
+        counts = [n.attribute for node in self._all_nodes() for n in node.operands if n.op == "count"]
+        grouped = any(over not in (ROW, CHANNEL) for over in counts)
+        own = self.by_segment and self.kernel.groups == 1
+        return own and (grouped or any(_is_grouped(t.node) for t in self.kernel.reads))
 
     def _comment(self) -> list[str]:
         return [f"{self.kernel.purpose[0].upper()}{self.kernel.purpose[1:]}."]
@@ -294,12 +328,16 @@ class KernelRenderer:
         if kernel.partial_sums:
             const = "const " if kernel.kind == "finalise" else ""
             parameters.append(Parameter(f"{const}Accumulate<T>* __restrict__ partials", "partials"))
-        parameters += [Parameter(f"double {name}", name) for name in self._constants()]
+        parameters += [Parameter(f"double {node.name}", f"a.{node.attribute}") for node in self._constants()]
         return parameters
 
-    def _constants(self) -> list[str]:
+    def _constants(self) -> list[Node]:
         used = {operand for node in self._all_nodes() for operand in node.operands if operand.op == "scalar"}
-        return sorted(node.attribute for node in used)
+        return sorted(used, key=lambda node: node.name)
+
+
+def _is_grouped(node: Node) -> bool:
+    return node.extent.is_segment and node.extent != ROW
 
 
 def _constant(node: Node, text: str) -> str:

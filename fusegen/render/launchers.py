@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 
-from fusegen.ir.extent import CHANNEL
+from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.plan.model import Kernel, Mode, Program, Schedule, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.render.kernels import KernelRenderer
@@ -138,7 +138,7 @@ class LauncherRenderer:
         return ScheduleContext(
             kind=schedule.kind,
             comment=[_COMMENT[schedule.kind]],
-            groups=self.groups,
+            groups=next((self._groups(kernel) for kernel in kernels if kernel.kind == "row"), self.groups),
             held=self._held(kernels),
             tile_bytes=self._tile_bytes(kernels),
             needs_stream=any(kernel.kind == "stream" for kernel in kernels),
@@ -148,7 +148,13 @@ class LauncherRenderer:
         )
 
     def _count(self, tensor: Tensor) -> str:
-        return "channels" if tensor.extent == CHANNEL else f"rows * {self.groups}"
+        if tensor.extent == CHANNEL:
+            return "channels"
+        return "rows" if tensor.extent == ROW else "rows * groups"
+
+    def _groups(self, kernel: Kernel) -> str:
+        """The number of segments in a row, as this kernel cuts it."""
+        return "int64_t(1)" if kernel.groups == 1 else self.groups
 
     @staticmethod
     def _held(kernels: list[Kernel]) -> int:
@@ -187,7 +193,7 @@ class LauncherRenderer:
             case "stream":
                 grid = ["shape.grid", "shape.block"]
                 shared = "kStreamThreads * (2 * kVec + 1) * sizeof(Acc)" if kernel.partial_sums else "0"
-                sizes += [self.groups] if context.uses_segments else []
+                sizes += [self.groups] if context.uses_groups else []
                 sizes += ["shape.rows_per_block"]
             case "finalise":
                 by_row = schedule.kind == "row" and kernel is schedule.kernels[-1]
@@ -195,12 +201,12 @@ class LauncherRenderer:
                 shared = "kStreamThreads * 3 * sizeof(Acc)"
                 sizes += ["int64_t(row.grid.y)", "int64_t(0)"] if by_row else ["int64_t(shape.grid.y)", "shape.rows_per_block"]
             case "segment":
-                grid = ["segment_grid(rows, " + self.groups + ")", "dim3(kSegmentThreads)"]
+                grid = [f"segment_grid(rows, {self._groups(kernel)})", "dim3(kSegmentThreads)"]
                 shared = "32 * sizeof(Acc)"
-                sizes += [self.groups]
+                sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
             case "row":
                 grid, shared = ["row.grid", "row.block"], "256 * kVec * sizeof(Acc)"
-                sizes += [self.groups, "row.lanes"]
+                sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else []), "row.lanes"]
                 lines += [f"auto* kernel = {kernel.name}<{types}, kVec, 1>;"]
                 for items in _ITEMS[1:]:
                     instance = f"{kernel.name}<{types}, kVec, row_items({items}, kVec, kMost)>"
@@ -208,6 +214,7 @@ class LauncherRenderer:
                 name = "kernel"
             case "column":
                 grid, shared = ["tile.grid", "tile.block"], "tile.shared_bytes"
+                sizes += [self.groups] if context.uses_groups else []
             case "total":
                 grid, shared = ["dim3(1)", "dim3(kTotalThreads)"], "32 * sizeof(Acc)"
         call = ", ".join([name, *grid, shared, "stream", *arguments, *sizes])

@@ -6,7 +6,6 @@ import re
 import textwrap
 
 WIDTH = 100
-_BREAKS = (" && ", " ? ", " : ", ", ", " = ", " + ", "(")
 
 
 def tidy(text: str) -> str:
@@ -31,19 +30,40 @@ def _broken(line: str) -> list[str]:
 
 
 def _comment(line: str) -> list[str]:
-    """Further lines of a comment start below its text."""
+    """Further lines of a comment begin as the first one does."""
     prefix = line[: len(line) - len(line.lstrip(" /"))]
     return textwrap.wrap(
-        line, WIDTH, subsequent_indent=prefix + "    ", break_long_words=False, break_on_hyphens=False
+        line, WIDTH, subsequent_indent=prefix, break_long_words=False, break_on_hyphens=False
     )
 
 
 def _break_point(line: str) -> int | None:
-    """Where to break: the last place of the most outward kind that leaves the first part short enough."""
+    """Where to break: as far out of brackets as possible, there as far right as fits."""
     start = len(line) - len(line.lstrip()) + 8
-    for mark in _BREAKS:
-        at = line.rfind(mark, start, WIDTH - len(mark) + 1)
-        if at < 0:
+    best: tuple[int, int] | None = None
+    depth = 0
+    for at, char in enumerate(line[:WIDTH]):
+        if char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        if at < start:
             continue
-        return at + len(mark) if mark in (", ", " = ", "(") else at + 1
+        place = _candidate(line, at)
+        if place is not None and place <= WIDTH and (best is None or depth <= best[0]):
+            best = (depth, place)
+    return best[1] if best else None
+
+
+def _candidate(line: str, at: int) -> int | None:
+    """The break that the character at `at` allows: behind a comma, a semicolon, an `=` or an if's condition; before an
+    operator."""
+    if line.startswith((", ", "; "), at):
+        return at + 1
+    if line.startswith(" = ", at):
+        return at + 2
+    if line.startswith((" && ", " ? ", " : ", " + "), at):
+        return at + 1
+    if line.startswith(") ", at) and line.lstrip().startswith("if (") and line[at + 2] not in "?:&|+-*/<>={":
+        return at + 1
     return None

@@ -127,8 +127,10 @@ class ModuleRenderer:
 
     def _eager(self) -> list[str]:
         lines, running = [], self.first
+        taken = {*self.spec.inputs, *(step.save for step in self.steps)}
+        local = next(name for name in ("v", "value", *(f"value_{i}" for i in range(len(taken)))) if name not in taken)
         for step in self.steps:
-            result = step.save or "v"
+            result = step.save or local
             lines.append(f"{result} = {step.eager(running)}")
             running = result
         return [*lines, f"return {running}"]
@@ -225,8 +227,11 @@ class ModuleRenderer:
 
     def _apply(self, variant: Variant, renderer: OpRenderer, replaced: dict[str, str]) -> list[str]:
         arguments = []
+        # What the result depends on only behind a detach gets no gradient, and autograd must not ask for one.
+        constant = {name for name, _, _ in renderer.sources()} - {t.name.removeprefix("grad_") for t in variant.backward.outputs}
         for name in self._forward_arguments(renderer):
-            arguments.append(replaced.get(name) or self._source(name))
+            source = replaced.get(name) or self._source(name)
+            arguments.append(f"{source}.detach()" if name in constant else source)
         text = wrap(", ".join(arguments), 80, 0).splitlines()
         body = [line.strip() for line in text]
         return [f"return {_function(variant)}.apply(", *(f"    {line}" for line in body), ")"]

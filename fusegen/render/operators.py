@@ -66,7 +66,7 @@ class OpRenderer:
         self.constants = sorted({*variant.forward.constants, *variant.backward.constants})
         self._dims = {chain.rows: "rows", chain.channels: "channels"}
         if chain.contraction:
-            self._dims[chain.contraction.in_features] = "in_features"
+            self._dims.setdefault(chain.contraction.in_features, "in_features")
 
     # Which tensors
 

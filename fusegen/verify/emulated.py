@@ -69,9 +69,13 @@ class EmulatedTail:
             pointers.append(outputs[tensor.name])
         # The workspace in floats, so that what is not written reads as NaN; none where the op would allocate none.
         workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
-        constants = [float(attrgetter(self.variant.chain.constants[c].attribute)(self.module)) for c in program.constants]
+        constants = [self._constant(name) for name in program.constants]
         self.library.call(name, self.mode.index, *pointers, *sizes, *constants, workspace, None, seed=seed)
         return {key: buffer.tensor() for key, buffer in outputs.items()}
+
+    def _constant(self, name: str) -> float:
+        value = attrgetter(self.variant.chain.constants[name].attribute)(self.module)
+        return -1.0 if value is None else float(value)  # a momentum of None, as the module passes it
 
     def _buffer(self, tensor: PlanTensor, known: Mapping[str, Tensor]) -> Buffer:
         value = known[tensor.name] if tensor.name in known else self._owned(tensor.name)
@@ -103,10 +107,8 @@ class EmulatedTail:
         return (self.rows if extent.rows else 1, blocks)
 
     def _groups(self) -> int:
-        for step in self.plan.spec.chain:
-            if step.op == "group_norm":
-                return int(attrgetter(step.name)(self.module).num_groups)
-        return 1
+        norms = [attrgetter(step.name)(self.module) for step in self.plan.spec.chain if step.op == "group_norm"]
+        return max((norm.num_groups for norm in norms), default=1)
 
 
 def in_product(plan: Plan, mode: Mode, name: str) -> bool:

@@ -103,14 +103,14 @@ std::vector<Tensor> backward(
   const int64_t rows = grad_y.size(0);
   const int64_t channels = grad_y.size(1);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
-  const Tensor gemm_product_in = args.input("gemm_product", gemm_product, dtypes.activation,
-      {rows, channels});
+  const Tensor gemm_product_in =
+      args.input("gemm_product", gemm_product, dtypes.activation, {rows, channels});
   const Tensor bias_in = args.input("bias", bias, dtypes.parameter, {channels});
   args.list("needs", needs.size(), 3);
 
   const glue::Launch launch(grad_y);
-  const auto grad_gemm_product = glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation,
-      {rows, channels});
+  const auto grad_gemm_product =
+      glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const OptionalTensor workspace = glue::workspace(
       grad_y,

@@ -103,8 +103,8 @@ cudaError_t forward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -184,8 +184,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
         d_plus_bias_sum[v] += d_plus_bias;
         grad_gemm_product_out.element[v] = narrow<T>(d_plus_bias);
       }
-      if (grad_gemm_product_ptr != nullptr) store_pack(grad_gemm_product_ptr + at * channels
-          + column, grad_gemm_product_out);
+      if (grad_gemm_product_ptr != nullptr)
+          store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
     }
   }
 
@@ -262,8 +262,8 @@ cudaError_t backward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32

@@ -133,18 +133,19 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
   const int64_t in_features = gemm_input.size(1);
   args.matrix("gemm_weight", gemm_weight, dtypes.activation, {glue::kAny, in_features});
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
-  const Tensor batch_norm_weight_in = args.input("batch_norm_weight", batch_norm_weight,
-      dtypes.parameter, {channels});
-  const Tensor batch_norm_bias_in = args.input("batch_norm_bias", batch_norm_bias,
-      dtypes.parameter, {channels});
+  const Tensor batch_norm_weight_in =
+      args.input("batch_norm_weight", batch_norm_weight, dtypes.parameter, {channels});
+  const Tensor batch_norm_bias_in =
+      args.input("batch_norm_bias", batch_norm_bias, dtypes.parameter, {channels});
   args.buffer("batch_norm_num_batches_tracked", batch_norm_num_batches_tracked, ScalarType::Long,
       {});
   args.buffer("batch_norm_running_mean", batch_norm_running_mean, dtypes.parameter, {channels});
   args.buffer("batch_norm_running_var", batch_norm_running_var, dtypes.parameter, {channels});
 
   const glue::Launch launch(gemm_input);
-  const Tensor gemm_product = glue::linear(gemm_input, gemm_weight, bias_in_product
-      ? OptionalTensor(gemm_bias_in) : std::nullopt);
+  const Tensor gemm_product =
+      glue::linear(gemm_input, gemm_weight, bias_in_product ? OptionalTensor(gemm_bias_in)
+          : std::nullopt);
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const Tensor batch_norm_mean = glue::empty(gemm_input, dtypes.accumulator, {channels});
   const Tensor batch_norm_rstd = glue::empty(gemm_input, dtypes.accumulator, {channels});
@@ -166,7 +167,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
 }
 
 // needs: gemm_input, gemm_weight, gemm_bias, batch_norm_weight, batch_norm_bias. Returns the
-//     gradients that are wanted, in this order.
+// gradients that are wanted, in this order.
 std::vector<Tensor> train_backward(
     const Tensor& grad_y,
     const OptionalTensor& gemm_input,
@@ -186,25 +187,25 @@ std::vector<Tensor> train_backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
-  const Tensor gemm_product_in = args.input("gemm_product", gemm_product, dtypes.activation,
-      {rows, channels});
+  const Tensor gemm_product_in =
+      args.input("gemm_product", gemm_product, dtypes.activation, {rows, channels});
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
-  const Tensor batch_norm_weight_in = args.input("batch_norm_weight", batch_norm_weight,
-      dtypes.parameter, {channels});
-  const Tensor batch_norm_bias_in = args.input("batch_norm_bias", batch_norm_bias,
-      dtypes.parameter, {channels});
-  const Tensor batch_norm_mean_in = args.input("batch_norm_mean", batch_norm_mean,
-      dtypes.accumulator, {channels});
-  const Tensor batch_norm_rstd_in = args.input("batch_norm_rstd", batch_norm_rstd,
-      dtypes.accumulator, {channels});
+  const Tensor batch_norm_weight_in =
+      args.input("batch_norm_weight", batch_norm_weight, dtypes.parameter, {channels});
+  const Tensor batch_norm_bias_in =
+      args.input("batch_norm_bias", batch_norm_bias, dtypes.parameter, {channels});
+  const Tensor batch_norm_mean_in =
+      args.input("batch_norm_mean", batch_norm_mean, dtypes.accumulator, {channels});
+  const Tensor batch_norm_rstd_in =
+      args.input("batch_norm_rstd", batch_norm_rstd, dtypes.accumulator, {channels});
   args.list("needs", needs.size(), 5);
 
   const glue::Launch launch(grad_y);
-  const auto grad_gemm_product = glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation,
-      {rows, channels});
+  const auto grad_gemm_product =
+      glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_gemm_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
-  const auto grad_batch_norm_weight = glue::empty_if(needs[3], grad_y, dtypes.parameter,
-      {channels});
+  const auto grad_batch_norm_weight =
+      glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_batch_norm_bias = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
   const OptionalTensor workspace = glue::workspace(
       grad_y,
@@ -255,18 +256,19 @@ std::tuple<Tensor, Tensor> eval_forward(
   const int64_t in_features = gemm_input.size(1);
   args.matrix("gemm_weight", gemm_weight, dtypes.activation, {glue::kAny, in_features});
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
-  const Tensor batch_norm_weight_in = args.input("batch_norm_weight", batch_norm_weight,
-      dtypes.parameter, {channels});
-  const Tensor batch_norm_bias_in = args.input("batch_norm_bias", batch_norm_bias,
-      dtypes.parameter, {channels});
-  const Tensor batch_norm_running_mean_in = args.input("batch_norm_running_mean",
-      batch_norm_running_mean, dtypes.parameter, {channels});
-  const Tensor batch_norm_running_var_in = args.input("batch_norm_running_var",
-      batch_norm_running_var, dtypes.parameter, {channels});
+  const Tensor batch_norm_weight_in =
+      args.input("batch_norm_weight", batch_norm_weight, dtypes.parameter, {channels});
+  const Tensor batch_norm_bias_in =
+      args.input("batch_norm_bias", batch_norm_bias, dtypes.parameter, {channels});
+  const Tensor batch_norm_running_mean_in =
+      args.input("batch_norm_running_mean", batch_norm_running_mean, dtypes.parameter, {channels});
+  const Tensor batch_norm_running_var_in =
+      args.input("batch_norm_running_var", batch_norm_running_var, dtypes.parameter, {channels});
 
   const glue::Launch launch(gemm_input);
-  const Tensor gemm_product = glue::linear(gemm_input, gemm_weight, bias_in_product
-      ? OptionalTensor(gemm_bias_in) : std::nullopt);
+  const Tensor gemm_product =
+      glue::linear(gemm_input, gemm_weight, bias_in_product ? OptionalTensor(gemm_bias_in)
+          : std::nullopt);
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const OptionalTensor workspace = glue::workspace(
       gemm_input,
@@ -284,7 +286,7 @@ std::tuple<Tensor, Tensor> eval_forward(
 }
 
 // needs: gemm_input, gemm_weight, gemm_bias, batch_norm_weight, batch_norm_bias. Returns the
-//     gradients that are wanted, in this order.
+// gradients that are wanted, in this order.
 std::vector<Tensor> eval_backward(
     const Tensor& grad_y,
     const OptionalTensor& gemm_input,
@@ -305,25 +307,25 @@ std::vector<Tensor> eval_backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
-  const Tensor gemm_product_in = args.input("gemm_product", gemm_product, dtypes.activation,
-      {rows, channels});
+  const Tensor gemm_product_in =
+      args.input("gemm_product", gemm_product, dtypes.activation, {rows, channels});
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
-  const Tensor batch_norm_weight_in = args.input("batch_norm_weight", batch_norm_weight,
-      dtypes.parameter, {channels});
-  const Tensor batch_norm_bias_in = args.input("batch_norm_bias", batch_norm_bias,
-      dtypes.parameter, {channels});
-  const Tensor batch_norm_running_mean_in = args.input("batch_norm_running_mean",
-      batch_norm_running_mean, dtypes.parameter, {channels});
-  const Tensor batch_norm_running_var_in = args.input("batch_norm_running_var",
-      batch_norm_running_var, dtypes.parameter, {channels});
+  const Tensor batch_norm_weight_in =
+      args.input("batch_norm_weight", batch_norm_weight, dtypes.parameter, {channels});
+  const Tensor batch_norm_bias_in =
+      args.input("batch_norm_bias", batch_norm_bias, dtypes.parameter, {channels});
+  const Tensor batch_norm_running_mean_in =
+      args.input("batch_norm_running_mean", batch_norm_running_mean, dtypes.parameter, {channels});
+  const Tensor batch_norm_running_var_in =
+      args.input("batch_norm_running_var", batch_norm_running_var, dtypes.parameter, {channels});
   args.list("needs", needs.size(), 5);
 
   const glue::Launch launch(grad_y);
-  const auto grad_gemm_product = glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation,
-      {rows, channels});
+  const auto grad_gemm_product =
+      glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_gemm_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
-  const auto grad_batch_norm_weight = glue::empty_if(needs[3], grad_y, dtypes.parameter,
-      {channels});
+  const auto grad_batch_norm_weight =
+      glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_batch_norm_bias = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
   const OptionalTensor workspace = glue::workspace(
       grad_y,

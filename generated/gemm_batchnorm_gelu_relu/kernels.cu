@@ -62,8 +62,8 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   Acc* shared = reinterpret_cast<Acc*>(gemm_product_tile + rows * blockDim.x);
   const Acc batch_norm_num_batches_tracked = batch_norm_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
-  const Acc batch_norm_factor = average_factor(Acc(batch_norm_momentum),
-      batch_norm_num_batches_tracked);
+  const Acc batch_norm_factor =
+      average_factor(Acc(batch_norm_momentum), batch_norm_num_batches_tracked);
   const Acc batch_norm_kept = Acc(1) - batch_norm_factor;
   const Acc batch_norm_bessel = Acc(rows) / (Acc(rows) - Acc(1));
   Acc gemm_bias[kVec];
@@ -129,16 +129,16 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     const Acc batch_norm_variance = batch_norm_moments[v].m2 / Acc(rows);
     batch_norm_rstd[v] = rsqrt(batch_norm_variance + Acc(batch_norm_eps));
     new_batch_norm_running_mean[v] = running_mean_old[v] + batch_norm_factor * batch_norm_mean[v];
-    new_batch_norm_running_var[v] =
-        running_var_old[v] + batch_norm_factor * batch_norm_variance * batch_norm_bessel;
+    new_batch_norm_running_var[v] = running_var_old[v]
+        + batch_norm_factor * batch_norm_variance * batch_norm_bessel;
   }
   if (threadIdx.y == 0 && active) {
     store_values<kVec>(batch_norm_mean_ptr + column, batch_norm_mean);
     store_values<kVec>(batch_norm_rstd_ptr + column, batch_norm_rstd);
-    if (batch_norm_running_mean_ptr != nullptr) store_values<kVec>(batch_norm_running_mean_ptr
-        + column, new_batch_norm_running_mean);
-    if (batch_norm_running_var_ptr != nullptr) store_values<kVec>(batch_norm_running_var_ptr
-        + column, new_batch_norm_running_var);
+    if (batch_norm_running_mean_ptr != nullptr)
+        store_values<kVec>(batch_norm_running_mean_ptr + column, new_batch_norm_running_mean);
+    if (batch_norm_running_var_ptr != nullptr)
+        store_values<kVec>(batch_norm_running_var_ptr + column, new_batch_norm_running_var);
   }
 
   for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
@@ -236,8 +236,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     const int64_t left = rows - block * rows_per_block;
     const Acc count = Acc(left < rows_per_block ? left : rows_per_block);
     const Moments<Acc> one{part[0 * channels], part[1 * channels]};
-    batch_norm_moments_all[0] = merge(batch_norm_moments_all[0], batch_norm_moments_count, one,
-        count);
+    batch_norm_moments_all[0] =
+        merge(batch_norm_moments_all[0], batch_norm_moments_count, one, count);
     batch_norm_moments_count += count;
   }
   merge_over_y<1>(batch_norm_moments_all, batch_norm_moments_count, shared);
@@ -253,15 +253,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const Acc batch_norm_mean = batch_norm_moments.mean;
   const Acc batch_norm_variance = batch_norm_moments.m2 / Acc(rows);
   const Acc batch_norm_rstd = rsqrt(batch_norm_variance + Acc(batch_norm_eps));
-  const Acc batch_norm_factor = average_factor(Acc(batch_norm_momentum),
-      batch_norm_num_batches_tracked);
+  const Acc batch_norm_factor =
+      average_factor(Acc(batch_norm_momentum), batch_norm_num_batches_tracked);
   const Acc batch_norm_kept = Acc(1) - batch_norm_factor;
   const Acc batch_norm_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-  const Acc new_batch_norm_running_mean =
-      batch_norm_kept * batch_norm_running_mean + batch_norm_factor * batch_norm_mean;
-  const Acc new_batch_norm_running_var =
-      batch_norm_kept * batch_norm_running_var
-          + batch_norm_factor * batch_norm_variance * batch_norm_bessel;
+  const Acc new_batch_norm_running_mean = batch_norm_kept * batch_norm_running_mean
+      + batch_norm_factor * batch_norm_mean;
+  const Acc new_batch_norm_running_var = batch_norm_kept * batch_norm_running_var
+      + batch_norm_factor * batch_norm_variance * batch_norm_bessel;
   batch_norm_mean_ptr[column] = batch_norm_mean;
   batch_norm_rstd_ptr[column] = batch_norm_rstd;
   if (batch_norm_running_mean_ptr != nullptr) batch_norm_running_mean_ptr[column] =
@@ -357,8 +356,6 @@ cudaError_t train_forward_launch(
   auto* batch_norm_running_mean_ptr = static_cast<Param*>(a.batch_norm_running_mean);
   auto* batch_norm_running_var_ptr = static_cast<Param*>(a.batch_norm_running_var);
   const int64_t rows = a.rows, channels = a.channels;
-  const double batch_norm_eps = a.batch_norm_eps;
-  const double batch_norm_momentum = a.batch_norm_momentum;
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
@@ -370,7 +367,7 @@ cudaError_t train_forward_launch(
         tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr,
         batch_norm_num_batches_tracked_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr,
         batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_running_mean_ptr,
-        batch_norm_running_var_ptr, y_ptr, batch_norm_eps, batch_norm_momentum, rows, channels);
+        batch_norm_running_var_ptr, y_ptr, a.batch_norm_eps, a.batch_norm_momentum, rows, channels);
   }
 
   // Any size: statistics first, then one more pass.
@@ -386,8 +383,8 @@ cudaError_t train_forward_launch(
     error = launch(train_forward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream,
         batch_norm_num_batches_tracked_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr,
-        batch_norm_running_mean_ptr, batch_norm_running_var_ptr, partials, batch_norm_eps,
-        batch_norm_momentum, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
+        batch_norm_running_mean_ptr, batch_norm_running_var_ptr, partials, a.batch_norm_eps,
+        a.batch_norm_momentum, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr,
@@ -401,8 +398,8 @@ cudaError_t train_forward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -442,7 +439,7 @@ cudaError_t train_forward_dispatch(
 //   d_gelu_value = relu_backward(grad_y, gelu_value)
 //   d_batch_norm = gelu_backward(d_gelu_value, batch_norm)
 //   d_gemm = standardize_backward(batch_norm_weight * d_batch_norm, batch_norm_hat,
-//       batch_norm_rstd, d_batch_norm_sum_scaled, d_batch_norm_weight_sum_scaled, inverse_count)
+//   batch_norm_rstd, d_batch_norm_sum_scaled, d_batch_norm_weight_sum_scaled, inverse_count)
 //   grad_gemm_product = d_gemm
 
 // Each tile of columns in shared memory.
@@ -516,10 +513,10 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   }
   if (threadIdx.y == 0 && active) {
     if (grad_gemm_bias_ptr != nullptr) store_values<kVec>(grad_gemm_bias_ptr + column, d_gemm_sum);
-    if (grad_batch_norm_weight_ptr != nullptr) store_values<kVec>(grad_batch_norm_weight_ptr
-        + column, d_batch_norm_weight_sum);
-    if (grad_batch_norm_bias_ptr != nullptr) store_values<kVec>(grad_batch_norm_bias_ptr + column,
-        d_batch_norm_sum);
+    if (grad_batch_norm_weight_ptr != nullptr)
+        store_values<kVec>(grad_batch_norm_weight_ptr + column, d_batch_norm_weight_sum);
+    if (grad_batch_norm_bias_ptr != nullptr)
+        store_values<kVec>(grad_batch_norm_bias_ptr + column, d_batch_norm_sum);
   }
 
   for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
@@ -536,13 +533,14 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
       const Acc gelu_value = gelu(batch_norm);
       const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
       const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm);
-      const Acc d_gemm = standardize_backward(batch_norm_weight[v] * d_batch_norm, batch_norm_hat,
-          batch_norm_rstd[v], d_batch_norm_sum_scaled[v], d_batch_norm_weight_sum_scaled[v],
-              inverse_count);
+      const Acc d_gemm =
+          standardize_backward(batch_norm_weight[v] * d_batch_norm, batch_norm_hat,
+              batch_norm_rstd[v], d_batch_norm_sum_scaled[v], d_batch_norm_weight_sum_scaled[v],
+                  inverse_count);
       grad_gemm_product_out.element[v] = narrow<T>(d_gemm);
     }
-    if (grad_gemm_product_ptr != nullptr) store_pack(grad_gemm_product_ptr + row * channels
-        + column, grad_gemm_product_out);
+    if (grad_gemm_product_ptr != nullptr)
+        store_pack(grad_gemm_product_ptr + row * channels + column, grad_gemm_product_out);
   }
 }
 
@@ -721,13 +719,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
         const Acc gelu_value = gelu(batch_norm);
         const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
         const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm);
-        const Acc d_gemm = standardize_backward(batch_norm_weight[v] * d_batch_norm,
-            batch_norm_hat, batch_norm_rstd[v], d_batch_norm_sum_scaled[v],
-                d_batch_norm_weight_sum_scaled[v], inverse_count);
+        const Acc d_gemm =
+            standardize_backward(batch_norm_weight[v] * d_batch_norm, batch_norm_hat,
+                batch_norm_rstd[v], d_batch_norm_sum_scaled[v], d_batch_norm_weight_sum_scaled[v],
+                    inverse_count);
         grad_gemm_product_out.element[v] = narrow<T>(d_gemm);
       }
-      if (grad_gemm_product_ptr != nullptr) store_pack(grad_gemm_product_ptr + at * channels
-          + column, grad_gemm_product_out);
+      if (grad_gemm_product_ptr != nullptr)
+          store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
     }
   }
 }
@@ -810,8 +809,8 @@ cudaError_t train_backward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -937,7 +936,6 @@ cudaError_t eval_forward_launch(
   auto* batch_norm_running_var_ptr = static_cast<const Param*>(a.batch_norm_running_var);
   auto* y_ptr = static_cast<Out*>(a.y);
   const int64_t rows = a.rows, channels = a.channels;
-  const double batch_norm_eps = a.batch_norm_eps;
 
   // One pass over memory.
   {
@@ -945,7 +943,7 @@ cudaError_t eval_forward_launch(
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
-        batch_norm_weight_ptr, batch_norm_bias_ptr, y_ptr, batch_norm_eps, rows, channels,
+        batch_norm_weight_ptr, batch_norm_bias_ptr, y_ptr, a.batch_norm_eps, rows, channels,
         shape.rows_per_block);
   }
 }
@@ -956,8 +954,8 @@ cudaError_t eval_forward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -1068,8 +1066,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
         grad_gemm_product_out.element[v] =
             narrow<T>(batch_norm_rstd[v] * batch_norm_weight[v] * d_batch_norm);
       }
-      if (grad_gemm_product_ptr != nullptr) store_pack(grad_gemm_product_ptr + at * channels
-          + column, grad_gemm_product_out);
+      if (grad_gemm_product_ptr != nullptr)
+          store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
     }
   }
 
@@ -1155,7 +1153,6 @@ cudaError_t eval_backward_launch(
   auto* grad_batch_norm_weight_ptr = static_cast<Param*>(a.grad_batch_norm_weight);
   auto* grad_batch_norm_bias_ptr = static_cast<Param*>(a.grad_batch_norm_bias);
   const int64_t rows = a.rows, channels = a.channels;
-  const double batch_norm_eps = a.batch_norm_eps;
 
   // One pass over memory.
   {
@@ -1166,13 +1163,13 @@ cudaError_t eval_backward_launch(
     error = launch(eval_backward<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2
         * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr,
         batch_norm_running_mean_ptr, batch_norm_running_var_ptr, batch_norm_weight_ptr,
-        batch_norm_bias_ptr, grad_gemm_product_ptr, partials, batch_norm_eps, rows, channels,
+        batch_norm_bias_ptr, grad_gemm_product_ptr, partials, a.batch_norm_eps, rows, channels,
         shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(eval_backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream,
         batch_norm_running_var_ptr, batch_norm_weight_ptr, grad_gemm_bias_ptr,
-        grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, partials, batch_norm_eps, rows,
+        grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, partials, a.batch_norm_eps, rows,
         channels, int64_t(shape.grid.y), shape.rows_per_block);
   }
 }
@@ -1183,8 +1180,8 @@ cudaError_t eval_backward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32

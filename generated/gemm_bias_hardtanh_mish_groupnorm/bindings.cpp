@@ -96,14 +96,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   args.matrix("gemm_weight", gemm_weight, dtypes.activation, {glue::kAny, in_features});
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
   const Tensor bias_in = args.input("bias", bias, dtypes.parameter, {channels});
-  const Tensor groupnorm_weight_in = args.input("groupnorm_weight", groupnorm_weight,
-      dtypes.parameter, {channels});
-  const Tensor groupnorm_bias_in = args.input("groupnorm_bias", groupnorm_bias, dtypes.parameter,
-      {channels});
+  const Tensor groupnorm_weight_in =
+      args.input("groupnorm_weight", groupnorm_weight, dtypes.parameter, {channels});
+  const Tensor groupnorm_bias_in =
+      args.input("groupnorm_bias", groupnorm_bias, dtypes.parameter, {channels});
 
   const glue::Launch launch(gemm_input);
-  const Tensor gemm_product = glue::linear(gemm_input, gemm_weight, bias_in_product
-      ? OptionalTensor(gemm_bias_in) : std::nullopt);
+  const Tensor gemm_product =
+      glue::linear(gemm_input, gemm_weight, bias_in_product ? OptionalTensor(gemm_bias_in)
+          : std::nullopt);
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const Tensor groupnorm_mean = glue::empty(gemm_input, dtypes.accumulator, {rows, groups});
   const Tensor groupnorm_rstd = glue::empty(gemm_input, dtypes.accumulator, {rows, groups});
@@ -124,7 +125,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
 }
 
 // needs: gemm_input, gemm_weight, gemm_bias, bias, groupnorm_weight, groupnorm_bias. Returns the
-//     gradients that are wanted, in this order.
+// gradients that are wanted, in this order.
 std::vector<Tensor> backward(
     const Tensor& grad_y,
     const OptionalTensor& gemm_input,
@@ -146,29 +147,29 @@ std::vector<Tensor> backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
-  const Tensor gemm_product_in = args.input("gemm_product", gemm_product, dtypes.activation,
-      {rows, channels});
+  const Tensor gemm_product_in =
+      args.input("gemm_product", gemm_product, dtypes.activation, {rows, channels});
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
   const Tensor bias_in = args.input("bias", bias, dtypes.parameter, {channels});
-  const Tensor groupnorm_weight_in = args.input("groupnorm_weight", groupnorm_weight,
-      dtypes.parameter, {channels});
-  const Tensor groupnorm_mean_in = args.input("groupnorm_mean", groupnorm_mean,
-      dtypes.accumulator, {rows, groups});
-  const Tensor groupnorm_rstd_in = args.input("groupnorm_rstd", groupnorm_rstd,
-      dtypes.accumulator, {rows, groups});
+  const Tensor groupnorm_weight_in =
+      args.input("groupnorm_weight", groupnorm_weight, dtypes.parameter, {channels});
+  const Tensor groupnorm_mean_in =
+      args.input("groupnorm_mean", groupnorm_mean, dtypes.accumulator, {rows, groups});
+  const Tensor groupnorm_rstd_in =
+      args.input("groupnorm_rstd", groupnorm_rstd, dtypes.accumulator, {rows, groups});
   args.list("needs", needs.size(), 6);
 
   const glue::Launch launch(grad_y);
-  const auto grad_gemm_product = glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation,
-      {rows, channels});
+  const auto grad_gemm_product =
+      glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_gemm_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const auto grad_bias = glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_groupnorm_weight = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
   const auto grad_groupnorm_bias = glue::empty_if(needs[5], grad_y, dtypes.parameter, {channels});
   const OptionalTensor workspace = glue::workspace(
       grad_y,
-      fusegen_gemm_bias_hardtanh_mish_groupnorm_backward_workspace(int(dtype_mode), rows,
-          channels, groups, kAutomatic));
+      fusegen_gemm_bias_hardtanh_mish_groupnorm_backward_workspace(int(dtype_mode), rows, channels,
+          groups, kAutomatic));
   check_launch(
       "fusegen_gemm_bias_hardtanh_mish_groupnorm_backward",
       fusegen_gemm_bias_hardtanh_mish_groupnorm_backward(

@@ -77,8 +77,8 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc groupnorm_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values<kVec>(gemm_bias_ptr + column[i], inside[i]
-        && gemm_bias_ptr != nullptr, gemm_bias[kKeep ? i : 0]);
+    load_values<kVec>(gemm_bias_ptr + column[i], inside[i] && gemm_bias_ptr != nullptr,
+        gemm_bias[kKeep ? i : 0]);
     load_values<kVec>(bias_ptr + column[i], inside[i], bias[kKeep ? i : 0]);
     load_values<kVec>(groupnorm_weight_ptr + column[i], inside[i], groupnorm_weight[kKeep ? i : 0]);
     load_values<kVec>(groupnorm_bias_ptr + column[i], inside[i], groupnorm_bias[kKeep ? i : 0]);
@@ -86,8 +86,8 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
 #pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base =
-      int64_t(blockIdx.y) * blockDim.y; base < rows; base += int64_t(gridDim.y) * blockDim.y) {
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
+      base += int64_t(gridDim.y) * blockDim.y) {
     const int64_t row = base + threadIdx.y;
     const bool valid = row < rows;
     Pack<T, kVec> gemm_product_in[kItems];
@@ -314,7 +314,6 @@ cudaError_t forward_launch(
   auto* groupnorm_mean_ptr = static_cast<Accumulate<T>*>(a.groupnorm_mean);
   auto* groupnorm_rstd_ptr = static_cast<Accumulate<T>*>(a.groupnorm_rstd);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
-  const double groupnorm_eps = a.groupnorm_eps;
 
   // Each segment stays in registers.
   constexpr int kMost = std::min(8, 32 / kVec);  // vectors that fit a thread's registers
@@ -329,7 +328,7 @@ cudaError_t forward_launch(
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
     return launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr, groupnorm_mean_ptr,
-        groupnorm_rstd_ptr, y_ptr, groupnorm_eps, rows, channels, groups, row.lanes);
+        groupnorm_rstd_ptr, y_ptr, a.groupnorm_eps, rows, channels, groups, row.lanes);
   }
 
   // Any size: statistics first, then one more pass.
@@ -339,7 +338,7 @@ cudaError_t forward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 32 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr, bias_ptr,
-        groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_eps, rows, channels, groups);
+        groupnorm_mean_ptr, groupnorm_rstd_ptr, a.groupnorm_eps, rows, channels, groups);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr,
@@ -354,8 +353,8 @@ cudaError_t forward_dispatch(
   // Vectors of 16 bytes where every row and group starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0 && (a.channels / a.groups) % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -392,7 +391,7 @@ cudaError_t forward_dispatch(
 //   mish_value = mish(hardtanh_value)
 //   groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd
 //   d_mish_value = standardize_backward(groupnorm_weight * grad_y, groupnorm_hat, groupnorm_rstd,
-//       d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum, inverse_count)
+//   d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum, inverse_count)
 //   d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value)
 //   d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, -1, 1)
 //   grad_gemm_product = d_plus_bias
@@ -428,7 +427,7 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
     inside[i] = segment < groups && offset < length;
     column[i] = segment * length + offset;
   }
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count = reciprocal(Acc(channels / groups));
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
   constexpr bool kKeep = kItems <= 2;
   Acc gemm_bias[kKeep ? kItems : 1][kVec];
@@ -436,8 +435,8 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc groupnorm_weight[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values<kVec>(gemm_bias_ptr + column[i], inside[i]
-        && gemm_bias_ptr != nullptr, gemm_bias[kKeep ? i : 0]);
+    load_values<kVec>(gemm_bias_ptr + column[i], inside[i] && gemm_bias_ptr != nullptr,
+        gemm_bias[kKeep ? i : 0]);
     load_values<kVec>(bias_ptr + column[i], inside[i], bias[kKeep ? i : 0]);
     load_values<kVec>(groupnorm_weight_ptr + column[i], inside[i], groupnorm_weight[kKeep ? i : 0]);
   }
@@ -447,14 +446,14 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
 #pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base =
-      int64_t(blockIdx.y) * blockDim.y; base < rows; base += int64_t(gridDim.y) * blockDim.y) {
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
+      base += int64_t(gridDim.y) * blockDim.y) {
     const int64_t row = base + threadIdx.y;
     const bool valid = row < rows;
-    const Acc groupnorm_mean = valid
-        && segment < groups ? Acc(widen(groupnorm_mean_ptr[row * groups + segment])) : Acc(0);
-    const Acc groupnorm_rstd = valid
-        && segment < groups ? Acc(widen(groupnorm_rstd_ptr[row * groups + segment])) : Acc(0);
+    const Acc groupnorm_mean = valid && segment < groups
+        ? Acc(widen(groupnorm_mean_ptr[row * groups + segment])) : Acc(0);
+    const Acc groupnorm_rstd = valid && segment < groups
+        ? Acc(widen(groupnorm_rstd_ptr[row * groups + segment])) : Acc(0);
     Pack<T, kVec> gemm_product_in[kItems];
     Pack<Out, kVec> grad_y_in[kItems];
 #pragma unroll
@@ -490,8 +489,8 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
       }
     }
     d_groupnorm_hat_sum = sum_over_lanes(d_groupnorm_hat_sum, lanes, shared);
-    d_groupnorm_hat_groupnorm_hat_sum = sum_over_lanes(d_groupnorm_hat_groupnorm_hat_sum, lanes,
-        shared);
+    d_groupnorm_hat_groupnorm_hat_sum =
+        sum_over_lanes(d_groupnorm_hat_groupnorm_hat_sum, lanes, shared);
 
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -512,9 +511,9 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
         const Acc mish_value = mish(hardtanh_value);
         const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-        const Acc d_mish_value = standardize_backward(groupnorm_weight[kept][v] * grad_y,
-            groupnorm_hat, groupnorm_rstd, d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum,
-                inverse_count);
+        const Acc d_mish_value =
+            standardize_backward(groupnorm_weight[kept][v] * grad_y, groupnorm_hat, groupnorm_rstd,
+                d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum, inverse_count);
         const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value);
         const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
         grad_y_sum[i][v] += grad_y;
@@ -522,8 +521,8 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
         d_plus_bias_sum[i][v] += d_plus_bias;
         grad_gemm_product_out.element[v] = narrow<T>(d_plus_bias);
       }
-      if (grad_gemm_product_ptr != nullptr) store_pack(grad_gemm_product_ptr + row * channels
-          + column[i], grad_gemm_product_out);
+      if (grad_gemm_product_ptr != nullptr)
+          store_pack(grad_gemm_product_ptr + row * channels + column[i], grad_gemm_product_out);
     }
   }
 
@@ -532,15 +531,14 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (blockDim.y > 1) sum_over_y<kVec>(grad_y_sum[i], shared);
-    if (threadIdx.y == 0
-        && inside[i]) store_values<kVec>(mine + 0 * channels + column[i], grad_y_sum[i]);
+    if (threadIdx.y == 0 && inside[i])
+        store_values<kVec>(mine + 0 * channels + column[i], grad_y_sum[i]);
     if (blockDim.y > 1) sum_over_y<kVec>(d_groupnorm_weight_sum[i], shared);
-    if (threadIdx.y == 0
-        && inside[i]) store_values<kVec>(mine + 1 * channels + column[i],
-            d_groupnorm_weight_sum[i]);
+    if (threadIdx.y == 0 && inside[i])
+        store_values<kVec>(mine + 1 * channels + column[i], d_groupnorm_weight_sum[i]);
     if (blockDim.y > 1) sum_over_y<kVec>(d_plus_bias_sum[i], shared);
-    if (threadIdx.y == 0
-        && inside[i]) store_values<kVec>(mine + 2 * channels + column[i], d_plus_bias_sum[i]);
+    if (threadIdx.y == 0 && inside[i])
+        store_values<kVec>(mine + 2 * channels + column[i], d_plus_bias_sum[i]);
   }
 }
 
@@ -605,8 +603,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc groupnorm_mean = widen(groupnorm_mean_ptr[item]);
-    const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[item]);
+    const Acc groupnorm_mean = widen(groupnorm_mean_ptr[row * groups + segment]);
+    const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[row * groups + segment]);
     Acc d_groupnorm_hat_sum = Acc(0);
     Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
     for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
@@ -634,8 +632,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       }
     }
     d_groupnorm_hat_sum = sum_over_lanes(d_groupnorm_hat_sum, blockDim.x, shared);
-    d_groupnorm_hat_groupnorm_hat_sum = sum_over_lanes(d_groupnorm_hat_groupnorm_hat_sum,
-        blockDim.x, shared);
+    d_groupnorm_hat_groupnorm_hat_sum =
+        sum_over_lanes(d_groupnorm_hat_groupnorm_hat_sum, blockDim.x, shared);
     if (threadIdx.x == 0) {
       d_groupnorm_hat_sum_ptr[item] = d_groupnorm_hat_sum;
       d_groupnorm_hat_groupnorm_hat_sum_ptr[item] = d_groupnorm_hat_groupnorm_hat_sum;
@@ -664,7 +662,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   const bool active = column < channels;
   const int64_t length = channels / groups;
   const int64_t segment = column / length;
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count = reciprocal(Acc(channels / groups));
   Acc gemm_bias[kVec];
   load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc bias[kVec];
@@ -707,8 +705,9 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
         const Acc mish_value = mish(hardtanh_value);
         const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-        const Acc d_mish_value = standardize_backward(groupnorm_weight[v] * grad_y, groupnorm_hat,
-            groupnorm_rstd, d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum, inverse_count);
+        const Acc d_mish_value =
+            standardize_backward(groupnorm_weight[v] * grad_y, groupnorm_hat, groupnorm_rstd,
+                d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum, inverse_count);
         const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value);
         const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
         grad_y_sum[v] += grad_y;
@@ -716,8 +715,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
         d_plus_bias_sum[v] += d_plus_bias;
         grad_gemm_product_out.element[v] = narrow<T>(d_plus_bias);
       }
-      if (grad_gemm_product_ptr != nullptr) store_pack(grad_gemm_product_ptr + at * channels
-          + column, grad_gemm_product_out);
+      if (grad_gemm_product_ptr != nullptr)
+          store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
     }
   }
 
@@ -822,8 +821,8 @@ cudaError_t backward_dispatch(
   // Vectors of 16 bytes where every row and group starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0 && (a.channels / a.groups) % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32

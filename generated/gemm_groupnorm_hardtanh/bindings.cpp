@@ -97,14 +97,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   const int64_t in_features = gemm_input.size(1);
   args.matrix("gemm_weight", gemm_weight, dtypes.activation, {glue::kAny, in_features});
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
-  const Tensor group_norm_weight_in = args.input("group_norm_weight", group_norm_weight,
-      dtypes.parameter, {channels});
-  const Tensor group_norm_bias_in = args.input("group_norm_bias", group_norm_bias,
-      dtypes.parameter, {channels});
+  const Tensor group_norm_weight_in =
+      args.input("group_norm_weight", group_norm_weight, dtypes.parameter, {channels});
+  const Tensor group_norm_bias_in =
+      args.input("group_norm_bias", group_norm_bias, dtypes.parameter, {channels});
 
   const glue::Launch launch(gemm_input);
-  const Tensor gemm_product = glue::linear(gemm_input, gemm_weight, bias_in_product
-      ? OptionalTensor(gemm_bias_in) : std::nullopt);
+  const Tensor gemm_product =
+      glue::linear(gemm_input, gemm_weight, bias_in_product ? OptionalTensor(gemm_bias_in)
+          : std::nullopt);
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const Tensor group_norm_mean = glue::empty(gemm_input, dtypes.accumulator, {rows, groups});
   const Tensor group_norm_rstd = glue::empty(gemm_input, dtypes.accumulator, {rows, groups});
@@ -125,7 +126,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
 }
 
 // needs: gemm_input, gemm_weight, gemm_bias, group_norm_weight, group_norm_bias. Returns the
-//     gradients that are wanted, in this order.
+// gradients that are wanted, in this order.
 std::vector<Tensor> backward(
     const Tensor& grad_y,
     const OptionalTensor& gemm_input,
@@ -148,25 +149,25 @@ std::vector<Tensor> backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
-  const Tensor gemm_product_in = args.input("gemm_product", gemm_product, dtypes.activation,
-      {rows, channels});
+  const Tensor gemm_product_in =
+      args.input("gemm_product", gemm_product, dtypes.activation, {rows, channels});
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
-  const Tensor group_norm_weight_in = args.input("group_norm_weight", group_norm_weight,
-      dtypes.parameter, {channels});
-  const Tensor group_norm_bias_in = args.input("group_norm_bias", group_norm_bias,
-      dtypes.parameter, {channels});
-  const Tensor group_norm_mean_in = args.input("group_norm_mean", group_norm_mean,
-      dtypes.accumulator, {rows, groups});
-  const Tensor group_norm_rstd_in = args.input("group_norm_rstd", group_norm_rstd,
-      dtypes.accumulator, {rows, groups});
+  const Tensor group_norm_weight_in =
+      args.input("group_norm_weight", group_norm_weight, dtypes.parameter, {channels});
+  const Tensor group_norm_bias_in =
+      args.input("group_norm_bias", group_norm_bias, dtypes.parameter, {channels});
+  const Tensor group_norm_mean_in =
+      args.input("group_norm_mean", group_norm_mean, dtypes.accumulator, {rows, groups});
+  const Tensor group_norm_rstd_in =
+      args.input("group_norm_rstd", group_norm_rstd, dtypes.accumulator, {rows, groups});
   args.list("needs", needs.size(), 5);
 
   const glue::Launch launch(grad_y);
-  const auto grad_gemm_product = glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation,
-      {rows, channels});
+  const auto grad_gemm_product =
+      glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_gemm_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
-  const auto grad_group_norm_weight = glue::empty_if(needs[3], grad_y, dtypes.parameter,
-      {channels});
+  const auto grad_group_norm_weight =
+      glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_group_norm_bias = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
   const OptionalTensor workspace = glue::workspace(
       grad_y,
@@ -222,8 +223,8 @@ PYBIND11_MODULE(_C, module) {
   module.def("info", [] {
     py::dict info;
     info["name"] = "gemm_groupnorm_hardtanh";
-    info["ops"] = py::make_tuple("gemm_groupnorm_hardtanh_forward",
-        "gemm_groupnorm_hardtanh_backward");
+    info["ops"] =
+        py::make_tuple("gemm_groupnorm_hardtanh_forward", "gemm_groupnorm_hardtanh_backward");
     info["targets"] = py::make_tuple("sm_90");
     return info;
   });

@@ -73,17 +73,17 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc group_norm_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values<kVec>(gemm_bias_ptr + column[i], inside[i]
-        && gemm_bias_ptr != nullptr, gemm_bias[kKeep ? i : 0]);
-    load_values<kVec>(group_norm_weight_ptr + column[i], inside[i], group_norm_weight[kKeep
-        ? i : 0]);
+    load_values<kVec>(gemm_bias_ptr + column[i], inside[i] && gemm_bias_ptr != nullptr,
+        gemm_bias[kKeep ? i : 0]);
+    load_values<kVec>(group_norm_weight_ptr + column[i], inside[i],
+        group_norm_weight[kKeep ? i : 0]);
     load_values<kVec>(group_norm_bias_ptr + column[i], inside[i], group_norm_bias[kKeep ? i : 0]);
   }
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
 #pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base =
-      int64_t(blockIdx.y) * blockDim.y; base < rows; base += int64_t(gridDim.y) * blockDim.y) {
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
+      base += int64_t(gridDim.y) * blockDim.y) {
     const int64_t row = base + threadIdx.y;
     const bool valid = row < rows;
     Pack<T, kVec> gemm_product_in[kItems];
@@ -143,8 +143,8 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
       for (int v = 0; v < kVec; ++v) {
         const Acc gemm = gemm_held[i][v];
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm =
-            group_norm_hat * group_norm_weight[kept][v] + group_norm_bias[kept][v];
+        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
+            + group_norm_bias[kept][v];
         const Acc hardtanh_value = hardtanh(group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
         y_out.element[v] = narrow<Out>(hardtanh_value);
       }
@@ -292,9 +292,6 @@ cudaError_t forward_launch(
   auto* group_norm_mean_ptr = static_cast<Accumulate<T>*>(a.group_norm_mean);
   auto* group_norm_rstd_ptr = static_cast<Accumulate<T>*>(a.group_norm_rstd);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
-  const double group_norm_eps = a.group_norm_eps;
-  const double hardtanh_max = a.hardtanh_max;
-  const double hardtanh_min = a.hardtanh_min;
 
   // Each segment stays in registers.
   constexpr int kMost = std::min(8, 32 / kVec);  // vectors that fit a thread's registers
@@ -309,8 +306,8 @@ cudaError_t forward_launch(
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
     return launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
-        group_norm_rstd_ptr, y_ptr, group_norm_eps, hardtanh_max, hardtanh_min, rows, channels,
-        groups, row.lanes);
+        group_norm_rstd_ptr, y_ptr, a.group_norm_eps, a.hardtanh_max, a.hardtanh_min, rows,
+        channels, groups, row.lanes);
   }
 
   // Any size: statistics first, then one more pass.
@@ -320,11 +317,11 @@ cudaError_t forward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 32 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr,
-        group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_eps, rows, channels, groups);
+        group_norm_mean_ptr, group_norm_rstd_ptr, a.group_norm_eps, rows, channels, groups);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr,
-        group_norm_weight_ptr, group_norm_bias_ptr, y_ptr, hardtanh_max, hardtanh_min, rows,
+        group_norm_weight_ptr, group_norm_bias_ptr, y_ptr, a.hardtanh_max, a.hardtanh_min, rows,
         channels, groups, shape.rows_per_block);
   }
 }
@@ -335,8 +332,8 @@ cudaError_t forward_dispatch(
   // Vectors of 16 bytes where every row and group starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0 && (a.channels / a.groups) % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -372,7 +369,7 @@ cudaError_t forward_dispatch(
 //   group_norm = group_norm_hat * group_norm_weight + group_norm_bias
 //   d_group_norm = hardtanh_backward(grad_y, group_norm, hardtanh_min, hardtanh_max)
 //   d_gemm = standardize_backward(group_norm_weight * d_group_norm, group_norm_hat,
-//       group_norm_rstd, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum, inverse_count)
+//   group_norm_rstd, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum, inverse_count)
 //   grad_gemm_product = d_gemm
 //   d_group_norm_sum = sum over the rows of d_group_norm
 //   d_group_norm_weight_sum = sum over the rows of group_norm_hat * d_group_norm
@@ -408,7 +405,7 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
     inside[i] = segment < groups && offset < length;
     column[i] = segment * length + offset;
   }
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count = reciprocal(Acc(channels / groups));
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
   constexpr bool kKeep = kItems <= 2;
   Acc gemm_bias[kKeep ? kItems : 1][kVec];
@@ -416,10 +413,10 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc group_norm_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values<kVec>(gemm_bias_ptr + column[i], inside[i]
-        && gemm_bias_ptr != nullptr, gemm_bias[kKeep ? i : 0]);
-    load_values<kVec>(group_norm_weight_ptr + column[i], inside[i], group_norm_weight[kKeep
-        ? i : 0]);
+    load_values<kVec>(gemm_bias_ptr + column[i], inside[i] && gemm_bias_ptr != nullptr,
+        gemm_bias[kKeep ? i : 0]);
+    load_values<kVec>(group_norm_weight_ptr + column[i], inside[i],
+        group_norm_weight[kKeep ? i : 0]);
     load_values<kVec>(group_norm_bias_ptr + column[i], inside[i], group_norm_bias[kKeep ? i : 0]);
   }
   Acc d_group_norm_sum[kItems][kVec] = {};
@@ -428,14 +425,14 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
 #pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base =
-      int64_t(blockIdx.y) * blockDim.y; base < rows; base += int64_t(gridDim.y) * blockDim.y) {
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
+      base += int64_t(gridDim.y) * blockDim.y) {
     const int64_t row = base + threadIdx.y;
     const bool valid = row < rows;
-    const Acc group_norm_mean = valid
-        && segment < groups ? Acc(widen(group_norm_mean_ptr[row * groups + segment])) : Acc(0);
-    const Acc group_norm_rstd = valid
-        && segment < groups ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
+    const Acc group_norm_mean = valid && segment < groups
+        ? Acc(widen(group_norm_mean_ptr[row * groups + segment])) : Acc(0);
+    const Acc group_norm_rstd = valid && segment < groups
+        ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
     Pack<T, kVec> gemm_product_in[kItems];
     Pack<Out, kVec> grad_y_in[kItems];
 #pragma unroll
@@ -462,18 +459,18 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
         const Acc grad_y = widen(grad_y_in[i].element[v]);
         const Acc gemm = gemm_product + gemm_bias[kept][v];
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm =
-            group_norm_hat * group_norm_weight[kept][v] + group_norm_bias[kept][v];
-        const Acc d_group_norm = hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min),
-            Acc(hardtanh_max));
+        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
+            + group_norm_bias[kept][v];
+        const Acc d_group_norm =
+            hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
         const Acc d_group_norm_hat = group_norm_weight[kept][v] * d_group_norm;
         d_group_norm_hat_sum += d_group_norm_hat;
         d_group_norm_hat_group_norm_hat_sum += group_norm_hat * d_group_norm_hat;
       }
     }
     d_group_norm_hat_sum = sum_over_lanes(d_group_norm_hat_sum, lanes, shared);
-    d_group_norm_hat_group_norm_hat_sum = sum_over_lanes(d_group_norm_hat_group_norm_hat_sum,
-        lanes, shared);
+    d_group_norm_hat_group_norm_hat_sum =
+        sum_over_lanes(d_group_norm_hat_group_norm_hat_sum, lanes, shared);
 
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -491,20 +488,21 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
         const Acc grad_y = widen(grad_y_in[i].element[v]);
         const Acc gemm = gemm_product + gemm_bias[kept][v];
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm =
-            group_norm_hat * group_norm_weight[kept][v] + group_norm_bias[kept][v];
-        const Acc d_group_norm = hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min),
-            Acc(hardtanh_max));
-        const Acc d_gemm = standardize_backward(group_norm_weight[kept][v] * d_group_norm,
-            group_norm_hat, group_norm_rstd, d_group_norm_hat_sum,
-                d_group_norm_hat_group_norm_hat_sum, inverse_count);
+        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
+            + group_norm_bias[kept][v];
+        const Acc d_group_norm =
+            hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+        const Acc d_gemm =
+            standardize_backward(group_norm_weight[kept][v] * d_group_norm, group_norm_hat,
+                group_norm_rstd, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum,
+                    inverse_count);
         d_group_norm_sum[i][v] += d_group_norm;
         d_group_norm_weight_sum[i][v] += group_norm_hat * d_group_norm;
         d_gemm_sum[i][v] += d_gemm;
         grad_gemm_product_out.element[v] = narrow<T>(d_gemm);
       }
-      if (grad_gemm_product_ptr != nullptr) store_pack(grad_gemm_product_ptr + row * channels
-          + column[i], grad_gemm_product_out);
+      if (grad_gemm_product_ptr != nullptr)
+          store_pack(grad_gemm_product_ptr + row * channels + column[i], grad_gemm_product_out);
     }
   }
 
@@ -513,15 +511,14 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (blockDim.y > 1) sum_over_y<kVec>(d_group_norm_sum[i], shared);
-    if (threadIdx.y == 0
-        && inside[i]) store_values<kVec>(mine + 0 * channels + column[i], d_group_norm_sum[i]);
+    if (threadIdx.y == 0 && inside[i])
+        store_values<kVec>(mine + 0 * channels + column[i], d_group_norm_sum[i]);
     if (blockDim.y > 1) sum_over_y<kVec>(d_group_norm_weight_sum[i], shared);
-    if (threadIdx.y == 0
-        && inside[i]) store_values<kVec>(mine + 1 * channels + column[i],
-            d_group_norm_weight_sum[i]);
+    if (threadIdx.y == 0 && inside[i])
+        store_values<kVec>(mine + 1 * channels + column[i], d_group_norm_weight_sum[i]);
     if (blockDim.y > 1) sum_over_y<kVec>(d_gemm_sum[i], shared);
-    if (threadIdx.y == 0
-        && inside[i]) store_values<kVec>(mine + 2 * channels + column[i], d_gemm_sum[i]);
+    if (threadIdx.y == 0 && inside[i])
+        store_values<kVec>(mine + 2 * channels + column[i], d_gemm_sum[i]);
   }
 }
 
@@ -586,8 +583,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc group_norm_mean = widen(group_norm_mean_ptr[item]);
-    const Acc group_norm_rstd = widen(group_norm_rstd_ptr[item]);
+    const Acc group_norm_mean = widen(group_norm_mean_ptr[row * groups + segment]);
+    const Acc group_norm_rstd = widen(group_norm_rstd_ptr[row * groups + segment]);
     Acc d_group_norm_hat_sum = Acc(0);
     Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
     for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
@@ -607,16 +604,16 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
         const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-        const Acc d_group_norm = hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min),
-            Acc(hardtanh_max));
+        const Acc d_group_norm =
+            hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
         const Acc d_group_norm_hat = group_norm_weight[v] * d_group_norm;
         d_group_norm_hat_sum += d_group_norm_hat;
         d_group_norm_hat_group_norm_hat_sum += group_norm_hat * d_group_norm_hat;
       }
     }
     d_group_norm_hat_sum = sum_over_lanes(d_group_norm_hat_sum, blockDim.x, shared);
-    d_group_norm_hat_group_norm_hat_sum = sum_over_lanes(d_group_norm_hat_group_norm_hat_sum,
-        blockDim.x, shared);
+    d_group_norm_hat_group_norm_hat_sum =
+        sum_over_lanes(d_group_norm_hat_group_norm_hat_sum, blockDim.x, shared);
     if (threadIdx.x == 0) {
       d_group_norm_hat_sum_ptr[item] = d_group_norm_hat_sum;
       d_group_norm_hat_group_norm_hat_sum_ptr[item] = d_group_norm_hat_group_norm_hat_sum;
@@ -647,7 +644,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   const bool active = column < channels;
   const int64_t length = channels / groups;
   const int64_t segment = column / length;
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count = reciprocal(Acc(channels / groups));
   Acc gemm_bias[kVec];
   load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc group_norm_weight[kVec];
@@ -688,18 +685,19 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
         const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-        const Acc d_group_norm = hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min),
-            Acc(hardtanh_max));
-        const Acc d_gemm = standardize_backward(group_norm_weight[v] * d_group_norm,
-            group_norm_hat, group_norm_rstd, d_group_norm_hat_sum,
-                d_group_norm_hat_group_norm_hat_sum, inverse_count);
+        const Acc d_group_norm =
+            hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+        const Acc d_gemm =
+            standardize_backward(group_norm_weight[v] * d_group_norm, group_norm_hat,
+                group_norm_rstd, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum,
+                    inverse_count);
         d_group_norm_sum[v] += d_group_norm;
         d_group_norm_weight_sum[v] += group_norm_hat * d_group_norm;
         d_gemm_sum[v] += d_gemm;
         grad_gemm_product_out.element[v] = narrow<T>(d_gemm);
       }
-      if (grad_gemm_product_ptr != nullptr) store_pack(grad_gemm_product_ptr + at * channels
-          + column, grad_gemm_product_out);
+      if (grad_gemm_product_ptr != nullptr)
+          store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
     }
   }
 
@@ -747,8 +745,6 @@ cudaError_t backward_launch(
   auto* grad_group_norm_weight_ptr = static_cast<Param*>(a.grad_group_norm_weight);
   auto* grad_group_norm_bias_ptr = static_cast<Param*>(a.grad_group_norm_bias);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
-  const double hardtanh_max = a.hardtanh_max;
-  const double hardtanh_min = a.hardtanh_min;
 
   // Each segment stays in registers.
   constexpr int kMost = std::min(8, 16 / kVec);  // vectors that fit a thread's registers
@@ -765,7 +761,7 @@ cudaError_t backward_launch(
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
     error = launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         grad_y_ptr, gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
-        group_norm_bias_ptr, grad_gemm_product_ptr, partials, hardtanh_max, hardtanh_min, rows,
+        group_norm_bias_ptr, grad_gemm_product_ptr, partials, a.hardtanh_max, a.hardtanh_min, rows,
         channels, groups, row.lanes);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
@@ -786,13 +782,13 @@ cudaError_t backward_launch(
         dim3(kSegmentThreads), 32 * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_bias_ptr, d_group_norm_hat_sum_ptr, d_group_norm_hat_group_norm_hat_sum_ptr,
-        hardtanh_max, hardtanh_min, rows, channels, groups);
+        a.hardtanh_max, a.hardtanh_min, rows, channels, groups);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2
         * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr,
         group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr, group_norm_bias_ptr,
         d_group_norm_hat_sum_ptr, d_group_norm_hat_group_norm_hat_sum_ptr, grad_gemm_product_ptr,
-        partials, hardtanh_max, hardtanh_min, rows, channels, groups, shape.rows_per_block);
+        partials, a.hardtanh_max, a.hardtanh_min, rows, channels, groups, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, grad_gemm_bias_ptr,
@@ -807,8 +803,8 @@ cudaError_t backward_dispatch(
   // Vectors of 16 bytes where every row and group starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0 && (a.channels / a.groups) % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32

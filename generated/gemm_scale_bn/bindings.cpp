@@ -145,8 +145,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
   args.buffer("bn_running_var", bn_running_var, dtypes.parameter, {channels});
 
   const glue::Launch launch(gemm_input);
-  const Tensor gemm_product = glue::linear(gemm_input, gemm_weight, bias_in_product
-      ? OptionalTensor(gemm_bias_in) : std::nullopt);
+  const Tensor gemm_product =
+      glue::linear(gemm_input, gemm_weight, bias_in_product ? OptionalTensor(gemm_bias_in)
+          : std::nullopt);
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const Tensor bn_mean = glue::empty(gemm_input, dtypes.accumulator, {channels});
   const Tensor bn_rstd = glue::empty(gemm_input, dtypes.accumulator, {channels});
@@ -166,7 +167,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
 }
 
 // needs: gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias. Returns the gradients that
-//     are wanted, in this order.
+// are wanted, in this order.
 std::vector<Tensor> train_backward(
     const Tensor& grad_y,
     const OptionalTensor& gemm_input,
@@ -186,8 +187,8 @@ std::vector<Tensor> train_backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
-  const Tensor gemm_product_in = args.input("gemm_product", gemm_product, dtypes.activation,
-      {rows, channels});
+  const Tensor gemm_product_in =
+      args.input("gemm_product", gemm_product, dtypes.activation, {rows, channels});
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
   const Tensor scale_in = args.input("scale", scale, dtypes.parameter, {channels});
   const Tensor bn_weight_in = args.input("bn_weight", bn_weight, dtypes.parameter, {channels});
@@ -196,8 +197,8 @@ std::vector<Tensor> train_backward(
   args.list("needs", needs.size(), 6);
 
   const glue::Launch launch(grad_y);
-  const auto grad_gemm_product = glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation,
-      {rows, channels});
+  const auto grad_gemm_product =
+      glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_gemm_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const auto grad_scale = glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_bn_weight = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
@@ -254,14 +255,15 @@ std::tuple<Tensor, Tensor> eval_forward(
   const Tensor scale_in = args.input("scale", scale, dtypes.parameter, {channels});
   const Tensor bn_weight_in = args.input("bn_weight", bn_weight, dtypes.parameter, {channels});
   const Tensor bn_bias_in = args.input("bn_bias", bn_bias, dtypes.parameter, {channels});
-  const Tensor bn_running_mean_in = args.input("bn_running_mean", bn_running_mean,
-      dtypes.parameter, {channels});
-  const Tensor bn_running_var_in = args.input("bn_running_var", bn_running_var, dtypes.parameter,
-      {channels});
+  const Tensor bn_running_mean_in =
+      args.input("bn_running_mean", bn_running_mean, dtypes.parameter, {channels});
+  const Tensor bn_running_var_in =
+      args.input("bn_running_var", bn_running_var, dtypes.parameter, {channels});
 
   const glue::Launch launch(gemm_input);
-  const Tensor gemm_product = glue::linear(gemm_input, gemm_weight, bias_in_product
-      ? OptionalTensor(gemm_bias_in) : std::nullopt);
+  const Tensor gemm_product =
+      glue::linear(gemm_input, gemm_weight, bias_in_product ? OptionalTensor(gemm_bias_in)
+          : std::nullopt);
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const OptionalTensor workspace = glue::workspace(
       gemm_input,
@@ -278,7 +280,7 @@ std::tuple<Tensor, Tensor> eval_forward(
 }
 
 // needs: gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias. Returns the gradients that
-//     are wanted, in this order.
+// are wanted, in this order.
 std::vector<Tensor> eval_backward(
     const Tensor& grad_y,
     const OptionalTensor& gemm_input,
@@ -299,20 +301,20 @@ std::vector<Tensor> eval_backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
-  const Tensor gemm_product_in = args.input("gemm_product", gemm_product, dtypes.activation,
-      {rows, channels});
+  const Tensor gemm_product_in =
+      args.input("gemm_product", gemm_product, dtypes.activation, {rows, channels});
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
   const Tensor scale_in = args.input("scale", scale, dtypes.parameter, {channels});
   const Tensor bn_weight_in = args.input("bn_weight", bn_weight, dtypes.parameter, {channels});
-  const Tensor bn_running_mean_in = args.input("bn_running_mean", bn_running_mean,
-      dtypes.parameter, {channels});
-  const Tensor bn_running_var_in = args.input("bn_running_var", bn_running_var, dtypes.parameter,
-      {channels});
+  const Tensor bn_running_mean_in =
+      args.input("bn_running_mean", bn_running_mean, dtypes.parameter, {channels});
+  const Tensor bn_running_var_in =
+      args.input("bn_running_var", bn_running_var, dtypes.parameter, {channels});
   args.list("needs", needs.size(), 6);
 
   const glue::Launch launch(grad_y);
-  const auto grad_gemm_product = glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation,
-      {rows, channels});
+  const auto grad_gemm_product =
+      glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_gemm_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const auto grad_scale = glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_bn_weight = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});

@@ -69,11 +69,11 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   Acc scale[kVec];
   load_values<kVec>(scale_ptr + column, active, scale);
   Acc bn_running_mean[kVec];
-  load_values<kVec>(bn_running_mean_ptr + column, active
-      && bn_running_mean_ptr != nullptr, bn_running_mean);
+  load_values<kVec>(bn_running_mean_ptr + column, active && bn_running_mean_ptr != nullptr,
+      bn_running_mean);
   Acc bn_running_var[kVec];
-  load_values<kVec>(bn_running_var_ptr + column, active
-      && bn_running_var_ptr != nullptr, bn_running_var);
+  load_values<kVec>(bn_running_var_ptr + column, active && bn_running_var_ptr != nullptr,
+      bn_running_var);
   Acc bn_weight[kVec];
   load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
   Acc bn_bias[kVec];
@@ -135,10 +135,10 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   if (threadIdx.y == 0 && active) {
     store_values<kVec>(bn_mean_ptr + column, bn_mean);
     store_values<kVec>(bn_rstd_ptr + column, bn_rstd);
-    if (bn_running_mean_ptr != nullptr) store_values<kVec>(bn_running_mean_ptr + column,
-        new_bn_running_mean);
-    if (bn_running_var_ptr != nullptr) store_values<kVec>(bn_running_var_ptr + column,
-        new_bn_running_var);
+    if (bn_running_mean_ptr != nullptr)
+        store_values<kVec>(bn_running_mean_ptr + column, new_bn_running_mean);
+    if (bn_running_var_ptr != nullptr)
+        store_values<kVec>(bn_running_var_ptr + column, new_bn_running_var);
   }
 
   for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
@@ -250,8 +250,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
   const Acc bn_running_mean = bn_running_mean_ptr != nullptr
       ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
-  const Acc bn_running_var = bn_running_var_ptr != nullptr
-      ? Acc(widen(bn_running_var_ptr[column])) : Acc(0);
+  const Acc bn_running_var = bn_running_var_ptr != nullptr ? Acc(widen(bn_running_var_ptr[column]))
+      : Acc(0);
   const Acc bn_mean = bn_moments.mean;
   const Acc bn_variance = bn_moments.m2 / Acc(rows);
   const Acc bn_rstd = rsqrt(bn_variance + Acc(bn_eps));
@@ -357,8 +357,6 @@ cudaError_t train_forward_launch(
   auto* bn_running_mean_ptr = static_cast<Param*>(a.bn_running_mean);
   auto* bn_running_var_ptr = static_cast<Param*>(a.bn_running_var);
   const int64_t rows = a.rows, channels = a.channels;
-  const double bn_eps = a.bn_eps;
-  const double bn_momentum = a.bn_momentum;
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
@@ -369,7 +367,7 @@ cudaError_t train_forward_launch(
     return launch(train_forward_column<T, Out, Param, kVec>, tile.grid, tile.block,
         tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr, scale_ptr,
         bn_num_batches_tracked_ptr, bn_weight_ptr, bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
-        bn_running_mean_ptr, bn_running_var_ptr, y_ptr, bn_eps, bn_momentum, rows, channels);
+        bn_running_mean_ptr, bn_running_var_ptr, y_ptr, a.bn_eps, a.bn_momentum, rows, channels);
   }
 
   // Any size: statistics first, then one more pass.
@@ -385,8 +383,8 @@ cudaError_t train_forward_launch(
     error = launch(train_forward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream,
         bn_num_batches_tracked_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
-        bn_running_var_ptr, partials, bn_eps, bn_momentum, rows, channels, int64_t(shape.grid.y),
-        shape.rows_per_block);
+        bn_running_var_ptr, partials, a.bn_eps, a.bn_momentum, rows, channels,
+        int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr,
@@ -400,8 +398,8 @@ cudaError_t train_forward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -436,7 +434,7 @@ cudaError_t train_forward_dispatch(
 //   times_scale = gemm * scale
 //   bn_hat = (times_scale - bn_mean) * bn_rstd
 //   d_times_scale = standardize_backward(bn_weight * grad_y, bn_hat, bn_rstd, grad_y_sum_scaled,
-//       d_bn_weight_sum_scaled, inverse_count)
+//   d_bn_weight_sum_scaled, inverse_count)
 //   grad_gemm_product = scale * d_times_scale
 //   d_scale_sum = sum over the rows of gemm * d_times_scale
 
@@ -509,10 +507,10 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     d_times_scale_sum_scaled[v] = d_times_scale_sum * scale[v];
   }
   if (threadIdx.y == 0 && active) {
-    if (grad_gemm_bias_ptr != nullptr) store_values<kVec>(grad_gemm_bias_ptr + column,
-        d_times_scale_sum_scaled);
-    if (grad_bn_weight_ptr != nullptr) store_values<kVec>(grad_bn_weight_ptr + column,
-        d_bn_weight_sum);
+    if (grad_gemm_bias_ptr != nullptr)
+        store_values<kVec>(grad_gemm_bias_ptr + column, d_times_scale_sum_scaled);
+    if (grad_bn_weight_ptr != nullptr)
+        store_values<kVec>(grad_bn_weight_ptr + column, d_bn_weight_sum);
     if (grad_bn_bias_ptr != nullptr) store_values<kVec>(grad_bn_bias_ptr + column, grad_y_sum);
   }
 
@@ -528,13 +526,14 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
       const Acc gemm = gemm_product + gemm_bias[v];
       const Acc times_scale = gemm * scale[v];
       const Acc bn_hat = (times_scale - bn_mean[v]) * bn_rstd[v];
-      const Acc d_times_scale = standardize_backward(bn_weight[v] * grad_y, bn_hat, bn_rstd[v],
-          grad_y_sum_scaled[v], d_bn_weight_sum_scaled[v], inverse_count);
+      const Acc d_times_scale =
+          standardize_backward(bn_weight[v] * grad_y, bn_hat, bn_rstd[v], grad_y_sum_scaled[v],
+              d_bn_weight_sum_scaled[v], inverse_count);
       d_scale_sum[v] += gemm * d_times_scale;
       grad_gemm_product_out.element[v] = narrow<T>(scale[v] * d_times_scale);
     }
-    if (grad_gemm_product_ptr != nullptr) store_pack(grad_gemm_product_ptr + row * channels
-        + column, grad_gemm_product_out);
+    if (grad_gemm_product_ptr != nullptr)
+        store_pack(grad_gemm_product_ptr + row * channels + column, grad_gemm_product_out);
   }
   sum_over_y<kVec>(d_scale_sum, shared);
 
@@ -712,13 +711,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc times_scale = gemm * scale[v];
         const Acc bn_hat = (times_scale - bn_mean[v]) * bn_rstd[v];
-        const Acc d_times_scale = standardize_backward(bn_weight[v] * grad_y, bn_hat, bn_rstd[v],
-            grad_y_sum_scaled[v], d_bn_weight_sum_scaled[v], inverse_count);
+        const Acc d_times_scale =
+            standardize_backward(bn_weight[v] * grad_y, bn_hat, bn_rstd[v], grad_y_sum_scaled[v],
+                d_bn_weight_sum_scaled[v], inverse_count);
         d_scale_sum[v] += gemm * d_times_scale;
         grad_gemm_product_out.element[v] = narrow<T>(scale[v] * d_times_scale);
       }
-      if (grad_gemm_product_ptr != nullptr) store_pack(grad_gemm_product_ptr + at * channels
-          + column, grad_gemm_product_out);
+      if (grad_gemm_product_ptr != nullptr)
+          store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
     }
   }
 
@@ -836,8 +836,8 @@ cudaError_t train_backward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -964,7 +964,6 @@ cudaError_t eval_forward_launch(
   auto* bn_running_var_ptr = static_cast<const Param*>(a.bn_running_var);
   auto* y_ptr = static_cast<Out*>(a.y);
   const int64_t rows = a.rows, channels = a.channels;
-  const double bn_eps = a.bn_eps;
 
   // One pass over memory.
   {
@@ -972,7 +971,7 @@ cudaError_t eval_forward_launch(
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_running_mean_ptr, bn_running_var_ptr,
-        bn_weight_ptr, bn_bias_ptr, y_ptr, bn_eps, rows, channels, shape.rows_per_block);
+        bn_weight_ptr, bn_bias_ptr, y_ptr, a.bn_eps, rows, channels, shape.rows_per_block);
   }
 }
 
@@ -982,8 +981,8 @@ cudaError_t eval_forward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -1089,8 +1088,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
         gemm_grad_y_sum[v] += gemm * grad_y;
         grad_gemm_product_out.element[v] = narrow<T>(scale[v] * bn_rstd[v] * bn_weight[v] * grad_y);
       }
-      if (grad_gemm_product_ptr != nullptr) store_pack(grad_gemm_product_ptr + at * channels
-          + column, grad_gemm_product_out);
+      if (grad_gemm_product_ptr != nullptr)
+          store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
     }
   }
 
@@ -1187,7 +1186,6 @@ cudaError_t eval_backward_launch(
   auto* grad_bn_weight_ptr = static_cast<Param*>(a.grad_bn_weight);
   auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias);
   const int64_t rows = a.rows, channels = a.channels;
-  const double bn_eps = a.bn_eps;
 
   // One pass over memory.
   {
@@ -1198,12 +1196,12 @@ cudaError_t eval_backward_launch(
     error = launch(eval_backward<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2
         * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, scale_ptr,
         bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr, grad_gemm_product_ptr, partials,
-        bn_eps, rows, channels, shape.rows_per_block);
+        a.bn_eps, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(eval_backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, scale_ptr,
         bn_running_var_ptr, bn_weight_ptr, grad_gemm_bias_ptr, grad_scale_ptr, grad_bn_weight_ptr,
-        grad_bn_bias_ptr, partials, bn_eps, rows, channels, int64_t(shape.grid.y),
+        grad_bn_bias_ptr, partials, a.bn_eps, rows, channels, int64_t(shape.grid.y),
         shape.rows_per_block);
   }
 }
@@ -1214,8 +1212,8 @@ cudaError_t eval_backward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32

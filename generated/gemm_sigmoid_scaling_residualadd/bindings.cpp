@@ -82,8 +82,9 @@ std::tuple<Tensor, Tensor> forward(
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
 
   const glue::Launch launch(gemm_input);
-  const Tensor gemm_product = glue::linear(gemm_input, gemm_weight, bias_in_product
-      ? OptionalTensor(gemm_bias_in) : std::nullopt);
+  const Tensor gemm_product =
+      glue::linear(gemm_input, gemm_weight, bias_in_product ? OptionalTensor(gemm_bias_in)
+          : std::nullopt);
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const OptionalTensor workspace = glue::workspace(
       gemm_input,
@@ -116,14 +117,14 @@ std::vector<Tensor> backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
-  const Tensor gemm_product_in = args.input("gemm_product", gemm_product, dtypes.activation,
-      {rows, channels});
+  const Tensor gemm_product_in =
+      args.input("gemm_product", gemm_product, dtypes.activation, {rows, channels});
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
   args.list("needs", needs.size(), 3);
 
   const glue::Launch launch(grad_y);
-  const auto grad_gemm_product = glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation,
-      {rows, channels});
+  const auto grad_gemm_product =
+      glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_gemm_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const OptionalTensor workspace = glue::workspace(
       grad_y,

@@ -94,14 +94,13 @@ cudaError_t forward_launch(
   auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
   auto* y_ptr = static_cast<Out*>(a.y);
   const int64_t rows = a.rows, channels = a.channels;
-  const double scaling_factor = a.scaling_factor;
 
   // One pass over memory.
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(forward<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
-        gemm_product_ptr, gemm_bias_ptr, y_ptr, scaling_factor, rows, channels,
+        gemm_product_ptr, gemm_bias_ptr, y_ptr, a.scaling_factor, rows, channels,
         shape.rows_per_block);
   }
 }
@@ -112,8 +111,8 @@ cudaError_t forward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -198,8 +197,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
         d_gemm_2_sum[v] += d_gemm_2;
         grad_gemm_product_out.element[v] = narrow<T>(d_gemm_2);
       }
-      if (grad_gemm_product_ptr != nullptr) store_pack(grad_gemm_product_ptr + at * channels
-          + column, grad_gemm_product_out);
+      if (grad_gemm_product_ptr != nullptr)
+          store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
     }
   }
 
@@ -254,7 +253,6 @@ cudaError_t backward_launch(
   auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product);
   auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias);
   const int64_t rows = a.rows, channels = a.channels;
-  const double scaling_factor = a.scaling_factor;
 
   // One pass over memory.
   {
@@ -264,7 +262,7 @@ cudaError_t backward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(backward<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2 *
         kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr,
-        grad_gemm_product_ptr, partials, scaling_factor, rows, channels, shape.rows_per_block);
+        grad_gemm_product_ptr, partials, a.scaling_factor, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, grad_gemm_bias_ptr,
@@ -278,8 +276,8 @@ cudaError_t backward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32

@@ -144,8 +144,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
   args.matrix("matmul_input", matmul_input, dtypes.activation, {glue::kAny, glue::kAny});
   const int64_t in_features = matmul_input.size(1);
   args.matrix("matmul_weight", matmul_weight, dtypes.activation, {glue::kAny, in_features});
-  const Tensor matmul_bias_in = args.input("matmul_bias", matmul_bias, dtypes.parameter,
-      {channels});
+  const Tensor matmul_bias_in =
+      args.input("matmul_bias", matmul_bias, dtypes.parameter, {channels});
   const Tensor bn_weight_in = args.input("bn_weight", bn_weight, dtypes.parameter, {channels});
   const Tensor bn_bias_in = args.input("bn_bias", bn_bias, dtypes.parameter, {channels});
   const Tensor bias_in = args.input("bias", bias, dtypes.parameter, {1});
@@ -154,8 +154,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
   args.buffer("bn_running_var", bn_running_var, dtypes.parameter, {channels});
 
   const glue::Launch launch(matmul_input);
-  const Tensor matmul_product = glue::linear(matmul_input, matmul_weight, bias_in_product
-      ? OptionalTensor(matmul_bias_in) : std::nullopt);
+  const Tensor matmul_product =
+      glue::linear(matmul_input, matmul_weight, bias_in_product ? OptionalTensor(matmul_bias_in)
+          : std::nullopt);
   const Tensor y = glue::empty(matmul_input, dtypes.output, {rows, channels});
   const Tensor bn_mean = glue::empty(matmul_input, dtypes.accumulator, {channels});
   const Tensor bn_rstd = glue::empty(matmul_input, dtypes.accumulator, {channels});
@@ -176,7 +177,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
 }
 
 // needs: matmul_input, matmul_weight, matmul_bias, bn_weight, bn_bias, bias. Returns the gradients
-//     that are wanted, in this order.
+// that are wanted, in this order.
 std::vector<Tensor> train_backward(
     const Tensor& grad_y,
     const OptionalTensor& matmul_input,
@@ -198,10 +199,10 @@ std::vector<Tensor> train_backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
-  const Tensor matmul_product_in = args.input("matmul_product", matmul_product, dtypes.activation,
-      {rows, channels});
-  const Tensor matmul_bias_in = args.input("matmul_bias", matmul_bias, dtypes.parameter,
-      {channels});
+  const Tensor matmul_product_in =
+      args.input("matmul_product", matmul_product, dtypes.activation, {rows, channels});
+  const Tensor matmul_bias_in =
+      args.input("matmul_bias", matmul_bias, dtypes.parameter, {channels});
   const Tensor bn_weight_in = args.input("bn_weight", bn_weight, dtypes.parameter, {channels});
   const Tensor bn_bias_in = args.input("bn_bias", bn_bias, dtypes.parameter, {channels});
   const Tensor bias_in = args.input("bias", bias, dtypes.parameter, {1});
@@ -210,8 +211,8 @@ std::vector<Tensor> train_backward(
   args.list("needs", needs.size(), 6);
 
   const glue::Launch launch(grad_y);
-  const auto grad_matmul_product = glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation,
-      {rows, channels});
+  const auto grad_matmul_product =
+      glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_matmul_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const auto grad_bn_weight = glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_bn_bias = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
@@ -232,8 +233,8 @@ std::vector<Tensor> train_backward(
           divide_value, glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {
-    gradients.push_back(glue::mm(*grad_matmul_product, args.required("matmul_weight",
-        matmul_weight)));
+    gradients.push_back(glue::mm(*grad_matmul_product,
+        args.required("matmul_weight", matmul_weight)));
   }
   if (needs[1]) {
     const Tensor& operand = args.required("matmul_input", matmul_input);
@@ -268,19 +269,20 @@ std::tuple<Tensor, Tensor> eval_forward(
   args.matrix("matmul_input", matmul_input, dtypes.activation, {glue::kAny, glue::kAny});
   const int64_t in_features = matmul_input.size(1);
   args.matrix("matmul_weight", matmul_weight, dtypes.activation, {glue::kAny, in_features});
-  const Tensor matmul_bias_in = args.input("matmul_bias", matmul_bias, dtypes.parameter,
-      {channels});
+  const Tensor matmul_bias_in =
+      args.input("matmul_bias", matmul_bias, dtypes.parameter, {channels});
   const Tensor bn_weight_in = args.input("bn_weight", bn_weight, dtypes.parameter, {channels});
   const Tensor bn_bias_in = args.input("bn_bias", bn_bias, dtypes.parameter, {channels});
   const Tensor bias_in = args.input("bias", bias, dtypes.parameter, {1});
-  const Tensor bn_running_mean_in = args.input("bn_running_mean", bn_running_mean,
-      dtypes.parameter, {channels});
-  const Tensor bn_running_var_in = args.input("bn_running_var", bn_running_var, dtypes.parameter,
-      {channels});
+  const Tensor bn_running_mean_in =
+      args.input("bn_running_mean", bn_running_mean, dtypes.parameter, {channels});
+  const Tensor bn_running_var_in =
+      args.input("bn_running_var", bn_running_var, dtypes.parameter, {channels});
 
   const glue::Launch launch(matmul_input);
-  const Tensor matmul_product = glue::linear(matmul_input, matmul_weight, bias_in_product
-      ? OptionalTensor(matmul_bias_in) : std::nullopt);
+  const Tensor matmul_product =
+      glue::linear(matmul_input, matmul_weight, bias_in_product ? OptionalTensor(matmul_bias_in)
+          : std::nullopt);
   const Tensor y = glue::empty(matmul_input, dtypes.output, {rows, channels});
   const OptionalTensor workspace = glue::workspace(
       matmul_input,
@@ -298,7 +300,7 @@ std::tuple<Tensor, Tensor> eval_forward(
 }
 
 // needs: matmul_input, matmul_weight, matmul_bias, bn_weight, bn_bias, bias. Returns the gradients
-//     that are wanted, in this order.
+// that are wanted, in this order.
 std::vector<Tensor> eval_backward(
     const Tensor& grad_y,
     const OptionalTensor& matmul_input,
@@ -321,22 +323,22 @@ std::vector<Tensor> eval_backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
-  const Tensor matmul_product_in = args.input("matmul_product", matmul_product, dtypes.activation,
-      {rows, channels});
-  const Tensor matmul_bias_in = args.input("matmul_bias", matmul_bias, dtypes.parameter,
-      {channels});
+  const Tensor matmul_product_in =
+      args.input("matmul_product", matmul_product, dtypes.activation, {rows, channels});
+  const Tensor matmul_bias_in =
+      args.input("matmul_bias", matmul_bias, dtypes.parameter, {channels});
   const Tensor bn_weight_in = args.input("bn_weight", bn_weight, dtypes.parameter, {channels});
   const Tensor bn_bias_in = args.input("bn_bias", bn_bias, dtypes.parameter, {channels});
   const Tensor bias_in = args.input("bias", bias, dtypes.parameter, {1});
-  const Tensor bn_running_mean_in = args.input("bn_running_mean", bn_running_mean,
-      dtypes.parameter, {channels});
-  const Tensor bn_running_var_in = args.input("bn_running_var", bn_running_var, dtypes.parameter,
-      {channels});
+  const Tensor bn_running_mean_in =
+      args.input("bn_running_mean", bn_running_mean, dtypes.parameter, {channels});
+  const Tensor bn_running_var_in =
+      args.input("bn_running_var", bn_running_var, dtypes.parameter, {channels});
   args.list("needs", needs.size(), 6);
 
   const glue::Launch launch(grad_y);
-  const auto grad_matmul_product = glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation,
-      {rows, channels});
+  const auto grad_matmul_product =
+      glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_matmul_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const auto grad_bn_weight = glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_bn_bias = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
@@ -357,8 +359,8 @@ std::vector<Tensor> eval_backward(
           bn_eps, divide_value, glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {
-    gradients.push_back(glue::mm(*grad_matmul_product, args.required("matmul_weight",
-        matmul_weight)));
+    gradients.push_back(glue::mm(*grad_matmul_product,
+        args.required("matmul_weight", matmul_weight)));
   }
   if (needs[1]) {
     const Tensor& operand = args.required("matmul_input", matmul_input);

@@ -75,11 +75,11 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   Acc matmul_bias[kVec];
   load_values<kVec>(matmul_bias_ptr + column, active && matmul_bias_ptr != nullptr, matmul_bias);
   Acc bn_running_mean[kVec];
-  load_values<kVec>(bn_running_mean_ptr + column, active
-      && bn_running_mean_ptr != nullptr, bn_running_mean);
+  load_values<kVec>(bn_running_mean_ptr + column, active && bn_running_mean_ptr != nullptr,
+      bn_running_mean);
   Acc bn_running_var[kVec];
-  load_values<kVec>(bn_running_var_ptr + column, active
-      && bn_running_var_ptr != nullptr, bn_running_var);
+  load_values<kVec>(bn_running_var_ptr + column, active && bn_running_var_ptr != nullptr,
+      bn_running_var);
   Acc bn_weight[kVec];
   load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
   Acc bn_bias[kVec];
@@ -139,10 +139,10 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   if (threadIdx.y == 0 && active) {
     store_values<kVec>(bn_mean_ptr + column, bn_mean);
     store_values<kVec>(bn_rstd_ptr + column, bn_rstd);
-    if (bn_running_mean_ptr != nullptr) store_values<kVec>(bn_running_mean_ptr + column,
-        new_bn_running_mean);
-    if (bn_running_var_ptr != nullptr) store_values<kVec>(bn_running_var_ptr + column,
-        new_bn_running_var);
+    if (bn_running_mean_ptr != nullptr)
+        store_values<kVec>(bn_running_mean_ptr + column, new_bn_running_mean);
+    if (bn_running_var_ptr != nullptr)
+        store_values<kVec>(bn_running_var_ptr + column, new_bn_running_var);
   }
 
   for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
@@ -252,8 +252,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
   const Acc bn_running_mean = bn_running_mean_ptr != nullptr
       ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
-  const Acc bn_running_var = bn_running_var_ptr != nullptr
-      ? Acc(widen(bn_running_var_ptr[column])) : Acc(0);
+  const Acc bn_running_var = bn_running_var_ptr != nullptr ? Acc(widen(bn_running_var_ptr[column]))
+      : Acc(0);
   const Acc bn_mean = bn_moments.mean;
   const Acc bn_variance = bn_moments.m2 / Acc(rows);
   const Acc bn_rstd = rsqrt(bn_variance + Acc(bn_eps));
@@ -362,9 +362,6 @@ cudaError_t train_forward_launch(
   auto* bn_running_mean_ptr = static_cast<Param*>(a.bn_running_mean);
   auto* bn_running_var_ptr = static_cast<Param*>(a.bn_running_var);
   const int64_t rows = a.rows, channels = a.channels;
-  const double bn_eps = a.bn_eps;
-  const double bn_momentum = a.bn_momentum;
-  const double divide_value = a.divide_value;
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
@@ -375,7 +372,7 @@ cudaError_t train_forward_launch(
     return launch(train_forward_column<T, Out, Param, kVec>, tile.grid, tile.block,
         tile.shared_bytes, stream, matmul_product_ptr, matmul_bias_ptr, bn_num_batches_tracked_ptr,
         bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
-        bn_running_var_ptr, y_ptr, bn_eps, bn_momentum, divide_value, rows, channels);
+        bn_running_var_ptr, y_ptr, a.bn_eps, a.bn_momentum, a.divide_value, rows, channels);
   }
 
   // Any size: statistics first, then one more pass.
@@ -391,12 +388,12 @@ cudaError_t train_forward_launch(
     error = launch(train_forward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream,
         bn_num_batches_tracked_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
-        bn_running_var_ptr, partials, bn_eps, bn_momentum, rows, channels, int64_t(shape.grid.y),
-        shape.rows_per_block);
+        bn_running_var_ptr, partials, a.bn_eps, a.bn_momentum, rows, channels,
+        int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         matmul_product_ptr, matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr,
-        bias_ptr, y_ptr, divide_value, rows, channels, shape.rows_per_block);
+        bias_ptr, y_ptr, a.divide_value, rows, channels, shape.rows_per_block);
   }
 }
 
@@ -406,8 +403,8 @@ cudaError_t train_forward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -445,8 +442,8 @@ cudaError_t train_forward_dispatch(
 //   over_divide_value = plus_bias * inverse_divide_value
 //   d_over_divide_value = silu_backward(grad_y, over_divide_value)
 //   d_matmul = standardize_backward(bn_weight * inverse_divide_value * d_over_divide_value, bn_hat,
-//       bn_rstd, d_over_divide_value_sum_scaled_2_scaled,
-//       bn_hat_d_over_divide_value_sum_scaled_2_scaled, inverse_count)
+//   bn_rstd, d_over_divide_value_sum_scaled_2_scaled,
+//   bn_hat_d_over_divide_value_sum_scaled_2_scaled, inverse_count)
 //   grad_matmul_product = d_matmul
 
 // Each tile of columns in shared memory.
@@ -531,12 +528,12 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     d_matmul_sum[v] = d_over_divide_value_sum_scaled_2_scaled[v] * Acc(0);
   }
   if (threadIdx.y == 0 && active) {
-    if (grad_matmul_bias_ptr != nullptr) store_values<kVec>(grad_matmul_bias_ptr + column,
-        d_matmul_sum);
-    if (grad_bn_weight_ptr != nullptr) store_values<kVec>(grad_bn_weight_ptr + column,
-        bn_hat_d_over_divide_value_sum_scaled);
-    if (grad_bn_bias_ptr != nullptr) store_values<kVec>(grad_bn_bias_ptr + column,
-        d_over_divide_value_sum_scaled);
+    if (grad_matmul_bias_ptr != nullptr)
+        store_values<kVec>(grad_matmul_bias_ptr + column, d_matmul_sum);
+    if (grad_bn_weight_ptr != nullptr)
+        store_values<kVec>(grad_bn_weight_ptr + column, bn_hat_d_over_divide_value_sum_scaled);
+    if (grad_bn_bias_ptr != nullptr)
+        store_values<kVec>(grad_bn_bias_ptr + column, d_over_divide_value_sum_scaled);
     store_values<kVec>(d_over_divide_value_sum_ptr + column, d_over_divide_value_sum);
   }
 
@@ -560,8 +557,8 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
                   bn_hat_d_over_divide_value_sum_scaled_2_scaled[v], inverse_count);
       grad_matmul_product_out.element[v] = narrow<T>(d_matmul);
     }
-    if (grad_matmul_product_ptr != nullptr) store_pack(grad_matmul_product_ptr + row * channels
-        + column, grad_matmul_product_out);
+    if (grad_matmul_product_ptr != nullptr)
+        store_pack(grad_matmul_product_ptr + row * channels + column, grad_matmul_product_out);
   }
 }
 
@@ -758,13 +755,13 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
         const Acc over_divide_value = plus_bias * inverse_divide_value;
         const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value);
         const Acc d_matmul =
-            standardize_backward(bn_weight[v] * inverse_divide_value * d_over_divide_value,
-                bn_hat, bn_rstd[v], d_over_divide_value_sum_scaled_2_scaled[v],
+            standardize_backward(bn_weight[v] * inverse_divide_value * d_over_divide_value, bn_hat,
+                bn_rstd[v], d_over_divide_value_sum_scaled_2_scaled[v],
                     bn_hat_d_over_divide_value_sum_scaled_2_scaled[v], inverse_count);
         grad_matmul_product_out.element[v] = narrow<T>(d_matmul);
       }
-      if (grad_matmul_product_ptr != nullptr) store_pack(grad_matmul_product_ptr
-          + at * channels + column, grad_matmul_product_out);
+      if (grad_matmul_product_ptr != nullptr)
+          store_pack(grad_matmul_product_ptr + at * channels + column, grad_matmul_product_out);
     }
   }
 }
@@ -827,7 +824,6 @@ cudaError_t train_backward_launch(
   auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias);
   auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias);
   const int64_t rows = a.rows, channels = a.channels;
-  const double divide_value = a.divide_value;
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
@@ -840,11 +836,11 @@ cudaError_t train_backward_launch(
     error = launch(train_backward_column<T, Out, Param, kVec>, tile.grid, tile.block,
         tile.shared_bytes, stream, matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bn_mean_ptr,
         bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, grad_matmul_bias_ptr, grad_bn_weight_ptr,
-        grad_bn_bias_ptr, d_over_divide_value_sum_ptr, grad_matmul_product_ptr, divide_value, rows,
-        channels);
+        grad_bn_bias_ptr, d_over_divide_value_sum_ptr, grad_matmul_product_ptr, a.divide_value,
+        rows, channels);
     if (error != cudaSuccess) return error;
     return launch(train_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
-        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, divide_value, rows,
+        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, a.divide_value, rows,
         channels);
   }
 
@@ -860,23 +856,23 @@ cudaError_t train_backward_launch(
     error = launch(train_backward_partials<T, Out, Param, kVec>, shape.grid, shape.block,
         kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
         matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, partials,
-        divide_value, rows, channels, shape.rows_per_block);
+        a.divide_value, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, bn_weight_ptr,
         grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
         d_over_divide_value_sum_scaled_2_scaled_ptr,
-        bn_hat_d_over_divide_value_sum_scaled_2_scaled_ptr, partials, divide_value, rows, channels,
-        int64_t(shape.grid.y), shape.rows_per_block);
+        bn_hat_d_over_divide_value_sum_scaled_2_scaled_ptr, partials, a.divide_value, rows,
+        channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr,
         bn_bias_ptr, bias_ptr, d_over_divide_value_sum_scaled_2_scaled_ptr,
-        bn_hat_d_over_divide_value_sum_scaled_2_scaled_ptr, grad_matmul_product_ptr, divide_value,
+        bn_hat_d_over_divide_value_sum_scaled_2_scaled_ptr, grad_matmul_product_ptr, a.divide_value,
         rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
-        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, divide_value, rows,
+        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, a.divide_value, rows,
         channels);
   }
 }
@@ -887,8 +883,8 @@ cudaError_t train_backward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -1020,8 +1016,6 @@ cudaError_t eval_forward_launch(
   auto* bn_running_var_ptr = static_cast<const Param*>(a.bn_running_var);
   auto* y_ptr = static_cast<Out*>(a.y);
   const int64_t rows = a.rows, channels = a.channels;
-  const double bn_eps = a.bn_eps;
-  const double divide_value = a.divide_value;
 
   // One pass over memory.
   {
@@ -1029,7 +1023,8 @@ cudaError_t eval_forward_launch(
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         matmul_product_ptr, matmul_bias_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr,
-        bn_bias_ptr, bias_ptr, y_ptr, bn_eps, divide_value, rows, channels, shape.rows_per_block);
+        bn_bias_ptr, bias_ptr, y_ptr, a.bn_eps, a.divide_value, rows, channels,
+        shape.rows_per_block);
   }
 }
 
@@ -1039,8 +1034,8 @@ cudaError_t eval_forward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -1154,8 +1149,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
         bn_hat_d_over_divide_value_sum[v] += bn_hat * d_over_divide_value;
         grad_matmul_product_out.element[v] = narrow<T>(d_matmul);
       }
-      if (grad_matmul_product_ptr != nullptr) store_pack(grad_matmul_product_ptr
-          + at * channels + column, grad_matmul_product_out);
+      if (grad_matmul_product_ptr != nullptr)
+          store_pack(grad_matmul_product_ptr + at * channels + column, grad_matmul_product_out);
     }
   }
 
@@ -1273,8 +1268,6 @@ cudaError_t eval_backward_launch(
   auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias);
   auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias);
   const int64_t rows = a.rows, channels = a.channels;
-  const double bn_eps = a.bn_eps;
-  const double divide_value = a.divide_value;
 
   // One pass over memory.
   {
@@ -1286,17 +1279,17 @@ cudaError_t eval_backward_launch(
     error = launch(eval_backward<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2
         * kVec + 1) * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr, matmul_bias_ptr,
         bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr,
-        grad_matmul_product_ptr, partials, bn_eps, divide_value, rows, channels,
+        grad_matmul_product_ptr, partials, a.bn_eps, a.divide_value, rows, channels,
         shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(eval_backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, bn_running_var_ptr,
         bn_weight_ptr, grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr,
-        d_over_divide_value_sum_ptr, partials, bn_eps, divide_value, rows, channels,
+        d_over_divide_value_sum_ptr, partials, a.bn_eps, a.divide_value, rows, channels,
         int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(eval_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
-        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, divide_value, rows,
+        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, a.divide_value, rows,
         channels);
   }
 }
@@ -1307,8 +1300,8 @@ cudaError_t eval_backward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32

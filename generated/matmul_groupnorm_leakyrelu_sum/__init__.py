@@ -125,11 +125,11 @@ class MatmulGroupnormLeakyreluSum(nn.Module):
 
     def reference(self, x):
         """The chain in plain PyTorch."""
-        v = self.fc(x)
-        v = self.gn(v)
-        v = F.leaky_relu(v, self.negative_slope)
-        v = v + v
-        return v
+        value = self.fc(x)
+        value = self.gn(value)
+        v = F.leaky_relu(value, self.negative_slope)
+        value = v + v
+        return value
 
     def forward(self, x):
         if x.device.type != _DEVICE or x.numel() == 0:

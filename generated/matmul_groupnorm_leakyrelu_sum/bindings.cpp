@@ -99,8 +99,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   const Tensor gn_bias_in = args.input("gn_bias", gn_bias, dtypes.parameter, {channels});
 
   const glue::Launch launch(fc_input);
-  const Tensor fc_product = glue::linear(fc_input, fc_weight, bias_in_product
-      ? OptionalTensor(fc_bias_in) : std::nullopt);
+  const Tensor fc_product =
+      glue::linear(fc_input, fc_weight, bias_in_product ? OptionalTensor(fc_bias_in)
+          : std::nullopt);
   const Tensor y = glue::empty(fc_input, dtypes.output, {rows, channels});
   const Tensor gn_mean = glue::empty(fc_input, dtypes.accumulator, {rows, groups});
   const Tensor gn_rstd = glue::empty(fc_input, dtypes.accumulator, {rows, groups});
@@ -120,7 +121,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
 }
 
 // needs: fc_input, fc_weight, fc_bias, gn_weight, gn_bias. Returns the gradients that are wanted,
-//     in this order.
+// in this order.
 std::vector<Tensor> backward(
     const Tensor& grad_y,
     const OptionalTensor& fc_input,
@@ -142,8 +143,8 @@ std::vector<Tensor> backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
-  const Tensor fc_product_in = args.input("fc_product", fc_product, dtypes.activation, {rows,
-      channels});
+  const Tensor fc_product_in =
+      args.input("fc_product", fc_product, dtypes.activation, {rows, channels});
   const Tensor fc_bias_in = args.input("fc_bias", fc_bias, dtypes.parameter, {channels});
   const Tensor gn_weight_in = args.input("gn_weight", gn_weight, dtypes.parameter, {channels});
   const Tensor gn_bias_in = args.input("gn_bias", gn_bias, dtypes.parameter, {channels});
@@ -152,8 +153,8 @@ std::vector<Tensor> backward(
   args.list("needs", needs.size(), 5);
 
   const glue::Launch launch(grad_y);
-  const auto grad_fc_product = glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation,
-      {rows, channels});
+  const auto grad_fc_product =
+      glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_fc_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const auto grad_gn_weight = glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_gn_bias = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});

@@ -74,16 +74,16 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc gn_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values<kVec>(fc_bias_ptr + column[i], inside[i]
-        && fc_bias_ptr != nullptr, fc_bias[kKeep ? i : 0]);
+    load_values<kVec>(fc_bias_ptr + column[i], inside[i] && fc_bias_ptr != nullptr,
+        fc_bias[kKeep ? i : 0]);
     load_values<kVec>(gn_weight_ptr + column[i], inside[i], gn_weight[kKeep ? i : 0]);
     load_values<kVec>(gn_bias_ptr + column[i], inside[i], gn_bias[kKeep ? i : 0]);
   }
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
 #pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base =
-      int64_t(blockIdx.y) * blockDim.y; base < rows; base += int64_t(gridDim.y) * blockDim.y) {
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
+      base += int64_t(gridDim.y) * blockDim.y) {
     const int64_t row = base + threadIdx.y;
     const bool valid = row < rows;
     Pack<T, kVec> fc_product_in[kItems];
@@ -292,8 +292,6 @@ cudaError_t forward_launch(
   auto* gn_mean_ptr = static_cast<Accumulate<T>*>(a.gn_mean);
   auto* gn_rstd_ptr = static_cast<Accumulate<T>*>(a.gn_rstd);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
-  const double gn_eps = a.gn_eps;
-  const double negative_slope = a.negative_slope;
 
   // Each segment stays in registers.
   constexpr int kMost = std::min(8, 32 / kVec);  // vectors that fit a thread's registers
@@ -307,8 +305,8 @@ cudaError_t forward_launch(
     if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, row_items(4, kVec, kMost)>;
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
     return launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, fc_product_ptr,
-        fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr, gn_eps,
-        negative_slope, rows, channels, groups, row.lanes);
+        fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr, a.gn_eps,
+        a.negative_slope, rows, channels, groups, row.lanes);
   }
 
   // Any size: statistics first, then one more pass.
@@ -318,11 +316,11 @@ cudaError_t forward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 32 * sizeof(Acc), stream, fc_product_ptr, fc_bias_ptr, gn_mean_ptr,
-        gn_rstd_ptr, gn_eps, rows, channels, groups);
+        gn_rstd_ptr, a.gn_eps, rows, channels, groups);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         fc_product_ptr, fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, y_ptr,
-        negative_slope, rows, channels, groups, shape.rows_per_block);
+        a.negative_slope, rows, channels, groups, shape.rows_per_block);
   }
 }
 
@@ -332,8 +330,8 @@ cudaError_t forward_dispatch(
   // Vectors of 16 bytes where every row and group starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0 && (a.channels / a.groups) % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -369,7 +367,7 @@ cudaError_t forward_dispatch(
 //   gn = gn_hat * gn_weight + gn_bias
 //   d_gn = leaky_relu_backward(grad_y + grad_y, gn, negative_slope)
 //   d_fc = standardize_backward(gn_weight * d_gn, gn_hat, gn_rstd, d_gn_hat_sum,
-//       d_gn_hat_gn_hat_sum, inverse_count)
+//   d_gn_hat_gn_hat_sum, inverse_count)
 //   grad_fc_product = d_fc
 //   d_gn_sum = sum over the rows of d_gn
 //   d_gn_weight_sum = sum over the rows of gn_hat * d_gn
@@ -404,7 +402,7 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
     inside[i] = segment < groups && offset < length;
     column[i] = segment * length + offset;
   }
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count = reciprocal(Acc(channels / groups));
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
   constexpr bool kKeep = kItems <= 2;
   Acc fc_bias[kKeep ? kItems : 1][kVec];
@@ -412,8 +410,8 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc gn_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values<kVec>(fc_bias_ptr + column[i], inside[i]
-        && fc_bias_ptr != nullptr, fc_bias[kKeep ? i : 0]);
+    load_values<kVec>(fc_bias_ptr + column[i], inside[i] && fc_bias_ptr != nullptr,
+        fc_bias[kKeep ? i : 0]);
     load_values<kVec>(gn_weight_ptr + column[i], inside[i], gn_weight[kKeep ? i : 0]);
     load_values<kVec>(gn_bias_ptr + column[i], inside[i], gn_bias[kKeep ? i : 0]);
   }
@@ -423,14 +421,14 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
 #pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base =
-      int64_t(blockIdx.y) * blockDim.y; base < rows; base += int64_t(gridDim.y) * blockDim.y) {
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
+      base += int64_t(gridDim.y) * blockDim.y) {
     const int64_t row = base + threadIdx.y;
     const bool valid = row < rows;
-    const Acc gn_mean = valid
-        && segment < groups ? Acc(widen(gn_mean_ptr[row * groups + segment])) : Acc(0);
-    const Acc gn_rstd = valid
-        && segment < groups ? Acc(widen(gn_rstd_ptr[row * groups + segment])) : Acc(0);
+    const Acc gn_mean = valid && segment < groups ? Acc(widen(gn_mean_ptr[row * groups + segment]))
+        : Acc(0);
+    const Acc gn_rstd = valid && segment < groups ? Acc(widen(gn_rstd_ptr[row * groups + segment]))
+        : Acc(0);
     Pack<T, kVec> fc_product_in[kItems];
     Pack<Out, kVec> grad_y_in[kItems];
 #pragma unroll
@@ -485,15 +483,16 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
         const Acc gn_hat = (fc - gn_mean) * gn_rstd;
         const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
         const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
-        const Acc d_fc = standardize_backward(gn_weight[kept][v] * d_gn, gn_hat, gn_rstd,
-            d_gn_hat_sum, d_gn_hat_gn_hat_sum, inverse_count);
+        const Acc d_fc =
+            standardize_backward(gn_weight[kept][v] * d_gn, gn_hat, gn_rstd, d_gn_hat_sum,
+                d_gn_hat_gn_hat_sum, inverse_count);
         d_gn_sum[i][v] += d_gn;
         d_gn_weight_sum[i][v] += gn_hat * d_gn;
         d_fc_sum[i][v] += d_fc;
         grad_fc_product_out.element[v] = narrow<T>(d_fc);
       }
-      if (grad_fc_product_ptr != nullptr) store_pack(grad_fc_product_ptr + row * channels
-          + column[i], grad_fc_product_out);
+      if (grad_fc_product_ptr != nullptr)
+          store_pack(grad_fc_product_ptr + row * channels + column[i], grad_fc_product_out);
     }
   }
 
@@ -502,14 +501,14 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (blockDim.y > 1) sum_over_y<kVec>(d_gn_sum[i], shared);
-    if (threadIdx.y == 0
-        && inside[i]) store_values<kVec>(mine + 0 * channels + column[i], d_gn_sum[i]);
+    if (threadIdx.y == 0 && inside[i])
+        store_values<kVec>(mine + 0 * channels + column[i], d_gn_sum[i]);
     if (blockDim.y > 1) sum_over_y<kVec>(d_gn_weight_sum[i], shared);
-    if (threadIdx.y == 0
-        && inside[i]) store_values<kVec>(mine + 1 * channels + column[i], d_gn_weight_sum[i]);
+    if (threadIdx.y == 0 && inside[i])
+        store_values<kVec>(mine + 1 * channels + column[i], d_gn_weight_sum[i]);
     if (blockDim.y > 1) sum_over_y<kVec>(d_fc_sum[i], shared);
-    if (threadIdx.y == 0
-        && inside[i]) store_values<kVec>(mine + 2 * channels + column[i], d_fc_sum[i]);
+    if (threadIdx.y == 0 && inside[i])
+        store_values<kVec>(mine + 2 * channels + column[i], d_fc_sum[i]);
   }
 }
 
@@ -571,8 +570,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc gn_mean = widen(gn_mean_ptr[item]);
-    const Acc gn_rstd = widen(gn_rstd_ptr[item]);
+    const Acc gn_mean = widen(gn_mean_ptr[row * groups + segment]);
+    const Acc gn_rstd = widen(gn_rstd_ptr[row * groups + segment]);
     Acc d_gn_hat_sum = Acc(0);
     Acc d_gn_hat_gn_hat_sum = Acc(0);
     for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
@@ -629,7 +628,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   const bool active = column < channels;
   const int64_t length = channels / groups;
   const int64_t segment = column / length;
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count = reciprocal(Acc(channels / groups));
   Acc fc_bias[kVec];
   load_values<kVec>(fc_bias_ptr + column, active && fc_bias_ptr != nullptr, fc_bias);
   Acc gn_weight[kVec];
@@ -670,15 +669,16 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
         const Acc gn_hat = (fc - gn_mean) * gn_rstd;
         const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
         const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
-        const Acc d_fc = standardize_backward(gn_weight[v] * d_gn, gn_hat, gn_rstd, d_gn_hat_sum,
-            d_gn_hat_gn_hat_sum, inverse_count);
+        const Acc d_fc =
+            standardize_backward(gn_weight[v] * d_gn, gn_hat, gn_rstd, d_gn_hat_sum,
+                d_gn_hat_gn_hat_sum, inverse_count);
         d_gn_sum[v] += d_gn;
         d_gn_weight_sum[v] += gn_hat * d_gn;
         d_fc_sum[v] += d_fc;
         grad_fc_product_out.element[v] = narrow<T>(d_fc);
       }
-      if (grad_fc_product_ptr != nullptr) store_pack(grad_fc_product_ptr + at * channels + column,
-          grad_fc_product_out);
+      if (grad_fc_product_ptr != nullptr)
+          store_pack(grad_fc_product_ptr + at * channels + column, grad_fc_product_out);
     }
   }
 
@@ -726,7 +726,6 @@ cudaError_t backward_launch(
   auto* grad_gn_weight_ptr = static_cast<Param*>(a.grad_gn_weight);
   auto* grad_gn_bias_ptr = static_cast<Param*>(a.grad_gn_bias);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
-  const double negative_slope = a.negative_slope;
 
   // Each segment stays in registers.
   constexpr int kMost = std::min(8, 16 / kVec);  // vectors that fit a thread's registers
@@ -743,7 +742,7 @@ cudaError_t backward_launch(
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
     error = launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, fc_product_ptr,
         grad_y_ptr, fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr,
-        grad_fc_product_ptr, partials, negative_slope, rows, channels, groups, row.lanes);
+        grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups, row.lanes);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, grad_fc_bias_ptr,
@@ -762,12 +761,12 @@ cudaError_t backward_launch(
     error = launch(backward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 32 * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr,
         gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, d_gn_hat_sum_ptr,
-        d_gn_hat_gn_hat_sum_ptr, negative_slope, rows, channels, groups);
+        d_gn_hat_gn_hat_sum_ptr, a.negative_slope, rows, channels, groups);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2
         * kVec + 1) * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr, gn_mean_ptr,
         gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, d_gn_hat_sum_ptr, d_gn_hat_gn_hat_sum_ptr,
-        grad_fc_product_ptr, partials, negative_slope, rows, channels, groups,
+        grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups,
         shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
@@ -783,8 +782,8 @@ cudaError_t backward_dispatch(
   // Vectors of 16 bytes where every row and group starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0 && (a.channels / a.groups) % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32

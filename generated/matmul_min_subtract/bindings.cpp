@@ -79,13 +79,14 @@ std::tuple<Tensor, Tensor> forward(
   args.matrix("linear_input", linear_input, dtypes.activation, {glue::kAny, glue::kAny});
   const int64_t in_features = linear_input.size(1);
   args.matrix("linear_weight", linear_weight, dtypes.activation, {glue::kAny, in_features});
-  const Tensor linear_bias_in = args.input("linear_bias", linear_bias, dtypes.parameter,
-      {channels});
+  const Tensor linear_bias_in =
+      args.input("linear_bias", linear_bias, dtypes.parameter, {channels});
   const Tensor constant_in = args.input("constant", constant, dtypes.parameter, {});
 
   const glue::Launch launch(linear_input);
-  const Tensor linear_product = glue::linear(linear_input, linear_weight, bias_in_product
-      ? OptionalTensor(linear_bias_in) : std::nullopt);
+  const Tensor linear_product =
+      glue::linear(linear_input, linear_weight, bias_in_product ? OptionalTensor(linear_bias_in)
+          : std::nullopt);
   const Tensor y = glue::empty(linear_input, dtypes.output, {rows, channels});
   const OptionalTensor workspace = glue::workspace(
       linear_input,
@@ -100,7 +101,7 @@ std::tuple<Tensor, Tensor> forward(
 }
 
 // needs: linear_input, linear_weight, linear_bias, constant. Returns the gradients that are wanted,
-//     in this order.
+// in this order.
 std::vector<Tensor> backward(
     const Tensor& grad_y,
     const OptionalTensor& linear_input,
@@ -117,16 +118,16 @@ std::vector<Tensor> backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
-  const Tensor linear_product_in = args.input("linear_product", linear_product, dtypes.activation,
-      {rows, channels});
-  const Tensor linear_bias_in = args.input("linear_bias", linear_bias, dtypes.parameter,
-      {channels});
+  const Tensor linear_product_in =
+      args.input("linear_product", linear_product, dtypes.activation, {rows, channels});
+  const Tensor linear_bias_in =
+      args.input("linear_bias", linear_bias, dtypes.parameter, {channels});
   const Tensor constant_in = args.input("constant", constant, dtypes.parameter, {});
   args.list("needs", needs.size(), 4);
 
   const glue::Launch launch(grad_y);
-  const auto grad_linear_product = glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation,
-      {rows, channels});
+  const auto grad_linear_product =
+      glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_linear_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const auto grad_constant = glue::empty_if(needs[3], grad_y, dtypes.parameter, {});
   const OptionalTensor workspace = glue::workspace(
@@ -142,8 +143,8 @@ std::vector<Tensor> backward(
           glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {
-    gradients.push_back(glue::mm(*grad_linear_product, args.required("linear_weight",
-        linear_weight)));
+    gradients.push_back(glue::mm(*grad_linear_product,
+        args.required("linear_weight", linear_weight)));
   }
   if (needs[1]) {
     const Tensor& operand = args.required("linear_input", linear_input);

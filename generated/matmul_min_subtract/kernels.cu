@@ -111,8 +111,8 @@ cudaError_t forward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -197,8 +197,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
         d_linear_sum[v] += d_linear;
         grad_linear_product_out.element[v] = narrow<T>(d_linear);
       }
-      if (grad_linear_product_ptr != nullptr) store_pack(grad_linear_product_ptr
-          + at * channels + column, grad_linear_product_out);
+      if (grad_linear_product_ptr != nullptr)
+          store_pack(grad_linear_product_ptr + at * channels + column, grad_linear_product_out);
     }
   }
 
@@ -311,8 +311,8 @@ cudaError_t backward_dispatch(
   // Vectors of 16 bytes where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32

@@ -94,24 +94,25 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   args.matrix("matmul_input", matmul_input, dtypes.activation, {glue::kAny, glue::kAny});
   const int64_t in_features = matmul_input.size(1);
   args.matrix("matmul_weight", matmul_weight, dtypes.activation, {glue::kAny, in_features});
-  const Tensor matmul_bias_in = args.input("matmul_bias", matmul_bias, dtypes.parameter,
-      {channels});
+  const Tensor matmul_bias_in =
+      args.input("matmul_bias", matmul_bias, dtypes.parameter, {channels});
   const Tensor bias_in = args.input("bias", bias, dtypes.parameter, {channels});
-  const Tensor group_norm_weight_in = args.input("group_norm_weight", group_norm_weight,
-      dtypes.parameter, {channels});
-  const Tensor group_norm_bias_in = args.input("group_norm_bias", group_norm_bias,
-      dtypes.parameter, {channels});
+  const Tensor group_norm_weight_in =
+      args.input("group_norm_weight", group_norm_weight, dtypes.parameter, {channels});
+  const Tensor group_norm_bias_in =
+      args.input("group_norm_bias", group_norm_bias, dtypes.parameter, {channels});
 
   const glue::Launch launch(matmul_input);
-  const Tensor matmul_product = glue::linear(matmul_input, matmul_weight, bias_in_product
-      ? OptionalTensor(matmul_bias_in) : std::nullopt);
+  const Tensor matmul_product =
+      glue::linear(matmul_input, matmul_weight, bias_in_product ? OptionalTensor(matmul_bias_in)
+          : std::nullopt);
   const Tensor y = glue::empty(matmul_input, dtypes.output, {rows, channels});
   const Tensor group_norm_mean = glue::empty(matmul_input, dtypes.accumulator, {rows, groups});
   const Tensor group_norm_rstd = glue::empty(matmul_input, dtypes.accumulator, {rows, groups});
   const OptionalTensor workspace = glue::workspace(
       matmul_input,
-      fusegen_matmul_swish_sum_groupnorm_forward_workspace(int(dtype_mode), rows, channels,
-          groups, kAutomatic));
+      fusegen_matmul_swish_sum_groupnorm_forward_workspace(int(dtype_mode), rows, channels, groups,
+          kAutomatic));
   check_launch(
       "fusegen_matmul_swish_sum_groupnorm_forward",
       fusegen_matmul_swish_sum_groupnorm_forward(
@@ -125,7 +126,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
 }
 
 // needs: matmul_input, matmul_weight, matmul_bias, bias, group_norm_weight, group_norm_bias.
-//     Returns the gradients that are wanted, in this order.
+// Returns the gradients that are wanted, in this order.
 std::vector<Tensor> backward(
     const Tensor& grad_y,
     const OptionalTensor& matmul_input,
@@ -146,31 +147,31 @@ std::vector<Tensor> backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
-  const Tensor matmul_product_in = args.input("matmul_product", matmul_product, dtypes.activation,
-      {rows, channels});
-  const Tensor matmul_bias_in = args.input("matmul_bias", matmul_bias, dtypes.parameter,
-      {channels});
+  const Tensor matmul_product_in =
+      args.input("matmul_product", matmul_product, dtypes.activation, {rows, channels});
+  const Tensor matmul_bias_in =
+      args.input("matmul_bias", matmul_bias, dtypes.parameter, {channels});
   const Tensor bias_in = args.input("bias", bias, dtypes.parameter, {channels});
-  const Tensor group_norm_weight_in = args.input("group_norm_weight", group_norm_weight,
-      dtypes.parameter, {channels});
-  const Tensor group_norm_mean_in = args.input("group_norm_mean", group_norm_mean,
-      dtypes.accumulator, {rows, groups});
-  const Tensor group_norm_rstd_in = args.input("group_norm_rstd", group_norm_rstd,
-      dtypes.accumulator, {rows, groups});
+  const Tensor group_norm_weight_in =
+      args.input("group_norm_weight", group_norm_weight, dtypes.parameter, {channels});
+  const Tensor group_norm_mean_in =
+      args.input("group_norm_mean", group_norm_mean, dtypes.accumulator, {rows, groups});
+  const Tensor group_norm_rstd_in =
+      args.input("group_norm_rstd", group_norm_rstd, dtypes.accumulator, {rows, groups});
   args.list("needs", needs.size(), 6);
 
   const glue::Launch launch(grad_y);
-  const auto grad_matmul_product = glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation,
-      {rows, channels});
+  const auto grad_matmul_product =
+      glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_matmul_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const auto grad_bias = glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
-  const auto grad_group_norm_weight = glue::empty_if(needs[4], grad_y, dtypes.parameter,
-      {channels});
+  const auto grad_group_norm_weight =
+      glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
   const auto grad_group_norm_bias = glue::empty_if(needs[5], grad_y, dtypes.parameter, {channels});
   const OptionalTensor workspace = glue::workspace(
       grad_y,
-      fusegen_matmul_swish_sum_groupnorm_backward_workspace(int(dtype_mode), rows, channels,
-          groups, kAutomatic));
+      fusegen_matmul_swish_sum_groupnorm_backward_workspace(int(dtype_mode), rows, channels, groups,
+          kAutomatic));
   check_launch(
       "fusegen_matmul_swish_sum_groupnorm_backward",
       fusegen_matmul_swish_sum_groupnorm_backward(
@@ -183,8 +184,8 @@ std::vector<Tensor> backward(
           channels, groups, kAutomatic, glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {
-    gradients.push_back(glue::mm(*grad_matmul_product, args.required("matmul_weight",
-        matmul_weight)));
+    gradients.push_back(glue::mm(*grad_matmul_product,
+        args.required("matmul_weight", matmul_weight)));
   }
   if (needs[1]) {
     const Tensor& operand = args.required("matmul_input", matmul_input);

@@ -75,18 +75,18 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc group_norm_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values<kVec>(matmul_bias_ptr + column[i], inside[i]
-        && matmul_bias_ptr != nullptr, matmul_bias[kKeep ? i : 0]);
+    load_values<kVec>(matmul_bias_ptr + column[i], inside[i] && matmul_bias_ptr != nullptr,
+        matmul_bias[kKeep ? i : 0]);
     load_values<kVec>(bias_ptr + column[i], inside[i], bias[kKeep ? i : 0]);
-    load_values<kVec>(group_norm_weight_ptr + column[i], inside[i], group_norm_weight[kKeep
-        ? i : 0]);
+    load_values<kVec>(group_norm_weight_ptr + column[i], inside[i],
+        group_norm_weight[kKeep ? i : 0]);
     load_values<kVec>(group_norm_bias_ptr + column[i], inside[i], group_norm_bias[kKeep ? i : 0]);
   }
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
 #pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base =
-      int64_t(blockIdx.y) * blockDim.y; base < rows; base += int64_t(gridDim.y) * blockDim.y) {
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
+      base += int64_t(gridDim.y) * blockDim.y) {
     const int64_t row = base + threadIdx.y;
     const bool valid = row < rows;
     Pack<T, kVec> matmul_product_in[kItems];
@@ -149,8 +149,8 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
       for (int v = 0; v < kVec; ++v) {
         const Acc plus_bias = plus_bias_held[i][v];
         const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm =
-            group_norm_hat * group_norm_weight[kept][v] + group_norm_bias[kept][v];
+        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
+            + group_norm_bias[kept][v];
         y_out.element[v] = narrow<Out>(group_norm);
       }
       store_pack(y_ptr + row * channels + column[i], y_out);
@@ -310,7 +310,6 @@ cudaError_t forward_launch(
   auto* group_norm_mean_ptr = static_cast<Accumulate<T>*>(a.group_norm_mean);
   auto* group_norm_rstd_ptr = static_cast<Accumulate<T>*>(a.group_norm_rstd);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
-  const double group_norm_eps = a.group_norm_eps;
 
   // Each segment stays in registers.
   constexpr int kMost = std::min(8, 32 / kVec);  // vectors that fit a thread's registers
@@ -325,7 +324,7 @@ cudaError_t forward_launch(
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
     return launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, matmul_product_ptr,
         matmul_bias_ptr, bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
-        group_norm_rstd_ptr, y_ptr, group_norm_eps, rows, channels, groups, row.lanes);
+        group_norm_rstd_ptr, y_ptr, a.group_norm_eps, rows, channels, groups, row.lanes);
   }
 
   // Any size: statistics first, then one more pass.
@@ -335,7 +334,8 @@ cudaError_t forward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 32 * sizeof(Acc), stream, matmul_product_ptr, matmul_bias_ptr,
-        bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_eps, rows, channels, groups);
+        bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, a.group_norm_eps, rows, channels,
+        groups);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         matmul_product_ptr, matmul_bias_ptr, bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr,
@@ -350,8 +350,8 @@ cudaError_t forward_dispatch(
   // Vectors of 16 bytes where every row and group starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0 && (a.channels / a.groups) % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -387,7 +387,7 @@ cudaError_t forward_dispatch(
 //   plus_bias = silu_value + bias
 //   group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd
 //   d_plus_bias = standardize_backward(group_norm_weight * grad_y, group_norm_hat, group_norm_rstd,
-//       d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum, inverse_count)
+//   d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum, inverse_count)
 //   d_matmul = silu_backward(d_plus_bias, matmul)
 //   grad_matmul_product = d_matmul
 //   grad_y_sum = sum over the rows of grad_y
@@ -423,7 +423,7 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
     inside[i] = segment < groups && offset < length;
     column[i] = segment * length + offset;
   }
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count = reciprocal(Acc(channels / groups));
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
   constexpr bool kKeep = kItems <= 2;
   Acc matmul_bias[kKeep ? kItems : 1][kVec];
@@ -431,11 +431,11 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc group_norm_weight[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values<kVec>(matmul_bias_ptr + column[i], inside[i]
-        && matmul_bias_ptr != nullptr, matmul_bias[kKeep ? i : 0]);
+    load_values<kVec>(matmul_bias_ptr + column[i], inside[i] && matmul_bias_ptr != nullptr,
+        matmul_bias[kKeep ? i : 0]);
     load_values<kVec>(bias_ptr + column[i], inside[i], bias[kKeep ? i : 0]);
-    load_values<kVec>(group_norm_weight_ptr + column[i], inside[i], group_norm_weight[kKeep
-        ? i : 0]);
+    load_values<kVec>(group_norm_weight_ptr + column[i], inside[i],
+        group_norm_weight[kKeep ? i : 0]);
   }
   Acc grad_y_sum[kItems][kVec] = {};
   Acc d_group_norm_weight_sum[kItems][kVec] = {};
@@ -444,14 +444,14 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
 #pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base =
-      int64_t(blockIdx.y) * blockDim.y; base < rows; base += int64_t(gridDim.y) * blockDim.y) {
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
+      base += int64_t(gridDim.y) * blockDim.y) {
     const int64_t row = base + threadIdx.y;
     const bool valid = row < rows;
-    const Acc group_norm_mean = valid
-        && segment < groups ? Acc(widen(group_norm_mean_ptr[row * groups + segment])) : Acc(0);
-    const Acc group_norm_rstd = valid
-        && segment < groups ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
+    const Acc group_norm_mean = valid && segment < groups
+        ? Acc(widen(group_norm_mean_ptr[row * groups + segment])) : Acc(0);
+    const Acc group_norm_rstd = valid && segment < groups
+        ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
     Pack<T, kVec> matmul_product_in[kItems];
     Pack<Out, kVec> grad_y_in[kItems];
 #pragma unroll
@@ -486,8 +486,8 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
       }
     }
     d_group_norm_hat_sum = sum_over_lanes(d_group_norm_hat_sum, lanes, shared);
-    d_group_norm_hat_group_norm_hat_sum = sum_over_lanes(d_group_norm_hat_group_norm_hat_sum,
-        lanes, shared);
+    d_group_norm_hat_group_norm_hat_sum =
+        sum_over_lanes(d_group_norm_hat_group_norm_hat_sum, lanes, shared);
 
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -507,9 +507,10 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
         const Acc silu_value = silu(matmul);
         const Acc plus_bias = silu_value + bias[kept][v];
         const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
-        const Acc d_plus_bias = standardize_backward(group_norm_weight[kept][v] * grad_y,
-            group_norm_hat, group_norm_rstd, d_group_norm_hat_sum,
-                d_group_norm_hat_group_norm_hat_sum, inverse_count);
+        const Acc d_plus_bias =
+            standardize_backward(group_norm_weight[kept][v] * grad_y, group_norm_hat,
+                group_norm_rstd, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum,
+                    inverse_count);
         const Acc d_matmul = silu_backward(d_plus_bias, matmul);
         grad_y_sum[i][v] += grad_y;
         d_group_norm_weight_sum[i][v] += group_norm_hat * grad_y;
@@ -517,8 +518,8 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
         d_matmul_sum[i][v] += d_matmul;
         grad_matmul_product_out.element[v] = narrow<T>(d_matmul);
       }
-      if (grad_matmul_product_ptr != nullptr) store_pack(grad_matmul_product_ptr
-          + row * channels + column[i], grad_matmul_product_out);
+      if (grad_matmul_product_ptr != nullptr)
+          store_pack(grad_matmul_product_ptr + row * channels + column[i], grad_matmul_product_out);
     }
   }
 
@@ -527,18 +528,17 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (blockDim.y > 1) sum_over_y<kVec>(grad_y_sum[i], shared);
-    if (threadIdx.y == 0
-        && inside[i]) store_values<kVec>(mine + 0 * channels + column[i], grad_y_sum[i]);
+    if (threadIdx.y == 0 && inside[i])
+        store_values<kVec>(mine + 0 * channels + column[i], grad_y_sum[i]);
     if (blockDim.y > 1) sum_over_y<kVec>(d_group_norm_weight_sum[i], shared);
-    if (threadIdx.y == 0
-        && inside[i]) store_values<kVec>(mine + 1 * channels + column[i],
-            d_group_norm_weight_sum[i]);
+    if (threadIdx.y == 0 && inside[i])
+        store_values<kVec>(mine + 1 * channels + column[i], d_group_norm_weight_sum[i]);
     if (blockDim.y > 1) sum_over_y<kVec>(d_plus_bias_sum[i], shared);
-    if (threadIdx.y == 0
-        && inside[i]) store_values<kVec>(mine + 2 * channels + column[i], d_plus_bias_sum[i]);
+    if (threadIdx.y == 0 && inside[i])
+        store_values<kVec>(mine + 2 * channels + column[i], d_plus_bias_sum[i]);
     if (blockDim.y > 1) sum_over_y<kVec>(d_matmul_sum[i], shared);
-    if (threadIdx.y == 0
-        && inside[i]) store_values<kVec>(mine + 3 * channels + column[i], d_matmul_sum[i]);
+    if (threadIdx.y == 0 && inside[i])
+        store_values<kVec>(mine + 3 * channels + column[i], d_matmul_sum[i]);
   }
 }
 
@@ -607,8 +607,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc group_norm_mean = widen(group_norm_mean_ptr[item]);
-    const Acc group_norm_rstd = widen(group_norm_rstd_ptr[item]);
+    const Acc group_norm_mean = widen(group_norm_mean_ptr[row * groups + segment]);
+    const Acc group_norm_rstd = widen(group_norm_rstd_ptr[row * groups + segment]);
     Acc d_group_norm_hat_sum = Acc(0);
     Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
     for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
@@ -635,8 +635,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       }
     }
     d_group_norm_hat_sum = sum_over_lanes(d_group_norm_hat_sum, blockDim.x, shared);
-    d_group_norm_hat_group_norm_hat_sum = sum_over_lanes(d_group_norm_hat_group_norm_hat_sum,
-        blockDim.x, shared);
+    d_group_norm_hat_group_norm_hat_sum =
+        sum_over_lanes(d_group_norm_hat_group_norm_hat_sum, blockDim.x, shared);
     if (threadIdx.x == 0) {
       d_group_norm_hat_sum_ptr[item] = d_group_norm_hat_sum;
       d_group_norm_hat_group_norm_hat_sum_ptr[item] = d_group_norm_hat_group_norm_hat_sum;
@@ -665,7 +665,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   const bool active = column < channels;
   const int64_t length = channels / groups;
   const int64_t segment = column / length;
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count = reciprocal(Acc(channels / groups));
   Acc matmul_bias[kVec];
   load_values<kVec>(matmul_bias_ptr + column, active && matmul_bias_ptr != nullptr, matmul_bias);
   Acc bias[kVec];
@@ -708,9 +708,9 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
         const Acc silu_value = silu(matmul);
         const Acc plus_bias = silu_value + bias[v];
         const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
-        const Acc d_plus_bias = standardize_backward(group_norm_weight[v] * grad_y,
-            group_norm_hat, group_norm_rstd, d_group_norm_hat_sum,
-                d_group_norm_hat_group_norm_hat_sum, inverse_count);
+        const Acc d_plus_bias =
+            standardize_backward(group_norm_weight[v] * grad_y, group_norm_hat, group_norm_rstd,
+                d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum, inverse_count);
         const Acc d_matmul = silu_backward(d_plus_bias, matmul);
         grad_y_sum[v] += grad_y;
         d_group_norm_weight_sum[v] += group_norm_hat * grad_y;
@@ -718,8 +718,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
         d_matmul_sum[v] += d_matmul;
         grad_matmul_product_out.element[v] = narrow<T>(d_matmul);
       }
-      if (grad_matmul_product_ptr != nullptr) store_pack(grad_matmul_product_ptr
-          + at * channels + column, grad_matmul_product_out);
+      if (grad_matmul_product_ptr != nullptr)
+          store_pack(grad_matmul_product_ptr + at * channels + column, grad_matmul_product_out);
     }
   }
 
@@ -827,8 +827,8 @@ cudaError_t backward_dispatch(
   // Vectors of 16 bytes where every row and group starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0 && (a.channels / a.groups) % width == 0;
-    return whole
-        && aligned ? vector(a, schedule, scratch, stream) : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, schedule, scratch, stream)
+        : scalar(a, schedule, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32

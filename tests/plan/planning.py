@@ -17,7 +17,7 @@ name: demo
 about: A demo
 dims: {{batch: 16, width: 32, hidden: 64}}
 arguments: {{width: {{type: dim}}, hidden: {{type: dim}}{arguments}}}
-inputs: {{x: [batch, width]{inputs}}}
+inputs: {{x: {shape}{inputs}}}
 dtypes: [{dtypes}]
 targets: [{targets}]
 chain:
@@ -36,12 +36,13 @@ def planned(
     *steps: str,
     arguments: str = "",
     inputs: str = "",
+    shape: str = "[batch, width]",
     dtypes: str = "float32, bfloat16, float16",
     targets: str = "sm_90",
 ) -> Plan:
     """The plan of a chain over x: [batch 16, width 32]; hidden is 64. Each step is the inside of its braces."""
     path = directory / "spec.yaml"
     chain = "".join(f"  - {{{step}}}\n" for step in steps)
-    text = _TEXT.format(chain=chain, arguments=arguments, inputs=inputs, dtypes=dtypes, targets=targets)
-    path.write_text(text, encoding="utf-8")
+    fields = {"arguments": arguments, "shape": shape, "inputs": inputs, "dtypes": dtypes, "targets": targets}
+    path.write_text(_TEXT.format(chain=chain, **fields), encoding="utf-8")
     return plan_file(path)

@@ -1,0 +1,67 @@
+"""Words that emitted code uses itself, where names of a spec could stand beside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fusegen.ir.chain import Chain
+
+# What kernels call things: a value of that name gets a number behind it.
+KERNEL_NAMES = frozenset(
+    """
+    a active at base block blocks channels column count first groups i inner inner_groups inside inverse_length item
+    kItems kKeep kVec kept lane lanes last left length mine offset one part partials row rows rows_per_block segment shared u v valid
+    Acc Accumulate AccumulateFor Column Moments Out Pack Param Row Scratch Stream T kAllLanes kColumnThreads kRowThreads
+    kSegmentThreads kStreamThreads kTotalThreads kUnroll kVectorOf
+    add_value ceil_div launch load_pack load_values merge merge_over_y narrow shared_memory store_pack store_values
+    sum_over_lanes sum_over_y thread_index warp_count widen
+    average_factor clamp clamp_backward clamp_max clamp_max_backward clamp_min clamp_min_backward erf exp gelu gelu_backward
+    gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward log1p
+    maximum maximum_backward minimum minimum_backward mish mish_backward quotient reciprocal relu relu_backward
+    rescale_backward rsqrt sigmoid sigmoid_backward silu silu_backward softplus softplus_backward square
+    standardize_backward tanh tanh_backward tanh_softplus
+    """.split()
+)
+
+# A kernel's locals that belong to a value `x`: `x_in` what was loaded of it, and so on.
+_LOCAL_ENDINGS = ("_in", "_out", "_tile", "_held", "_ptr", "_all", "_total", "_moments_count", "_moments_share", "_m2")
+
+# Arguments and locals of the generated ops and methods, beside which a tensor or constant of the spec would stand.
+OP_NAMES = frozenset(
+    """
+    accumulator activation aligned all any args arguments batch bias_in_product came channels ctx dtype_mode dtypes expected
+    gradients groups launch make makers mode modes need needs norms operand output parameter reference rows schedule scratch
+    stream workspace y zip
+    Dtypes F OptionalTensor Path Scratch ScalarType Tensor check_launch glue int64_t kAutomatic kModes size_t
+    """.split()
+)
+
+# What the eager form of a chain calls besides its own values.
+REFERENCE_NAMES = frozenset({"F"})
+
+
+def is_kernels_own(name: str) -> bool:
+    """Whether a kernel may use the name for something of its own."""
+    return name in KERNEL_NAMES or name.endswith(_LOCAL_ENDINGS)
+
+
+def clashes(chain: Chain) -> list[str]:
+    """What two things of the generated ops would be called alike, once submodules and attributes stand beside each other."""
+    repeated = [name for name, count in Counter(_op_names(chain)).items() if count > 1]
+    return [f"the generated code would call two things '{name}'; rename an input, a step or a parameter" for name in repeated]
+
+
+def _op_names(chain: Chain) -> Iterator[str]:
+    tensors = [*(tensor.name for tensor in chain.inputs), *chain.parameters, *chain.buffers]
+    if chain.contraction:
+        tensors += [chain.contraction.operand, chain.contraction.weight, chain.contraction.product]
+    for name in [*tensors, "y"]:
+        yield from (name, f"{name}_in", f"grad_{name}")
+    yield from chain.constants
+    for norm, _ in chain.batch_norms:
+        yield from (f"{norm}_mean", f"{norm}_var", f"{norm}_batches")
+    for name in {tensor.name for tensor in chain.inputs}:
+        yield f"type of {name.replace('_', '').lower()}"

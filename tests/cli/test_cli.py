@@ -1,0 +1,151 @@
+"""The command line as a process: output, exit codes and messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SPEC = ROOT / "specs" / "gemm_multiply_leakyrelu.yaml"
+
+
+def run(*arguments: str | Path, cwd: Path = ROOT, **changes: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **changes}
+    command = [sys.executable, "-m", "fusegen", *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    return done
+
+
+def broken(directory: Path, old: str, new: str) -> Path:
+    path = directory / "broken.yaml"
+    text = SPEC.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    return path
+
+
+def test_build_writes_what_is_committed_and_then_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = run("build", "--no-compile", "--output", out, SPEC)
+    assert first.returncode == 0, first.stderr
+    wrote = [line.removeprefix(f"wrote {out}/") for line in first.stderr.splitlines()]
+    assert sorted(wrote) == sorted(str(p.relative_to(out)) for p in out.rglob("*.*") if p.name != "manifest.json")
+    assert f"{SPEC.stem}/kernels.cu" in wrote and "support/launch.cuh" in wrote
+    second = run("build", "--no-compile", "--output", out, SPEC)
+    assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
+
+
+def test_the_output_directory_is_generated_below_the_current_one(tmp_path: Path) -> None:
+    assert run("build", "--no-compile", SPEC, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "generated" / SPEC.stem / "__init__.py").is_file()
+
+
+def test_plan() -> None:
+    done = run("plan", SPEC)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (ROOT / "tests" / "plan" / "golden" / f"{SPEC.stem}.txt").read_text(encoding="utf-8")
+
+
+def test_plan_as_json_is_the_text_of_plan_json(tmp_path: Path) -> None:
+    run("build", "--no-compile", "--output", tmp_path, SPEC)
+    done = run("plan", "--json", SPEC)
+    assert done.returncode == 0 and json.loads(done.stdout)["name"] == SPEC.stem
+    assert done.stdout == (tmp_path / SPEC.stem / "plan.json").read_text(encoding="utf-8")
+
+
+def test_plan_of_several_specs() -> None:
+    done = run("plan", SPEC, SPEC.with_name("gemm_add_relu.yaml"))
+    assert done.returncode == 0 and "gemm_add_relu at batch" in done.stdout and SPEC.stem in done.stdout
+
+
+@pytest.mark.parametrize("command", [["build"], ["build", "--no-compile"], ["plan"], ["plan", "--json"]])
+def test_a_mistake_in_the_spec(tmp_path: Path, command: list[str]) -> None:
+    path = broken(tmp_path, "op: leaky_relu", "op: leaky_rely")
+    done = run(*command, path, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    header, source, caret = done.stderr.splitlines()
+    assert header.startswith(f"{path}:20:10: error[FG203]: unknown op 'leaky_rely' (did you mean 'leaky_relu'?)")
+    assert caret.index("^") == source.index("leaky_rely")
+    assert not (tmp_path / "generated").exists(), "nothing is written"
+
+
+def test_a_mistake_in_the_chain(tmp_path: Path) -> None:
+    path = broken(tmp_path, "constant: multiplier", "value: earlier")
+    done = run("build", "--no-compile", path, cwd=tmp_path)
+    assert done.returncode == 2 and f"{path}:19:22: error[FG301]" in done.stderr
+
+
+def test_one_broken_spec_of_two_writes_nothing(tmp_path: Path) -> None:
+    path = broken(tmp_path, "targets: [sm_90]", "targets: [sm_1]")
+    done = run("build", "--no-compile", SPEC, path, cwd=tmp_path)
+    assert done.returncode == 2 and "FG212" in done.stderr
+    assert not (tmp_path / "generated").exists()
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    done = run("plan", "absent.yaml", cwd=tmp_path)
+    assert done.returncode == 2 and "absent.yaml" in done.stderr and "FG101" in done.stderr
+
+
+def test_an_output_directory_of_somebody_else(tmp_path: Path) -> None:
+    package = tmp_path / "generated" / SPEC.stem
+    package.mkdir(parents=True)
+    (package / "kernels.cu").write_text("mine")
+    done = run("build", "--no-compile", SPEC, cwd=tmp_path)
+    assert done.returncode == 2 and "FG501" in done.stderr and "--output" in done.stderr
+    assert (package / "kernels.cu").read_text() == "mine"
+
+
+def test_without_a_compiler(tmp_path: Path) -> None:
+    done = run("build", SPEC, cwd=tmp_path, FUSEGEN_NVCC=str(tmp_path / "nowhere"))
+    assert done.returncode == 1 and "FUSEGEN_NVCC" in done.stderr
+    assert (tmp_path / "generated" / SPEC.stem / "kernels.cu").is_file(), "the sources are written all the same"
+
+
+@pytest.mark.parametrize("arguments", [["build"], ["plan"], ["plan", "--yaml", "x"], ["destroy", "x"]])
+def test_wrong_usage(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2 and "Usage" in done.stderr
+
+
+def test_help() -> None:
+    for command in ([], ["build"], ["plan"]):
+        done = run(*command, "--help")
+        assert done.returncode == 0 and "Usage" in done.stdout
+
+
+def test_a_bug_is_told_as_one(tmp_path: Path) -> None:
+    """Exit code 3, and a message that asks for a report."""
+    script = (
+        "import fusegen.plan.load, fusegen.cli, fusegen.errors, sys\n"
+        "def broken(path): raise fusegen.errors.InternalError('two kernels of one name')\n"
+        "fusegen.plan.load.plan_file = broken\n"
+        "fusegen.cli.main(['plan', 'spec.yaml'])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 3 and "Traceback" not in done.stderr
+    assert "fusegen has a bug, please report it with the spec: two kernels of one name" in done.stderr
+
+
+def test_neither_command_imports_torch(tmp_path: Path) -> None:
+    """A torch that cannot be imported is no hindrance."""
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')\n")
+    for command in (["plan", SPEC], ["build", "--no-compile", "--output", tmp_path / "out", SPEC]):
+        done = run(*command, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.nvcc
+def test_build_compiles_once(tmp_path: Path) -> None:
+    first = run("build", "--output", tmp_path, SPEC)
+    assert first.returncode == 0, first.stderr
+    assert (tmp_path / SPEC.stem / "_C.so").is_file() and "built in" in first.stderr
+    second = run("build", "--output", tmp_path, SPEC)
+    assert second.returncode == 0 and second.stderr.strip().endswith("is up to date")

@@ -1,0 +1,105 @@
+"""Each op of the catalogue by itself: emitted kernels in double precision against PyTorch, bounds and kinks included."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import fusegen  # noqa: E402
+from fusegen.emulate import compile_kernels  # noqa: E402
+from fusegen.ops.catalogue import STEPS  # noqa: E402
+from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.plan import Plan  # noqa: E402
+from fusegen.render.output import write_files  # noqa: E402
+from fusegen.render.package import render_all  # noqa: E402
+from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+ROWS, CHANNELS = 5, 12
+SPEC = """\
+fusegen: 1
+name: {name}
+about: One op
+dims: {{rows_of_x: 5}}
+inputs: {{x: [rows_of_x, 12]{inputs}}}
+dtypes: [float32]
+chain:
+{chain}"""
+# By name: the steps, separated by semicolons. x takes the values -7.5, -7.25, ..., so it meets every kink exactly.
+CHAINS = {
+    "relu": "op: relu",
+    "leaky_relu": "op: leaky_relu, negative_slope: 0.25",
+    "gelu": "op: gelu",
+    "gelu_tanh": "op: gelu, approximate: tanh",
+    "sigmoid": "op: sigmoid",
+    "tanh": "op: tanh",
+    "silu": "op: silu",
+    "swish": "op: swish",
+    "mish": "op: mish",
+    "hardswish": "op: hardswish",
+    "softplus": "op: softplus, beta: 2.0, threshold: 3.0",
+    "exp": "op: exp",
+    "square": "op: square",
+    "clamp": "op: clamp, min: -1.5, max: 2.0",
+    "clamp_min": "op: clamp, min: -1.5",
+    "clamp_max": "op: clamp, max: 2.0",
+    "hardtanh": "op: hardtanh, min_val: -1.5, max_val: 2.0",
+    "minimum": "op: minimum, input: z; op: minimum, constant: 2.0",
+    "maximum": "op: maximum, input: z, swap: true; op: maximum, constant: -2.0",
+    "add_sub": "op: relu; op: add, parameter: b, shape: [12], init: randn; op: sub, input: z, swap: true; op: sub, parameter: b",
+    "mul_div": "op: relu, save: a; op: div, parameter: b, shape: [1], init: 2.0; op: mul, input: z; op: mul, value: a, detach: true",
+    "batch_norm": "op: relu; op: batch_norm, name: bn",
+    "group_norm": "op: group_norm, name: gn, num_groups: 3",
+    "layer_norm": "op: layer_norm, name: ln, bias: false",
+    "rms_norm": "op: rms_norm, name: rms",
+    "layer_then_group": "op: layer_norm, name: ln; op: group_norm, name: gn, num_groups: 3",
+    "group_then_batch": "op: group_norm, name: gn, num_groups: 3; op: batch_norm, name: bn",
+    "linear": "op: linear, name: gemm, out_features: 12, bias: false; op: relu",
+}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("emulated")
+
+
+def planned(name: str, chain: str, directory: Path) -> Plan:
+    steps = "".join(f"  - {{{step.strip()}}}\n" for step in chain.split(";"))
+    inputs = ", z: [rows_of_x, 12]" if "input: z" in chain else ""
+    path = directory / "spec.yaml"
+    path.write_text(SPEC.format(name=f"op_{name}", inputs=inputs, chain=steps), encoding="utf-8")
+    return plan_file(path)
+
+
+def test_every_op_is_here() -> None:
+    ops = {op for step in STEPS for op in get_args(step.model_fields["op"].annotation)}
+    assert ops == set(re.findall(r"op: (\w+)", " ".join(CHAINS.values())))
+
+
+@pytest.mark.xfail(raises=IndexError, strict=True, reason="a module that saves nothing is not rendered")
+def test_a_chain_whose_gradient_reads_nothing(tmp_path: Path) -> None:
+    render_all([planned("plus", "op: add, input: z", tmp_path)])
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_op(name: str, tmp_path: Path, cache: Path) -> None:
+    plan = planned(name, CHAINS[name], tmp_path)
+    write_files(render_all([plan]), tmp_path / "ops")
+    module = fusegen.load(plan.spec.name, tmp_path / "ops")()
+    library = compile_kernels(
+        tmp_path / "ops" / plan.spec.name / "kernels.cu", cache=cache, defines=["FUSEGEN_VERIFICATION"]
+    )
+    x = (torch.arange(ROWS * CHANNELS).double().reshape(ROWS, CHANNELS) - 30) / 4
+    tensors = {plan.chain.source.name: x, "z": x.flip(1), "grad_y": torch.linspace(-1, 2, x.numel()).double().reshape(x.shape)}
+    for variant, training in ((plan.variants[0], True), (plan.variants[-1], False)):
+        expected = tail_reference(plan, module, tensors, plan.modes[-1], training)
+        found = EmulatedTail(plan, variant, library, module).run(tensors, plan.modes[-1]).values
+        for key in found.keys() & expected.keys():
+            exact = expected[key].reshape(found[key].shape)
+            torch.testing.assert_close(found[key], exact, rtol=1e-11, atol=1e-11, msg=lambda text: f"{key}: {text}")

@@ -1,0 +1,89 @@
+"""Writing below an output directory: only what changed, in one step each, and never over other people's files."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from fusegen.errors import SpecError
+from fusegen.render.output import MANIFEST, read_manifest, write_files
+
+FILES = {"demo/kernels.cu": "// kernels\n", "support/launch.cuh": "// launch\n"}
+
+
+def listing(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+
+
+def test_writes_files_and_a_manifest(tmp_path: Path) -> None:
+    assert write_files(FILES, tmp_path / "out" / "deep") == list(FILES)
+    assert listing(tmp_path / "out" / "deep") == sorted([*FILES, MANIFEST]), "and no temporary file"
+    assert set(read_manifest(tmp_path / "out" / "deep")) == set(FILES)
+    mode = stat.S_IMODE((tmp_path / "out" / "deep" / "demo" / "kernels.cu").stat().st_mode)
+    assert mode == 0o644
+
+
+def test_writes_only_what_differs(tmp_path: Path) -> None:
+    write_files(FILES, tmp_path)
+    os.utime(tmp_path / "demo" / "kernels.cu", (1, 1))
+    changed = FILES | {"support/launch.cuh": "// other\n"}
+    assert write_files(FILES, tmp_path) == []
+    assert write_files(changed, tmp_path) == ["support/launch.cuh"]
+    assert (tmp_path / "demo" / "kernels.cu").stat().st_mtime == 1
+
+
+def test_repairs_what_was_edited_or_removed(tmp_path: Path) -> None:
+    write_files(FILES, tmp_path)
+    (tmp_path / "demo" / "kernels.cu").write_text("edited")
+    (tmp_path / "support" / "launch.cuh").unlink()
+    assert write_files(FILES, tmp_path) == list(FILES)
+    assert (tmp_path / "demo" / "kernels.cu").read_text() == FILES["demo/kernels.cu"]
+
+
+def test_other_packages_stay_listed_while_they_are_there(tmp_path: Path) -> None:
+    write_files(FILES | {"other/kernels.cu": "// other\n"}, tmp_path)
+    write_files(FILES, tmp_path)
+    assert "other/kernels.cu" in read_manifest(tmp_path)
+    (tmp_path / "other" / "kernels.cu").unlink()
+    write_files(FILES, tmp_path)
+    assert set(read_manifest(tmp_path)) == set(FILES)
+
+
+def test_refuses_foreign_files_and_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "kernels.cu").write_text("mine")
+    with pytest.raises(SpecError, match=r"FG501.*did not write: demo/kernels.cu"):
+        write_files(FILES, tmp_path)
+    assert listing(tmp_path) == ["demo/kernels.cu"]
+    assert (tmp_path / "demo" / "kernels.cu").read_text() == "mine"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": 3}', "{"])
+def test_refuses_a_manifest_of_something_else(tmp_path: Path, text: str) -> None:
+    (tmp_path / MANIFEST).write_text(text)
+    with pytest.raises(SpecError, match="FG501"):
+        write_files(FILES, tmp_path)
+    assert listing(tmp_path) == [MANIFEST] and (tmp_path / MANIFEST).read_text() == text
+
+
+def test_an_interrupted_write_leaves_the_old_text_and_no_temporary(tmp_path: Path, monkeypatch) -> None:
+    write_files(FILES, tmp_path)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_files({"demo/kernels.cu": "// new\n"}, tmp_path)
+    assert listing(tmp_path) == sorted([*FILES, MANIFEST])
+    assert (tmp_path / "demo" / "kernels.cu").read_text() == FILES["demo/kernels.cu"]
+
+
+def test_the_manifest_is_sorted_and_ends_in_a_newline(tmp_path: Path) -> None:
+    write_files(dict(reversed(FILES.items())), tmp_path)
+    text = (tmp_path / MANIFEST).read_text()
+    assert list(json.loads(text)["files"]) == sorted(FILES) and text.endswith("}\n")
