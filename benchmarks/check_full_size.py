@@ -138,9 +138,7 @@ class Checker:
                     return one(fused, original, x)
 
                 self.check(subject, size, precision, name, work)
-        self.check(
-            subject, size, "fp32", "construction", lambda: [subject.same_initial_values(size, self.device)]
-        )
+        self.check(subject, size, "fp32", "construction", lambda: [subject.same_initial_values(size, self.device)])
 
     def _release(self) -> None:
         if self.device == "cuda":
@@ -157,9 +155,7 @@ def run_all(checker: Checker, chosen: dict[str, Subject], *, compiled: bool, ful
             checker.mid_size(subject, size)
         if checker.self_test:
             checker.full_size(subject, SELF_TEST_SIZES[0])
-        checker.behaviour(
-            subject, SELF_TEST_SIZES[0] if checker.self_test else BEHAVIOUR_SIZE, compiled=compiled
-        )
+        checker.behaviour(subject, SELF_TEST_SIZES[0] if checker.self_test else BEHAVIOUR_SIZE, compiled=compiled)
         print(f"{name}: {time.perf_counter() - began:.1f} s", flush=True)
 
 
@@ -171,16 +167,10 @@ def device_name(device: str) -> str:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder for numerics.csv and numerics.md")
-    parser.add_argument(
-        "--render", type=Path, metavar="CSV", help="write docs/numerics_full_size.md and stop"
-    )
-    parser.add_argument(
-        "--self-test", action="store_true", help="the originals stand in for the fused modules"
-    )
+    parser.add_argument("--render", type=Path, metavar="CSV", help="write docs/numerics_full_size.md and stop")
+    parser.add_argument("--self-test", action="store_true", help="the originals stand in for the fused modules")
     parser.add_argument("--chains", nargs="*", default=[*SEEDS, *FURTHER], help="by id, such as kb97")
     parser.add_argument("--compile", action="store_true", help="check torch.compile too, which takes a while")
     parser.add_argument("--no-full", action="store_true", help="leave the full sizes out")

@@ -89,7 +89,18 @@ def main() -> None:
                     count = sizes.get(kernel, 0)
                     copy = copy_microseconds(count, flush) if count else 0.0
                     ratio = f"{time / copy:.2f}" if copy else ""
-                    rows.append((name, precision, "train" if train else "eval", kernel, f"{time:.1f}", count, f"{copy:.1f}", ratio))
+                    rows.append(
+                        (
+                            name,
+                            precision,
+                            "train" if train else "eval",
+                            kernel,
+                            f"{time:.1f}",
+                            count,
+                            f"{copy:.1f}",
+                            ratio,
+                        )
+                    )
                     print(*rows[-1], sep="  ", flush=True)
     if options.out:
         with (options.out / "kernel_times.csv").open("w", newline="") as file:

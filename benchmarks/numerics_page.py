@@ -20,7 +20,9 @@ divided by the largest magnitude of the reference (where a gradient cancels to n
 that cancel). A fused error may be at most twice eager's in the same dtype, plus one ulp of the dtype that
 is computed in, plus the rounding of a float32 sum of the reduction's length; the same is asked of the
 relative Frobenius norm, which is in the CSV only. TF32 is off. Norm parameters, running statistics and
-inputs are random. Of the optimiser steps the third is shown, by how far each parameter has moved.
+inputs are random. Of the optimiser steps the third is shown, by how far each parameter has moved; eager's
+error there is the worst of nine runs that differ by rounding alone (rows in another order, inputs an ulp up
+or down), because training amplifies which side of a kink or of zero a single element falls on.
 """
 
 
@@ -84,9 +86,7 @@ def write_page(rows: list[Row], path: Path) -> int:
     if failed:
         parts += ["## Failed\n", _detail(failed)]
     for config in dict.fromkeys(row.config for row in full):
-        mine = [
-            row for row in full if row.config == config and not row.quantity.startswith(("step 1", "step 2"))
-        ]
+        mine = [row for row in full if row.config == config and not row.quantity.startswith(("step 1", "step 2"))]
         parts += [f"## {config}, {mine[0].shape}\n", _detail(mine)]
     if rest:
         text = "For each chain, shape, dtype and mode: the quantity that comes closest to its bound.\n"

@@ -15,8 +15,10 @@ from time_chains import table
 _HEAD = """# Performance
 
 Measured by `benchmarks/time_chains.py` on {device}; `benchmarks/performance_page.py` writes this page from the CSVs in
-`benchmarks/results/`. Medians; device events with the L2 flushed for the large sizes, wall clock for the small ones. Before
-anything is timed its outputs and gradients are checked. `contraction` is the linear layer's library calls alone; `compile`
+`benchmarks/results/`. Medians; device events with the L2 flushed for the large sizes, wall clock for the small
+ones. Before
+anything is timed its outputs and gradients are checked. `contraction` is the linear layer's library calls
+alone; `compile`
 is `torch.compile` in its default mode. The last column compares with the faster of eager and compile: below 1 the fused
 module is faster. The largest of them is {largest}.
 """

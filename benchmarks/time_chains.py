@@ -104,9 +104,7 @@ class Timer:
     def small(self, subject: Subject, size: tuple[int, ...]) -> None:
         """One small shape by wall clock."""
         calls = 10 if self.self_test else 200
-        self._measure(
-            ("small", subject.id, size, "fp32"), subject, lambda w: wall_microseconds(w, calls=calls), "us"
-        )
+        self._measure(("small", subject.id, size, "fp32"), subject, lambda w: wall_microseconds(w, calls=calls), "us")
 
     def _measure(self, place: tuple, subject: Subject, clock: Callable[[Callable], float], unit: str) -> None:
         kind, config, size, precision = place
@@ -197,16 +195,12 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder for timings.csv and timings.md")
     parser.add_argument("--chains", nargs="*", default=list(SEEDS), help="by id, such as kb97")
     parser.add_argument("--precisions", nargs="*", default=list(PRECISIONS), choices=list(PRECISIONS))
     parser.add_argument("--peers", nargs="*", default=["eager", "compile"], choices=list(PEERS))
-    parser.add_argument(
-        "--limit", type=float, default=200.0, help="seconds after which compiled peers are left out"
-    )
+    parser.add_argument("--limit", type=float, default=200.0, help="seconds after which compiled peers are left out")
     parser.add_argument("--no-large", action="store_true")
     parser.add_argument("--no-small", action="store_true")
     parser.add_argument("--self-test", action="store_true", help="tiny sizes, the originals stand in")
@@ -228,9 +222,7 @@ def main() -> int:
                 timer.large(subject, tiny if options.self_test else subject.chain.full, precision)
                 if device == "cuda":
                     torch.cuda.empty_cache()
-    text = (
-        f"Measured on {device_name(device)}. Medians; L2 flushed for the large sizes.\n\n{table(timer.rows)}"
-    )
+    text = f"Measured on {device_name(device)}. Medians; L2 flushed for the large sizes.\n\n{table(timer.rows)}"
     if timer.problems:
         text += "\nNot measured:\n\n" + "".join(f"- {line}\n" for line in timer.problems)
     if options.out:

@@ -33,7 +33,9 @@ def build(
     ] = None,
     verification: Annotated[bool, typer.Option(help="Include float64 kernels, for tests.")] = False,
     force: Annotated[bool, typer.Option(help="Compile even if nothing changed.")] = False,
-    compile_: Annotated[bool, typer.Option("--compile/--no-compile", help="Compile, or only write the sources.")] = True,
+    compile_: Annotated[
+        bool, typer.Option("--compile/--no-compile", help="Compile, or only write the sources.")
+    ] = True,
 ) -> None:
     """Render SPECS into packages and compile them."""
     from fusegen.plan.load import plan_file

@@ -110,9 +110,7 @@ class SpecError(FusegenError):
     """The user's input is at fault. Carries every mistake that was found, sorted by position."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
-        self.diagnostics: tuple[Diagnostic, ...] = tuple(
-            sorted(dict.fromkeys(diagnostics), key=Diagnostic.sort_key)
-        )
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(sorted(dict.fromkeys(diagnostics), key=Diagnostic.sort_key))
         if not self.diagnostics:
             raise InternalError("a SpecError without a diagnostic")
         super().__init__(self.diagnostics)
@@ -126,9 +124,7 @@ class SpecError(FusegenError):
 
 def printable(text: str) -> str:
     """`text` with everything escaped that could move a terminal's cursor or hide characters."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
-    )
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 def quote(text: str, limit: int = 40) -> str:

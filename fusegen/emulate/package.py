@@ -18,7 +18,8 @@ from fusegen.emulate.library import EmulationBuildError, compile_kernels
 def emulate_package(package: Path, *, cache: Path) -> ModuleType:
     """Imports a copy of `package` whose ops are registered for CPU tensors and launch the emulated kernels.
 
-    package: a directory of a generated package. cache: where compiled objects are kept. Raises EmulationBuildError with the
+    package: a directory of a generated package. cache: where compiled objects are kept. Raises
+    EmulationBuildError with the
     compiler's message. One process can hold one emulated copy of a package, and none beside the real extension.
     """
     name = f"fusegen_emulated_{package.name}"
@@ -47,7 +48,13 @@ def _build_binding(source: Path, kernels: Path, output: Path) -> None:
     with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
         built = Path(scratch) / output.name
         objects = ["-x", "c++", str(source), "-x", "none", str(kernels)]
-        link = ["-shared", f"-L{libraries.torch_lib}", "-Wl,--no-as-needed", "-ltorch_cpu", f"-Wl,-rpath,{kernels.parent}"]
+        link = [
+            "-shared",
+            f"-L{libraries.torch_lib}",
+            "-Wl,--no-as-needed",
+            "-ltorch_cpu",
+            f"-Wl,-rpath,{kernels.parent}",
+        ]
         _run(["g++", *cxx_flags(False), "-O0", "-DFUSEGEN_EMULATE", *includes, *objects, *link, "-o", str(built)])
         os.replace(built, output)
 

@@ -17,7 +17,8 @@ _STATISTICS = frozenset({"moments", "mean", "variance", "sum", "rsqrt"})
 def differentiate(graph: Graph, result: Node, grad: Node, leaves: Sequence[Node]) -> dict[Node, Node]:
     """The gradient of each leaf that `result` depends on, as nodes of the same graph.
 
-    grad: the gradient that flows into `result`. Contributions to one value are added before they are summed over the axes
+    grad: the gradient that flows into `result`. Contributions to one value are added before they are summed
+    over the axes
     that the value lacks, so a parameter that is used twice costs one reduction.
     """
     wanted = _depend_on(ancestors([result]), leaves)

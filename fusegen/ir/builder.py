@@ -27,7 +27,9 @@ def build_chain(spec, document, training: bool) -> Chain:
             diagnostics.append(document.diagnostic("FG206", message, ("inputs", name), key=True))
     for name, argument in spec.arguments.items():
         for symbol in builder.unconstructible(argument.is_ if argument.type == "shape" else ()):
-            diagnostics.append(document.diagnostic("FG301", NO_SIZE.format(symbol), ("arguments", name), hint=SIZE_HINT))
+            diagnostics.append(
+                document.diagnostic("FG301", NO_SIZE.format(symbol), ("arguments", name), hint=SIZE_HINT)
+            )
     for index, step in enumerate(spec.chain):
         builder.step = index
         try:
@@ -61,7 +63,7 @@ class ChainBuilder:
         self.graph = Graph(_names(spec))
         self.inputs = [Input(name, tuple(shape)) for name, shape in spec.inputs.items()]
         first = self.inputs[0]
-        self.rows, self.channels = (first.shape if len(first.shape) == 2 else (0, 0))
+        self.rows, self.channels = first.shape if len(first.shape) == 2 else (0, 0)
         self.tail_inputs: dict[str, Node] = {}
         self.contraction: Contraction | None = None
         self.parameters: dict[str, Parameter] = {}
@@ -76,7 +78,8 @@ class ChainBuilder:
 
     @property
     def start(self) -> Node | None:
-        """The running value before the first step; the first step that is no contraction makes it a leaf of the tail."""
+        """The running value before the first step; the first step that is no contraction makes it a leaf of
+        the tail."""
         first = self.spec.chain[0]
         return None if first.op == "linear" else self._begin(self.inputs[0].name)
 
@@ -138,13 +141,17 @@ class ChainBuilder:
             raise StepError("FG301", NO_SIZE.format(symbol), field, SIZE_HINT)
 
     def unconstructible(self, dims: Iterable[Dim]) -> list[str]:
-        return [dim for dim in dims if isinstance(dim, str) and dim in self.spec.dims and dim not in self.spec.arguments]
+        return [
+            dim for dim in dims if isinstance(dim, str) and dim in self.spec.dims and dim not in self.spec.arguments
+        ]
 
     def groups(self, value: int | str) -> Dim:
         if isinstance(value, str):
             argument = self.spec.arguments.get(value)
             if argument is None:
-                raise StepError("FG301", f"no argument named '{value}'", "num_groups", _suggest(value, self.spec.arguments))
+                raise StepError(
+                    "FG301", f"no argument named '{value}'", "num_groups", _suggest(value, self.spec.arguments)
+                )
             if argument.type != "int":
                 raise StepError("FG302", f"argument '{value}' should have the type int", "num_groups")
         sizes = self.typical(value), self.typical(self.channels)
@@ -176,7 +183,9 @@ class ChainBuilder:
         if shape is None:
             if name not in self.parameters:
                 hint = _suggest(name, self.parameters)
-                raise StepError("FG301", f"parameter '{name}' is used here before a step gives its shape", "parameter", hint)
+                raise StepError(
+                    "FG301", f"parameter '{name}' is used here before a step gives its shape", "parameter", hint
+                )
             return self.graph.tensor(name, self.parameters[name].extent)
         self._own(name, "parameter")
         if init is None:
@@ -193,7 +202,9 @@ class ChainBuilder:
         if isinstance(shape, str):
             argument = self.spec.arguments.get(shape)
             if argument is None or argument.type != "shape":
-                raise StepError("FG301", f"no argument of type shape named '{shape}'", "shape", _suggest(shape, self.spec.arguments))
+                raise StepError(
+                    "FG301", f"no argument of type shape named '{shape}'", "shape", _suggest(shape, self.spec.arguments)
+                )
             shape = argument.is_
         return [self.dim(dim, "shape") for dim in shape]
 
@@ -267,7 +278,8 @@ class ChainBuilder:
             raise StepError("FG302", f"argument '{name}' is a {argument.type}, a number is needed", field)
 
     def _own(self, name: str, field: str = "name", owner: str | None = None) -> None:
-        """Notes an attribute of the module; two steps cannot own the same. owner: "argument" if that holds it for all steps."""
+        """Notes an attribute of the module; two steps cannot own the same. owner: "argument" if that holds it
+        for all steps."""
         if name in OP_NAMES:
             raise StepError("FG206", f"the name '{name}' is used by the generated code itself", field)
         if self._owners.setdefault(name, owner or self.step) != (owner or self.step):

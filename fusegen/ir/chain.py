@@ -45,9 +45,12 @@ class Contraction:
 class Parameter:
     """A learnable tensor that the tail reads.
 
-    attribute: where the module holds it, such as "bn.weight". in_product: it is a linear layer's bias. In 16-bit dtypes the
-    library adds it, before the product is rounded, and the kernels get a null pointer: rounding the product first would lose
-    the sum's low bits where the two cancel. In float32 the kernels add it: nothing is lost, and the library's epilogue that
+    attribute: where the module holds it, such as "bn.weight". in_product: it is a linear layer's bias. In
+    16-bit dtypes the
+    library adds it, before the product is rounded, and the kernels get a null pointer: rounding the product
+    first would lose
+    the sum's low bits where the two cancel. In float32 the kernels add it: nothing is lost, and the library's
+    epilogue that
     would is slower than the plain product.
     """
 
@@ -80,7 +83,8 @@ class Constant:
 class Chain:
     """One variant of a chain (training or evaluation) over the view [rows, channels].
 
-    source: the leaf that enters the tail: the contraction's output, or the module's input where there is no contraction.
+    source: the leaf that enters the tail: the contraction's output, or the module's input where there is no
+    contraction.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
     groups: the number of groups, where the chain normalises groups of channels.
     """

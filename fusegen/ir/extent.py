@@ -41,7 +41,9 @@ class Extent:
         return self.rows and self.blocks != ALL
 
     def __str__(self) -> str:
-        axes = (["N"] if self.rows else []) + ([] if self.blocks == 1 else ["C" if self.blocks == ALL else str(self.blocks)])
+        axes = (["N"] if self.rows else []) + (
+            [] if self.blocks == 1 else ["C" if self.blocks == ALL else str(self.blocks)]
+        )
         return f"[{', '.join(axes)}]"
 
 

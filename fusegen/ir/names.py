@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 KERNEL_NAMES = frozenset(
     """
     a active at base block blocks channels column count first groups i inner inner_groups inside inverse_length item
-    kItems kKeep kVec kept lane lanes last left length mine offset one part partials row rows rows_per_block segment shared u v valid
+    kItems kKeep kVec kept lane lanes last left length mine offset one part partials row rows rows_per_block
+    segment shared u v valid
     Acc Accumulate AccumulateFor Column Moments Out Pack Param Row Scratch Stream T kAllLanes kColumnThreads kRowThreads
     kSegmentThreads kStreamThreads kTotalThreads kUnroll kVectorOf
     add_value ceil_div launch load_pack load_values merge merge_over_y narrow shared_memory store_pack store_values
     sum_over_lanes sum_over_y thread_index warp_count widen
-    average_factor clamp clamp_backward clamp_max clamp_max_backward clamp_min clamp_min_backward erf exp gelu gelu_backward
-    gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward log1p
+    average_factor clamp clamp_backward clamp_max clamp_max_backward clamp_min clamp_min_backward erf exp gelu
+    gelu_backward
+    gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh hardtanh_backward leaky_relu
+    leaky_relu_backward log1p
     maximum maximum_backward minimum minimum_backward mish mish_backward quotient reciprocal relu relu_backward
     rescale_backward rsqrt sigmoid sigmoid_backward silu silu_backward softplus softplus_backward square
     standardize_backward tanh tanh_backward tanh_softplus
@@ -32,8 +35,10 @@ _LOCAL_ENDINGS = ("_in", "_out", "_tile", "_held", "_ptr", "_all", "_total", "_m
 # Arguments and locals of the generated ops and methods, beside which a tensor or constant of the spec would stand.
 OP_NAMES = frozenset(
     """
-    accumulator activation aligned all any args arguments batch bias_in_product came channels ctx dtype_mode dtypes expected
-    gradients groups launch make makers mode modes need needs norms operand output parameter reference rows schedule scratch
+    accumulator activation aligned all any args arguments batch bias_in_product came channels ctx dtype_mode
+    dtypes expected
+    gradients groups launch make makers mode modes need needs norms operand output parameter reference rows
+    schedule scratch
     stream workspace y zip
     Dtypes F OptionalTensor Path Scratch ScalarType Tensor check_launch glue int64_t kAutomatic kModes size_t
     """.split()
@@ -49,9 +54,13 @@ def is_kernels_own(name: str) -> bool:
 
 
 def clashes(chain: Chain) -> list[str]:
-    """What two things of the generated ops would be called alike, once submodules and attributes stand beside each other."""
+    """What two things of the generated ops would be called alike, once submodules and attributes stand beside
+    each other."""
     repeated = [name for name, count in Counter(_op_names(chain)).items() if count > 1]
-    return [f"the generated code would call two things '{name}'; rename an input, a step or a parameter" for name in repeated]
+    return [
+        f"the generated code would call two things '{name}'; rename an input, a step or a parameter"
+        for name in repeated
+    ]
 
 
 def _op_names(chain: Chain) -> Iterator[str]:

@@ -9,7 +9,8 @@ from fusegen.ir.graph import Graph, Node
 def sum_to(graph: Graph, value: Node, extent: Extent) -> Node:
     """`value` summed over every axis that `extent` lacks.
 
-    Factors that do not vary over the summed axes are multiplied afterwards, so that e.g. the sums of g, of g * weight and of
+    Factors that do not vary over the summed axes are multiplied afterwards, so that e.g. the sums of g, of g *
+    weight and of
     g / divisor over the rows are one sum. The whole of a matrix is summed by columns first, for the same reason.
     """
     if value.extent == extent:

@@ -135,7 +135,9 @@ class Clamp(Step):
         return chain.graph.add("clamp", x, *bounds, name="clamped")
 
     def eager(self, x: str) -> str:
-        bounds = [f"{key}={scalar_text(value)}" for key, value in (("min", self.min), ("max", self.max)) if value is not None]
+        bounds = [
+            f"{key}={scalar_text(value)}" for key, value in (("min", self.min), ("max", self.max)) if value is not None
+        ]
         return f"torch.clamp({x}, {', '.join(bounds)})"
 
 

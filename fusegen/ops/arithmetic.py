@@ -19,7 +19,8 @@ _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 class Arithmetic(Step):
     """`running op operand`, or with `swap`, `operand op running`.
 
-    Exactly one of parameter, constant, value and input names the operand. A parameter's shape broadcasts against the running
+    Exactly one of parameter, constant, value and input names the operand. A parameter's shape broadcasts
+    against the running
     value's; used again, it is named without shape and init. `name` makes a literal constant an attribute of the module.
     """
 
@@ -111,9 +112,13 @@ class Arithmetic(Step):
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         if self.parameter is not None:
             # A parameter without dimensions takes part in promotion like a Python number.
-            return running if dtypes.named.get(f"rank of {self.parameter}") == "0" else promote(running, dtypes.parameter)
+            return (
+                running if dtypes.named.get(f"rank of {self.parameter}") == "0" else promote(running, dtypes.parameter)
+            )
         if dtypes.autocast and self.op == "div" and self.swap and self.constant is not None:
-            return "float32"  # PyTorch computes number / tensor as the tensor's reciprocal, which autocast runs in float32
+            return (
+                "float32"  # PyTorch computes number / tensor as the tensor's reciprocal, which autocast runs in float32
+            )
         other = self.value or self.input
         return promote(running, dtypes.named[other]) if other else running
 

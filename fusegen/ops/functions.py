@@ -1,7 +1,9 @@
 """Element-wise functions of the graph: their C++ spelling and their gradient.
 
-A gradient rule gets the graph, the node and the gradient of its result, and returns one contribution for each operand, at the
-extent of the result (the caller sums it to the operand's extent); None where an operand takes no gradient. Formulas and the
+A gradient rule gets the graph, the node and the gradient of its result, and returns one contribution for each
+operand, at the
+extent of the result (the caller sums it to the operand's extent); None where an operand takes no gradient.
+Formulas and the
 values at kinks are those of PyTorch's derivatives.yaml.
 """
 

@@ -1,8 +1,10 @@
-"""Normalisation as graph nodes: statistics, then `standardize`, whose gradient covers the statistics' own dependence on x.
+"""Normalisation as graph nodes: statistics, then `standardize`, whose gradient covers the statistics' own
+dependence on x.
 
 With n reduced elements, mean m, r = 1/sqrt(var + eps) and xhat = (x - m) r, the chain rule through m and r gives
     dx = r (g - (sum(g) + xhat sum(g xhat)) / n)
-(Ioffe and Szegedy 2015, section 3, rearranged), and without centring (RMSNorm) the term sum(g) is absent. Statistics are
+(Ioffe and Szegedy 2015, section 3, rearranged), and without centring (RMSNorm) the term sum(g) is absent.
+Statistics are
 therefore no operands of their own to autodiff: no gradient flows into them twice.
 """
 

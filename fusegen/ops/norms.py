@@ -30,7 +30,9 @@ class Norm(Step):
             return xhat
         channels = chain.channels
         weight = chain.owned_parameter(self.name, "weight", (channels,), CHANNEL)
-        product = chain.graph.add("mul", xhat, weight, name=self.name if not bias else f"{self.name}_scaled", temporary=bias)
+        product = chain.graph.add(
+            "mul", xhat, weight, name=self.name if not bias else f"{self.name}_scaled", temporary=bias
+        )
         if not bias:
             return product
         shift = chain.owned_parameter(self.name, "bias", (channels,), CHANNEL)
@@ -96,7 +98,9 @@ class GroupNorm(Norm):
 
     def construct(self, channels: Dim) -> list[str]:
         affine = "" if self.affine else ", affine=False"
-        return [f"self.{self.name} = nn.GroupNorm({self.num_groups}, {channels}, eps={scalar_text(self.eps, '')}{affine})"]
+        return [
+            f"self.{self.name} = nn.GroupNorm({self.num_groups}, {channels}, eps={scalar_text(self.eps, '')}{affine})"
+        ]
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         return "float32" if dtypes.autocast else running

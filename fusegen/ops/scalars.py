@@ -13,5 +13,6 @@ Scalar = Number | Identifier
 
 
 def scalar_text(value: float | str, owner: str = "self.") -> str:
-    """The scalar as Python source: a literal, or the argument as an attribute of the module (or, owner "", a variable)."""
+    """The scalar as Python source: a literal, or the argument as an attribute of the module (or, owner "", a
+    variable)."""
     return f"{owner}{value}" if isinstance(value, str) else repr(float(value))

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 class Device:
     """One compute capability.
 
-    multiprocessors: of the part that the launch shapes are made for. shared_bytes: the most dynamic shared memory that one
-    block may have (CUDA C++ Programming Guide, table of technical specifications). bandwidth: GB/s of device memory that a
+    multiprocessors: of the part that the launch shapes are made for. shared_bytes: the most dynamic shared
+    memory that one
+    block may have (CUDA C++ Programming Guide, table of technical specifications). bandwidth: GB/s of device
+    memory that a
     copy reaches, for `fusegen plan`'s floor.
     """
 
@@ -32,7 +34,8 @@ DEVICES = {
 
 
 def planning_device(targets: list[str]) -> Device:
-    """One device that launch shapes of all targets respect: the newest target's size, the least shared memory of all."""
+    """One device that launch shapes of all targets respect: the newest target's size, the least shared memory
+    of all."""
     known = [DEVICES[target.rstrip("af")] for target in targets]
     newest = max(known, key=lambda device: device.multiprocessors)
     shared = min(device.shared_bytes for device in known)

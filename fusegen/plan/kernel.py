@@ -25,7 +25,8 @@ class Sweep:
 class Draft:
     """A kernel to be.
 
-    known: nodes that lie in memory. vector_stores: per-channel, per-segment or scalar results; each is stored as soon as its
+    known: nodes that lie in memory. vector_stores: per-channel, per-segment or scalar results; each is stored
+    as soon as its
     sums are known. finished: reductions that are read back from partial results before anything else.
     """
 
@@ -89,7 +90,9 @@ class Draft:
     def _pass(
         self, index: int, sweep: Sweep, stop: set[Node], vectors: Sequence[Node], sweep_of: Mapping[Node, int]
     ) -> Pass:
-        targets = [tensor.node for tensor in sweep.stores] + [operand for node in sweep.sums for operand in node.operands]
+        targets = [tensor.node for tensor in sweep.stores] + [
+            operand for node in sweep.sums for operand in node.operands
+        ]
         slice_ = [node for node in ancestors(targets, stop) if node.extent.is_full]
         loads = tuple(self.known[node] for node in slice_ if node in self.known)
         values = tuple(node for node in slice_ if node not in self.known)

@@ -54,7 +54,8 @@ KernelKind = Literal["stream", "finalise", "segment", "row", "column", "total"]
 class Kernel:
     """One kernel.
 
-    kind: the template. vectors: per-channel, per-segment and scalar tensors it reads. setup: values of those extents that it
+    kind: the template. vectors: per-channel, per-segment and scalar tensors it reads. setup: values of those
+    extents that it
     computes before its first pass. partial_sums: column sums that it leaves as one partial result per block.
     groups: the number of segments in a row, for kinds that work on segments.
     """
@@ -85,7 +86,8 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Kernels that compute a program in order. kind: "row" or "column" hold data on chip, "split" and "stream" do not."""
+    """Kernels that compute a program in order. kind: "row" or "column" hold data on chip, "split" and "stream"
+    do not."""
 
     kind: Literal["row", "column", "split", "stream"]
     kernels: tuple[Kernel, ...]

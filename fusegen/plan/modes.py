@@ -12,7 +12,8 @@ VERIFICATION_DTYPE = "float64"
 def modes(spec, chain: Chain) -> list[Mode]:
     """Plain modes (everything in one dtype), then autocast modes: activations in 16 bits, parameters in float32.
 
-    Under autocast a further input may come in float32 or already in the autocast dtype; each is a mode of its own. The last
+    Under autocast a further input may come in float32 or already in the autocast dtype; each is a mode of its
+    own. The last
     mode is float64, which only verification builds compile.
     """
     found = [_mode(spec, chain, dtype, dtype, dtype, False) for dtype in spec.dtypes]

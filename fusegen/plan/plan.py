@@ -57,7 +57,11 @@ def _refuse_what_cannot_be_scheduled(chain: Chain, document) -> None:
     used = {chain.inputs[0].name, *chain.tail_inputs}
     for tensor in chain.inputs:
         if tensor.name not in used:
-            diagnostics.append(document.diagnostic("FG306", f"nothing uses the input '{tensor.name}'", ("inputs", tensor.name), key=True))
+            diagnostics.append(
+                document.diagnostic(
+                    "FG306", f"nothing uses the input '{tensor.name}'", ("inputs", tensor.name), key=True
+                )
+            )
     for parameter in chain.parameters.values():
         if parameter.extent.rows and not parameter.extent.is_full:
             message = f"parameter '{parameter.name}' differs from row to row: not supported"
@@ -76,9 +80,7 @@ def _variant(name: str, chain: Chain) -> Variant:
     saved = _saved([tensor.node for tensor in outputs])
     forward_outputs = [Tensor(RESULT, chain.result, "output")]
     forward_outputs += [Tensor(node.name, node, "accumulator") for node in saved]
-    forward_outputs += [
-        Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()
-    ]
+    forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
     sources = _sources(chain)
     forward = Scheduler(f"{prefix}forward", sources, forward_outputs).program()
     kept = [Tensor(node.name, node, "accumulator") for node in saved]
@@ -104,7 +106,9 @@ def _sources(chain: Chain) -> list[Tensor]:
         tensors.append(Tensor(parameter.name, node, "parameter", optional=parameter.in_product))
     for buffer in chain.buffers.values():
         role = "count" if buffer.integer else "parameter"
-        tensors.append(Tensor(buffer.name, chain.graph.tensor(buffer.name, buffer.extent), role, optional=chain.training))
+        tensors.append(
+            Tensor(buffer.name, chain.graph.tensor(buffer.name, buffer.extent), role, optional=chain.training)
+        )
     return tensors
 
 
@@ -121,7 +125,9 @@ def _gradient_outputs(chain: Chain, gradients: dict[Node, Node]) -> tuple[list[T
             continue
         outputs.append(Tensor(f"grad_{parameter.name}", gradients[node], "parameter", optional=True))
         if any(other.op == "vanishing" for other in ancestors([gradients[node]])):
-            reasons.append(f"the gradient of {parameter.attribute} is zero: a normalisation subtracts the mean behind it")
+            reasons.append(
+                f"the gradient of {parameter.attribute} is zero: a normalisation subtracts the mean behind it"
+            )
     return outputs, reasons
 
 

@@ -15,7 +15,9 @@ def report(plan: Plan) -> str:
     lines = [f"{data['name']} at {sizes}", ""]
     if data["contraction"]:
         c = data["contraction"]
-        lines += [f"contraction  {c['name']}: {c['in_features']} -> {c['out_features']} by {c['by']}, the vendor library"]
+        lines += [
+            f"contraction  {c['name']}: {c['in_features']} -> {c['out_features']} by {c['by']}, the vendor library"
+        ]
         lines += ["             in 16 bits it adds the bias before it rounds; in float32 the kernels add it", ""]
     for variant in data["variants"]:
         saved = ", ".join(variant["saved"]) or "nothing"
@@ -32,10 +34,11 @@ def report(plan: Plan) -> str:
 def _program(plan: Plan, program: dict[str, Any]) -> list[str]:
     floor = program["floor_bytes"]
     dtype = plan.modes[0].name
-    time = floor / (plan.device.bandwidth * 1e9) * 1e6
+    bandwidth = plan.device.bandwidth
+    time = floor / (bandwidth * 1e9) * 1e6
     lines = [
         f"  {program['name']}",
-        f"    floor {floor / 1e6:.1f} MB in {dtype}: {time:.1f} us at {plan.device.bandwidth:.0f} GB/s ({plan.device.name})",
+        f"    floor {floor / 1e6:.1f} MB in {dtype}: {time:.1f} us at {bandwidth:.0f} GB/s ({plan.device.name})",
         f"    reads  {', '.join(program['reads'])}",
         f"    writes {', '.join(program['writes'])}",
     ]

@@ -14,7 +14,8 @@ from fusegen.plan.model import Kernel, Program, Schedule, Tensor
 
 @dataclass(frozen=True)
 class Phase:
-    """Reductions of one kind that do not depend on each other. axis: "column" (over the rows) or "row" (within a row)."""
+    """Reductions of one kind that do not depend on each other. axis: "column" (over the rows) or "row" (within
+    a row)."""
 
     axis: str
     groups: Dim
@@ -31,7 +32,9 @@ class Scheduler:
     inputs: the tensors in memory. outputs: what must be computed.
     """
 
-    def __init__(self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], reasons: Sequence[str] = ()) -> None:
+    def __init__(
+        self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], reasons: Sequence[str] = ()
+    ) -> None:
         self.name = name
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
@@ -75,7 +78,8 @@ class Scheduler:
         return {other for other in found if other.is_reduction and other not in self.given}
 
     def _is_terminal(self, node: Node) -> bool:
-        """A column sum that only feeds per-channel or scalar results: it can be taken in the last pass, whatever else is there."""
+        """A column sum that only feeds per-channel or scalar results: it can be taken in the last pass,
+        whatever else is there."""
         if node.extent.rows:
             return False
         needed_by_full = any(node in self._behind(t.node) for t in self.full_outputs)
@@ -102,7 +106,9 @@ class Scheduler:
             start -= 1
         earlier, resident = self.phases[:start], self.phases[start:]
         if earlier:
-            self.reasons.append(f"{len(earlier)} reduction phase(s) run before the last stage: they reduce another axis")
+            self.reasons.append(
+                f"{len(earlier)} reduction phase(s) run before the last stage: they reduce another axis"
+            )
         prefix, known, stored = self._reduce_phases(earlier, dict(self.given), [])
         schedules = []
         if resident:
@@ -123,7 +129,9 @@ class Scheduler:
     def _why_split(self, kind: str) -> str:
         if kind == "stream":
             return "no result of a reduction is used element-wise: one pass over memory"
-        return "for sizes that do not fit on chip: each reduction phase reads its operands once, the last pass once more"
+        return (
+            "for sizes that do not fit on chip: each reduction phase reads its operands once, the last pass once more"
+        )
 
     def _reduce_phases(
         self, phases: Sequence[Phase], known: dict[Node, Tensor], stored: list[Tensor]
@@ -142,7 +150,9 @@ class Scheduler:
                 kernels.append(draft.build())
             else:
                 name, about = f"{self.name}_partials{number}", "column sums, one partial result per block of rows"
-                kernels.append(Draft(name, "stream", known, [Sweep(phase.sums)], partial_sums=phase.sums, purpose=about).build())
+                kernels.append(
+                    Draft(name, "stream", known, [Sweep(phase.sums)], partial_sums=phase.sums, purpose=about).build()
+                )
                 name, about = f"{self.name}_finalise{number}", "combines the partial results of each column"
                 kernels.append(Draft(name, "finalise", known, (), keep, finished=phase.sums, purpose=about).build())
             stored += keep
@@ -210,7 +220,9 @@ class Scheduler:
             return [], known
         keep = self._keep(set(self.reductions), known, stored)
         name = f"{self.name}_column_sums"
-        kernel = Draft(name, "finalise", known, (), keep, finished=self.terminal, purpose="column sums from partial results")
+        kernel = Draft(
+            name, "finalise", known, (), keep, finished=self.terminal, purpose="column sums from partial results"
+        )
         return [kernel.build()], known | {t.node: t for t in keep if t.role == "accumulator"}
 
     def _row(

@@ -26,7 +26,12 @@ def _contraction(plan: Plan) -> dict[str, Any] | None:
     c = plan.chain.contraction
     if c is None:
         return None
-    return {"name": c.name, "in_features": c.in_features, "out_features": c.out_features, "by": "aten::mm, or aten::linear in 16 bits"}
+    return {
+        "name": c.name,
+        "in_features": c.in_features,
+        "out_features": c.out_features,
+        "by": "aten::mm, or aten::linear in 16 bits",
+    }
 
 
 def _variant(plan: Plan, variant: Variant) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from fusegen.plan.model import Kernel, Program, Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
 from fusegen.render.expressions import Expressions
-from fusegen.render.layout import tidy
 from fusegen.render.kernels import KernelRenderer
 from fusegen.render.launchers import LauncherRenderer, mode_contexts
+from fusegen.render.layout import tidy
 from fusegen.render.types import type_parameter, type_roles
 
 

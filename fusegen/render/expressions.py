@@ -36,7 +36,11 @@ class Expressions:
         self._inline: set[Node] = set()
 
     def statements(
-        self, nodes: Sequence[Node], sinks: Iterable[Node], declare: Callable[[Node, str], str], pinned: Collection[Node] = ()
+        self,
+        nodes: Sequence[Node],
+        sinks: Iterable[Node],
+        declare: Callable[[Node, str], str],
+        pinned: Collection[Node] = (),
     ) -> list[str]:
         """One line a node, in order; a temporary with one use is written inside that use.
 

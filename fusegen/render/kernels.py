@@ -23,7 +23,8 @@ class Parameter:
 class Load:
     """A tensor that is read.
 
-    condition: extra condition for tensors whose pointer may be null. index: where a segment's value stands; `{row}` is the row.
+    condition: extra condition for tensors whose pointer may be null. index: where a segment's value stands;
+    `{row}` is the row.
     """
 
     name: str
@@ -47,7 +48,8 @@ class Store:
 
 @dataclass(frozen=True)
 class Sum:
-    """A sum that a pass takes. moments: mean and squared distances instead. slot: its place among the partial results."""
+    """A sum that a pass takes. moments: mean and squared distances instead. slot: its place among the partial
+    results."""
 
     name: str
     value: str
@@ -181,7 +183,9 @@ class KernelRenderer:
         if not self.by_segment:
             pinned = self._pinned(columns)
             column_arrays = [node.name for node in columns if node in pinned]
-            column_lines = self.expressions.statements(columns, self._uses_outside(columns), self._column(columns, pinned), pinned)
+            column_lines = self.expressions.statements(
+                columns, self._uses_outside(columns), self._column(columns, pinned), pinned
+            )
         segment_lines = self.expressions.statements(segments, self._uses_outside(segments), _constant)
         self._vectors_per_element = [*columns, *inner] if self.by_segment else []
         slots: list[Sum] = []
@@ -323,7 +327,9 @@ class KernelRenderer:
                 found[tensor.name] = Parameter(declaration, pointer(tensor))
         for tensor in kernel.writes:
             restrict = "" if tensor.name in {t.name for t in kernel.reads} else "__restrict__ "
-            found[tensor.name] = Parameter(f"{type_parameter(tensor.role)}* {restrict}{pointer(tensor)}", pointer(tensor))
+            found[tensor.name] = Parameter(
+                f"{type_parameter(tensor.role)}* {restrict}{pointer(tensor)}", pointer(tensor)
+            )
         parameters = list(found.values())
         if kernel.partial_sums:
             const = "const " if kernel.kind == "finalise" else ""

@@ -199,7 +199,11 @@ class LauncherRenderer:
                 by_row = schedule.kind == "row" and kernel is schedule.kernels[-1]
                 grid = ["dim3(unsigned(ceil_div(channels, 32)))", "dim3(32, kStreamThreads / 32)"]
                 shared = "kStreamThreads * 3 * sizeof(Acc)"
-                sizes += ["int64_t(row.grid.y)", "int64_t(0)"] if by_row else ["int64_t(shape.grid.y)", "shape.rows_per_block"]
+                sizes += (
+                    ["int64_t(row.grid.y)", "int64_t(0)"]
+                    if by_row
+                    else ["int64_t(shape.grid.y)", "shape.rows_per_block"]
+                )
             case "segment":
                 grid = [f"segment_grid(rows, {self._groups(kernel)})", "dim3(kSegmentThreads)"]
                 shared = "32 * sizeof(Acc)"

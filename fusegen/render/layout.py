@@ -32,9 +32,7 @@ def _broken(line: str) -> list[str]:
 def _comment(line: str) -> list[str]:
     """Further lines of a comment begin as the first one does."""
     prefix = line[: len(line) - len(line.lstrip(" /"))]
-    return textwrap.wrap(
-        line, WIDTH, subsequent_indent=prefix, break_long_words=False, break_on_hyphens=False
-    )
+    return textwrap.wrap(line, WIDTH, subsequent_indent=prefix, break_long_words=False, break_on_hyphens=False)
 
 
 def _break_point(line: str) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.ir.chain import Chain
 from fusegen.ir.extent import ALL, CHANNEL, Dim
 from fusegen.plan.model import Variant
 from fusegen.plan.modes import VERIFICATION_DTYPE
@@ -228,7 +227,9 @@ class ModuleRenderer:
     def _apply(self, variant: Variant, renderer: OpRenderer, replaced: dict[str, str]) -> list[str]:
         arguments = []
         # What the result depends on only behind a detach gets no gradient, and autograd must not ask for one.
-        constant = {name for name, _, _ in renderer.sources()} - {t.name.removeprefix("grad_") for t in variant.backward.outputs}
+        constant = {name for name, _, _ in renderer.sources()} - {
+            t.name.removeprefix("grad_") for t in variant.backward.outputs
+        }
         for name in self._forward_arguments(renderer):
             source = replaced.get(name) or self._source(name)
             arguments.append(f"{source}.detach()" if name in constant else source)
@@ -270,7 +271,7 @@ class ModuleRenderer:
             "eval": "Normalises with the running statistics.",
             "": "The fused chain.",
         }
-        unpack = ", ".join(forward.returns) if len(forward.returns) > 1 else f"({RESULT},)"
+        unpack = ", ".join(forward.returns) if len(forward.returns) > 1 else RESULT
         return VariantText(
             prefix=f"{variant.name}_" if variant.name else "",
             function=_function(variant),
@@ -280,7 +281,7 @@ class ModuleRenderer:
             forward_fake=self._forward_fake(variant, renderer),
             backward_fake=self._backward_fake(variant, renderer),
             unpack=unpack,
-            saved=saved if len(saved) > 1 else [f"{saved[0]},"],
+            saved=saved,
             scalars=self._tuple(scalars),
             needs=len(renderer.needs()),
         )
@@ -289,7 +290,10 @@ class ModuleRenderer:
         chain, op = variant.chain, renderer.forward()
         first = op.first
         width = f"{chain.contraction.weight}.shape[0]" if chain.contraction else f"{first}.shape[1]"
-        lines = [f"rows, channels = {first}.shape[0], {width}", f"output = _DTYPES[dtype_mode][{self._roles().index('output')}]"]
+        lines = [
+            f"rows, channels = {first}.shape[0], {width}",
+            f"output = _DTYPES[dtype_mode][{self._roles().index('output')}]",
+        ]
         saved = {tensor.name: tensor for tensor in variant.saved}
         results = []
         for name in op.returns:

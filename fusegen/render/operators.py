@@ -142,7 +142,11 @@ class OpRenderer:
         if chain.contraction:
             c = chain.contraction
             bias = self._library_bias()
-            product = f"glue::linear({c.operand}, {c.weight}, {bias})" if bias else f"glue::mm({c.operand}, glue::transposed({c.weight}))"
+            product = (
+                f"glue::linear({c.operand}, {c.weight}, {bias})"
+                if bias
+                else f"glue::mm({c.operand}, glue::transposed({c.weight}))"
+            )
             op.allocations.append(f"const Tensor {c.product} = {product};")
         returned = {t.name: t for t in program.outputs if t.name not in chain.updates}
         for tensor in returned.values():
@@ -187,9 +191,8 @@ class OpRenderer:
         for tensor in self.backward_inputs():
             shape = shapes.get(tensor.name)
             expected = self._shape(shape) if shape is not None else self._extent(tensor)
-            op.checks.append(
-                f'const Tensor {tensor.name}_in = args.input("{tensor.name}", {tensor.name}, {self._dtype(tensor)}, {expected});'
-            )
+            read = f'args.input("{tensor.name}", {tensor.name}, {self._dtype(tensor)}, {expected})'
+            op.checks.append(f"const Tensor {tensor.name}_in = {read};")
         self._backward_body(op, program)
         self._finish(op, "Tensor[]")
         return op
@@ -204,7 +207,11 @@ class OpRenderer:
         shapes = {f"grad_{name}": shape for name, _, shape in self.sources()}
         for tensor in program.outputs:
             name = tensor.name.removeprefix("grad_")
-            wanted = f"needs[{index[name]}]" if name in index else f"needs[{index[self.operand]}] || needs[{index[c.weight]}]"
+            wanted = (
+                f"needs[{index[name]}]"
+                if name in index
+                else f"needs[{index[self.operand]}] || needs[{index[c.weight]}]"
+            )
             expected = self._shape(shapes[tensor.name]) if tensor.name in shapes else self._extent(tensor)
             op.allocations.append(
                 f"const auto {tensor.name} = glue::empty_if({wanted}, {op.first}, {self._dtype(tensor)}, {expected});"
@@ -315,4 +322,3 @@ class OpRenderer:
 def ops(plan: Plan) -> list[Op]:
     """Every op of a plan: forward and backward of each variant."""
     return [op for variant in plan.variants for r in (OpRenderer(plan, variant),) for op in (r.forward(), r.backward())]
-

@@ -5,7 +5,12 @@ from __future__ import annotations
 from fusegen.plan.model import Role, Tensor
 
 CPP = {"float32": "float", "bfloat16": "__nv_bfloat16", "float16": "__half", "float64": "double"}
-TORCH = {"float32": "torch.float32", "bfloat16": "torch.bfloat16", "float16": "torch.float16", "float64": "torch.float64"}
+TORCH = {
+    "float32": "torch.float32",
+    "bfloat16": "torch.bfloat16",
+    "float16": "torch.float16",
+    "float64": "torch.float64",
+}
 _FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator": "Accumulate<T>", "count": "int64_t"}
 
 

@@ -40,9 +40,7 @@ def _module_class(module: ModuleType, file: Path) -> type[Any]:
 
 def _missing(name: str, folder: Path) -> str:
     if not folder.is_dir():
-        return (
-            f"no directory {folder}: run `fusegen build SPEC` where it is to be, or give load() its directory"
-        )
+        return f"no directory {folder}: run `fusegen build SPEC` where it is to be, or give load() its directory"
     names = available(folder)
     near = difflib.get_close_matches(name, names, n=3)
     if near:

@@ -88,9 +88,7 @@ class _Reader:
             elif isinstance(event, events.NodeEvent):
                 data = self._value(stream, event, (), 1)
                 if not isinstance(data, dict):
-                    raise self._fatal(
-                        "FG111", "the top level of a spec must be a mapping of keys to values", event
-                    )
+                    raise self._fatal("FG111", "the top level of a spec must be a mapping of keys to values", event)
         if documents == 0:
             start = Location(self.file, 1, 1)
             raise SpecError([*self.problems, Diagnostic("FG111", "the file holds no YAML document", start)])

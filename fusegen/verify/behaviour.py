@@ -36,9 +36,7 @@ def bitwise_equal(first: Run, second: Run, name: str = "two runs bitwise equal")
         return {"output": one.output} | {f"grad {k}": v for k, v in one.gradients.items()} | one.buffers
 
     a, b = tensors(first), tensors(second)
-    wrong = [
-        k for k in a if (a[k] is None) != (b[k] is None) or (a[k] is not None and not _same_bits(a[k], b[k]))
-    ]
+    wrong = [k for k in a if (a[k] is None) != (b[k] is None) or (a[k] is not None and not _same_bits(a[k], b[k]))]
     return Comparison.statement(name, not wrong, ", ".join(wrong))
 
 
@@ -150,9 +148,7 @@ def cuda_graph(fused: nn.Module, original: nn.Module, x: Tensor) -> list[Compari
     return _named("CUDA graph", compare_runs(found, run(original, x, grad_output), exact, x.dtype))
 
 
-def compiled(
-    fused: nn.Module, original: nn.Module, x: Tensor, *, backend: str = "inductor"
-) -> list[Comparison]:
+def compiled(fused: nn.Module, original: nn.Module, x: Tensor, *, backend: str = "inductor") -> list[Comparison]:
     """Through torch.compile without a graph break, in training."""
     module = copy.deepcopy(fused)
     grad_output = draw_gradient(original, x)
@@ -177,8 +173,4 @@ def _named(label: str, found: list[Comparison]) -> list[Comparison]:
 
 
 def _same_bits(a: Tensor, b: Tensor) -> bool:
-    return (
-        a.dtype == b.dtype
-        and a.shape == b.shape
-        and torch.equal(a.nan_to_num(nan=1.5), b.nan_to_num(nan=1.5))
-    )
+    return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a.nan_to_num(nan=1.5), b.nan_to_num(nan=1.5))

@@ -1,4 +1,5 @@
-"""Runs the tail of a chain - everything behind its contraction - through the emulated kernels, and in double precision."""
+"""Runs the tail of a chain - everything behind its contraction - through the emulated kernels, and in double
+precision."""
 
 from __future__ import annotations
 
@@ -38,9 +39,16 @@ class EmulatedTail:
         self.plan, self.variant, self.library, self.module = plan, variant, library, module
 
     def run(
-        self, tensors: Mapping[str, Tensor], mode: Mode, *, schedule: str = "automatic", seed: int = 0, misalign: bool = False
+        self,
+        tensors: Mapping[str, Tensor],
+        mode: Mode,
+        *,
+        schedule: str = "automatic",
+        seed: int = 0,
+        misalign: bool = False,
     ) -> TailRun:
-        """tensors: the chain's source ([rows, channels]), its further inputs and `grad_y`. Outputs are poisoned before."""
+        """tensors: the chain's source ([rows, channels]), its further inputs and `grad_y`. Outputs are
+        poisoned before."""
         self.mode, self.rows = mode, tensors[self.variant.chain.source.name].shape[0]
         self.channels = tensors[self.variant.chain.source.name].shape[1]
         self.groups = self._groups()
@@ -140,7 +148,9 @@ def tail_reference(
             tensor.data = tensor.data.to(rounded).double()
     exact.train(training)
     owned = dict(exact.named_parameters())
-    leaves = {name: value.detach().double().requires_grad_() for name, value in tensors.items() if name != f"grad_{RESULT}"}
+    leaves = {
+        name: value.detach().double().requires_grad_() for name, value in tensors.items() if name != f"grad_{RESULT}"
+    }
     if chain.contraction:
         bias = getattr(exact, chain.contraction.name).bias
         added = in_product(plan, mode, f"{chain.contraction.name}_bias")

@@ -108,13 +108,9 @@ def compare(
     `dtype` is the one that the computation rounds to, which under autocast is not the tensor's.
     """
     if fused.shape != eager.shape:
-        return Comparison(
-            name, INFINITE, ZERO, ZERO, False, f"shape {list(fused.shape)}, eager {list(eager.shape)}"
-        )
+        return Comparison(name, INFINITE, ZERO, ZERO, False, f"shape {list(fused.shape)}, eager {list(eager.shape)}")
     if not same_special_values(fused, eager):
-        return Comparison(
-            name, INFINITE, ZERO, ZERO, False, "NaN or infinity where eager has none, or the reverse"
-        )
+        return Comparison(name, INFINITE, ZERO, ZERO, False, "NaN or infinity where eager has none, or the reverse")
     finite = torch.isfinite(eager)
     note = ""
     if not bool(finite.all()):
@@ -130,9 +126,7 @@ def compare(
 
 def same_special_values(a: Tensor, b: Tensor) -> bool:
     """Whether NaN, +inf and -inf stand at the same positions."""
-    return all(
-        torch.equal(test(a), test(b)) for test in (torch.isnan, torch.isposinf, torch.isneginf) if a.numel()
-    )
+    return all(torch.equal(test(a), test(b)) for test in (torch.isnan, torch.isposinf, torch.isneginf) if a.numel())
 
 
 def table(comparisons: Iterable[Comparison], *, failures_only: bool = False) -> str:

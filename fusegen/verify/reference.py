@@ -50,9 +50,7 @@ def exact_pass(exact: nn.Module, x: Tensor, grad_output: Tensor) -> Reference:
     x64 = x.detach().double().requires_grad_(x.requires_grad)
     seen: list[_Seen] = []
     hooks = [
-        module.register_forward_hook(
-            lambda m, args, out, name=name: seen.append(_Seen(name, m, args[0], out))
-        )
+        module.register_forward_hook(lambda m, args, out, name=name: seen.append(_Seen(name, m, args[0], out)))
         for name, module in exact.named_modules()
         if isinstance(module, (nn.Linear, *NORMS))
     ]
@@ -130,9 +128,7 @@ def _add_frozen_norms(norms: list[_Seen], linears: list[_Seen], spread: dict, sq
         gradient = norm.gradient * _inverse_deviation(norm.module, norm.input.detach())
         if norm.module.weight is not None:
             gradient = gradient * norm.module.weight.detach()
-        values = torch.autograd.grad(
-            norm.input, list(targets.values()), gradient, retain_graph=True, allow_unused=True
-        )
+        values = torch.autograd.grad(norm.input, list(targets.values()), gradient, retain_graph=True, allow_unused=True)
         for key, value in zip(targets, values, strict=True):
             if value is not None and key in squares:
                 squares[key] += value.square()

@@ -12,7 +12,6 @@ from fusegen.verify.policy import Comparison, compare
 from fusegen.verify.reference import Reference, exact_pass, reference
 from fusegen.verify.run import Run, autocast, draw_gradient, run
 
-
 REORDERED_RUNS = 8
 
 
@@ -33,9 +32,7 @@ def compare_module(
     reference that was made earlier from the same data. Neither module's state is changed.
     """
     if not same_state(fused, original):
-        return [
-            Comparison.statement("state_dict", False, "the modules do not hold the same state to start from")
-        ]
+        return [Comparison.statement("state_dict", False, "the modules do not hold the same state to start from")]
     if grad_output is None:
         grad_output = draw_gradient(original, x, autocast_dtype=autocast_dtype, train=train, seed=seed)
     try:
@@ -56,9 +53,7 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
     rows = eager.output.shape[0] if eager.output.ndim else 1
     given = eager.gradients["input"]
     width = given.shape[-1] if given is not None else eager.output.shape[-1]
-    results.append(
-        compare("output", fused.output, eager.output, exact.run.output, dtype=dtype, reduction_length=width)
-    )
+    results.append(compare("output", fused.output, eager.output, exact.run.output, dtype=dtype, reduction_length=width))
     for name, value in eager.gradients.items():
         other = fused.gradients.get(name)
         if value is None or other is None:
@@ -97,14 +92,13 @@ def compare_steps(
     their own size. Both modules are trained in place.
 
     A training run amplifies rounding: one element that falls on the other side of a kink, or one scale that changes its
-    sign, outweighs everything else, in eager as in any other correct implementation, and where it happens is chance. Eager's
+    sign, outweighs everything else, in eager as in any other correct implementation, and where it happens is
+    chance. Eager's
     error is therefore the worst of several runs that differ by rounding alone: the original, and copies of it that see
     each batch with its rows in another order and its values an ulp up or down.
     """
     if not same_state(fused, original):
-        return [
-            Comparison.statement("state_dict", False, "the modules do not hold the same state to start from")
-        ]
+        return [Comparison.statement("state_dict", False, "the modules do not hold the same state to start from")]
     exact = copy.deepcopy(original).double()
     start = {name: p.detach().clone() for name, p in original.named_parameters()}
     generator = torch.Generator(xs[0].device).manual_seed(seed)
@@ -206,13 +200,9 @@ def _compare_buffers(
             continue  # reported with the dtypes and shapes
         if not value.is_floating_point():
             same = torch.equal(other, value)
-            results.append(
-                Comparison.statement(prefix + name, same, "" if same else f"{other}, eager {value}")
-            )
+            results.append(Comparison.statement(prefix + name, same, "" if same else f"{other}, eager {value}"))
         else:
-            results.append(
-                compare(prefix + name, other, value, exact[name], dtype=dtype, reduction_length=rows)
-            )
+            results.append(compare(prefix + name, other, value, exact[name], dtype=dtype, reduction_length=rows))
     return results
 
 
@@ -224,11 +214,7 @@ def _same_kinds(fused: Run, eager: Run) -> Comparison:
         return {k: None if v is None else (v.dtype, tuple(v.shape)) for k, v in tensors.items()}
 
     a, b = kinds(fused), kinds(eager)
-    wrong = [
-        f"{k}: {a.get(k, 'missing')}, eager {b.get(k, 'missing')}"
-        for k in a | b
-        if a.get(k, 0) != b.get(k, 0)
-    ]
+    wrong = [f"{k}: {a.get(k, 'missing')}, eager {b.get(k, 'missing')}" for k in a | b if a.get(k, 0) != b.get(k, 0)]
     return Comparison.statement("dtypes and shapes", not wrong, "; ".join(wrong))
 
 

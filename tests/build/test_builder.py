@@ -73,9 +73,7 @@ def test_failed_link_keeps_the_former_output(workshop, make_executable) -> None:
     workshop.build()
     content = workshop.output.read_bytes()
     script = (workshop.root / "bin/g++").read_text()
-    failing = script.replace(
-        "[ -n", 'case "$*" in *-shared*) echo "ld: cannot find -ltorch_cpu"; exit 1;; esac\n[ -n'
-    )
+    failing = script.replace("[ -n", 'case "$*" in *-shared*) echo "ld: cannot find -ltorch_cpu"; exit 1;; esac\n[ -n')
     make_executable(workshop.root / "bin" / "g++", failing)
     with pytest.raises(BuildError, match="ld: cannot find -ltorch_cpu"):
         workshop.build()

@@ -44,7 +44,5 @@ def test_verification_reaches_both_compilers() -> None:
 
 
 def test_neither_fast_math_nor_rpath() -> None:
-    everything = " ".join(
-        [*nvcc_flags(["sm_90"], True), *cxx_flags(True), *link_flags()[0], *link_flags()[1]]
-    )
+    everything = " ".join([*nvcc_flags(["sm_90"], True), *cxx_flags(True), *link_flags()[0], *link_flags()[1]])
     assert "fast" not in everything and "rpath" not in everything

@@ -23,9 +23,7 @@ def test_every_dependency_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     pins = dict(
-        line.split("==")
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-        if not line.startswith("#")
+        line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
     )
     normal = {name.lower().replace("_", "-").replace(".", "-") for name in pins}
     for requirement in (*project["dependencies"], *extras["test"], *extras["nvcc"]):
@@ -35,9 +33,7 @@ def test_every_dependency_is_pinned() -> None:
 
 
 def test_import_is_light() -> None:
-    code = (
-        "import sys, fusegen, fusegen.build; sys.exit(bool({'torch', 'numpy', 'rich'} & sys.modules.keys()))"
-    )
+    code = "import sys, fusegen, fusegen.build; sys.exit(bool({'torch', 'numpy', 'rich'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 

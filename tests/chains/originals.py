@@ -62,9 +62,7 @@ class GemmScaleBn(nn.Module):
 class GemmBiasHardtanhMishGroupnorm(nn.Module):
     """Problem 94."""
 
-    def __init__(
-        self, in_features: int, out_features: int, bias_shape: Sequence[int], num_groups: int
-    ) -> None:
+    def __init__(self, in_features: int, out_features: int, bias_shape: Sequence[int], num_groups: int) -> None:
         super().__init__()
         self.gemm = nn.Linear(in_features, out_features)
         self.bias = nn.Parameter(torch.randn(bias_shape))
@@ -125,9 +123,7 @@ class GemmGroupnormHardtanh(nn.Module):
 class MatmulSwishSumGroupnorm(nn.Module):
     """Problem 37."""
 
-    def __init__(
-        self, in_features: int, out_features: int, num_groups: int, bias_shape: Sequence[int]
-    ) -> None:
+    def __init__(self, in_features: int, out_features: int, num_groups: int, bias_shape: Sequence[int]) -> None:
         super().__init__()
         self.matmul = nn.Linear(in_features, out_features)
         self.bias = nn.Parameter(torch.randn(bias_shape))
@@ -215,12 +211,8 @@ class Chain:
 
     spec: str
     module: type[nn.Module]
-    full: tuple[
-        int, int, int, int
-    ]  # rows, input features, output features, groups (1 where the chain has none)
-    arguments: Callable[
-        [int, int, int], tuple
-    ]  # (input features, output features, groups) -> constructor arguments
+    full: tuple[int, int, int, int]  # rows, input features, output features, groups (1 where the chain has none)
+    arguments: Callable[[int, int, int], tuple]  # (input features, output features, groups) -> constructor arguments
 
     @property
     def full_arguments(self) -> tuple:
@@ -256,30 +248,22 @@ CHAINS: dict[str, Chain] = {
         (*LARGE, 256),
         lambda k, n, g: (k, n, g, (n,)),
     ),
-    "kb12": Chain(
-        "gemm_multiply_leakyrelu", GemmMultiplyLeakyrelu, (*LARGE, 1), lambda k, n, g: (k, n, 2.0, 0.1)
-    ),
-    "kb30": Chain(
-        "gemm_groupnorm_hardtanh", GemmGroupnormHardtanh, (*LARGE, 16), lambda k, n, g: (k, n, g, -2.0, 2.0)
-    ),
+    "kb12": Chain("gemm_multiply_leakyrelu", GemmMultiplyLeakyrelu, (*LARGE, 1), lambda k, n, g: (k, n, 2.0, 0.1)),
+    "kb30": Chain("gemm_groupnorm_hardtanh", GemmGroupnormHardtanh, (*LARGE, 16), lambda k, n, g: (k, n, g, -2.0, 2.0)),
     "kb37": Chain(
         "matmul_swish_sum_groupnorm",
         MatmulSwishSumGroupnorm,
         (32768, 1024, 4096, 64),
         lambda k, n, g: (k, n, g, (n,)),
     ),
-    "kb41": Chain(
-        "gemm_batchnorm_gelu_relu", GemmBatchnormGeluRelu, (16384, 4096, 4096, 1), lambda k, n, g: (k, n)
-    ),
+    "kb41": Chain("gemm_batchnorm_gelu_relu", GemmBatchnormGeluRelu, (16384, 4096, 4096, 1), lambda k, n, g: (k, n)),
     "kb62": Chain(
         "matmul_groupnorm_leakyrelu_sum",
         MatmulGroupnormLeakyreluSum,
         (*LARGE, 512),
         lambda k, n, g: (k, n, g),
     ),
-    "kb68": Chain(
-        "matmul_min_subtract", MatmulMinSubtract, (128, 16384, 16384, 1), lambda k, n, g: (k, n, 2.0)
-    ),
+    "kb68": Chain("matmul_min_subtract", MatmulMinSubtract, (128, 16384, 16384, 1), lambda k, n, g: (k, n, 2.0)),
     "kb70": Chain(
         "gemm_sigmoid_scaling_residualadd",
         GemmSigmoidScalingResidualadd,

@@ -19,7 +19,8 @@ from tests.chains.originals import CHAINS  # noqa: E402
 pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
-# rows, channels, groups: a single row, odd and prime widths, widths that are and are not a multiple of a vector, segments
+# rows, channels, groups: a single row, odd and prime widths, widths that are and are not a multiple of a
+# vector, segments
 # shorter than a warp, longer than one and longer than a block's registers (5 x 9000, with one group).
 SIZES = ((1, 48, 3), (2, 16, 4), (3, 33, 3), (33, 64, 8), (70, 130, 2), (5, 9000, 1))
 SCHEDULES = ("automatic", "on chip", "split")
@@ -72,7 +73,10 @@ def test_every_schedule_against_double_precision(chain, size, cache):
                 continue
             activation, output = (getattr(torch, mode.roles[role]) for role in ("activation", "output"))
             source = plan.chain.source.name
-            tensors = {source: torch.randn(rows, channels).to(activation), "grad_y": torch.randn(rows, channels).to(output)}
+            tensors = {
+                source: torch.randn(rows, channels).to(activation),
+                "grad_y": torch.randn(rows, channels).to(output),
+            }
             expected = tail_reference(plan, module, tensors, mode, training)
             count_batch(plan, module, training)
             for seed, schedule in enumerate(SCHEDULES):

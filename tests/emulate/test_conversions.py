@@ -82,9 +82,7 @@ def test_every_pattern_widens(library, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_floats_narrow(library, dtype):
     generator = torch.Generator().manual_seed(0)
-    random = (
-        torch.randint(-(2**31), 2**31, (200_000,), generator=generator).to(torch.int32).view(torch.float32)
-    )
+    random = torch.randint(-(2**31), 2**31, (200_000,), generator=generator).to(torch.int32).view(torch.float32)
     # Halfway between neighbours, and the floats next to that: the ties, overflow and underflow among them.
     x = patterns(dtype).float()
     neighbour = (patterns(dtype).view(torch.int16) + 1).view(dtype).float()

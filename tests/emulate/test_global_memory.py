@@ -64,9 +64,7 @@ def twice(library, name, n=100, blocks=1, seed=0, **options):
 @pytest.mark.parametrize("offset_bytes", [0, 4])
 def test_grid_stride(elementwise, n, offset_bytes):
     for seed in range(6):
-        torch.testing.assert_close(
-            *twice(elementwise, "correct", n, blocks=3, seed=seed, offset_bytes=offset_bytes)
-        )
+        torch.testing.assert_close(*twice(elementwise, "correct", n, blocks=3, seed=seed, offset_bytes=offset_bytes))
 
 
 def test_grid_without_blocks_is_success(elementwise):

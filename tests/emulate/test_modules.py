@@ -10,11 +10,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
+from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.render.output import write_files  # noqa: E402
+from fusegen.render.package import render_all  # noqa: E402
 from fusegen.verify import behaviour  # noqa: E402
 from fusegen.verify.training import compare_module, compare_steps  # noqa: E402
 from tests.chains.originals import CHAINS  # noqa: E402
 
-pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
+pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = ("kb97", "kb33", "kb94", "kb88")
@@ -137,3 +140,18 @@ def test_opcheck(chain):
     with Recorder(), torch.no_grad():
         fused.eval()(x)
     torch.library.opcheck(op, tuple(a.detach() if isinstance(a, torch.Tensor) else a for a in seen[0]))
+
+
+def test_a_chain_of_one_activation(tmp_path):
+    """No linear layer, no parameter, one result: the ops return a tensor and save the input alone."""
+    spec = tmp_path / "one_step.yaml"
+    spec.write_text(
+        "fusegen: 1\nname: one_step\nabout: one activation\ndims: {batch: 8, features: 16}\n"
+        "inputs:\n  x: [batch, features]\ndtypes: [float32]\nchain:\n  - {op: relu}\n"
+    )
+    write_files(render_all([plan_file(spec)]), tmp_path / "generated")
+    module = emulate_package(tmp_path / "generated" / "one_step", cache=tmp_path / "cache")
+    x = torch.randn(5, 16, requires_grad=True)
+    y = module.OneStep()(x)
+    y.sum().backward()
+    assert torch.equal(y, torch.relu(x)) and torch.equal(x.grad, (x > 0).float())

@@ -1,4 +1,4 @@
-"""Each op of the catalogue by itself: emitted kernels in double precision against PyTorch, bounds and kinks included."""
+"""Each op of the catalogue by itself: emitted kernels in double precision against PyTorch, kinks included."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ inputs: {{x: [rows_of_x, 12]{inputs}}}
 dtypes: [float32]
 chain:
 {chain}"""
-# By name: the steps, separated by semicolons. x takes the values -7.5, -7.25, ..., so it meets every kink exactly.
+# By name: the steps, separated by semicolons. x is -7.5, -7.25, ..., so it meets every kink exactly.
 CHAINS = {
     "relu": "op: relu",
     "leaky_relu": "op: leaky_relu, negative_slope: 0.25",
@@ -52,8 +52,13 @@ CHAINS = {
     "hardtanh": "op: hardtanh, min_val: -1.5, max_val: 2.0",
     "minimum": "op: minimum, input: z; op: minimum, constant: 2.0",
     "maximum": "op: maximum, input: z, swap: true; op: maximum, constant: -2.0",
-    "add_sub": "op: relu; op: add, parameter: b, shape: [12], init: randn; op: sub, input: z, swap: true; op: sub, parameter: b",
-    "mul_div": "op: relu, save: a; op: div, parameter: b, shape: [1], init: 2.0; op: mul, input: z; op: mul, value: a, detach: true",
+    "add_sub": (
+        "op: relu; op: add, parameter: b, shape: [12], init: randn; op: sub, input: z, swap: true;op: sub, parameter: b"
+    ),
+    "mul_div": (
+        "op: relu, save: a; op: div, parameter: b, shape: [1], init: 2.0; op: mul, input: z;"
+        "op: mul, value: a, detach: true"
+    ),
     "batch_norm": "op: relu; op: batch_norm, name: bn",
     "group_norm": "op: group_norm, name: gn, num_groups: 3",
     "layer_norm": "op: layer_norm, name: ln, bias: false",
@@ -82,7 +87,6 @@ def test_every_op_is_here() -> None:
     assert ops == set(re.findall(r"op: (\w+)", " ".join(CHAINS.values())))
 
 
-@pytest.mark.xfail(raises=IndexError, strict=True, reason="a module that saves nothing is not rendered")
 def test_a_chain_whose_gradient_reads_nothing(tmp_path: Path) -> None:
     render_all([planned("plus", "op: add, input: z", tmp_path)])
 
@@ -96,10 +100,12 @@ def test_op(name: str, tmp_path: Path, cache: Path) -> None:
         tmp_path / "ops" / plan.spec.name / "kernels.cu", cache=cache, defines=["FUSEGEN_VERIFICATION"]
     )
     x = (torch.arange(ROWS * CHANNELS).double().reshape(ROWS, CHANNELS) - 30) / 4
-    tensors = {plan.chain.source.name: x, "z": x.flip(1), "grad_y": torch.linspace(-1, 2, x.numel()).double().reshape(x.shape)}
+    grad = torch.linspace(-1, 2, x.numel()).double().reshape(x.shape)
+    z = torch.where(torch.arange(CHANNELS) % 2 == 0, x, x.flip(1))  # ties in every other column
+    tensors = {plan.chain.source.name: x, "z": z, "grad_y": grad}
     for variant, training in ((plan.variants[0], True), (plan.variants[-1], False)):
         expected = tail_reference(plan, module, tensors, plan.modes[-1], training)
         found = EmulatedTail(plan, variant, library, module).run(tensors, plan.modes[-1]).values
         for key in found.keys() & expected.keys():
             exact = expected[key].reshape(found[key].shape)
-            torch.testing.assert_close(found[key], exact, rtol=1e-11, atol=1e-11, msg=lambda text: f"{key}: {text}")
+            assert torch.allclose(found[key], exact, rtol=1e-11, atol=1e-11), (key, found[key] - exact)

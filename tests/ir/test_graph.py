@@ -7,7 +7,6 @@ import pytest
 from fusegen.errors import InternalError
 from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR
 from fusegen.ir.graph import Graph, Node, ancestors, reductions, verify
-from fusegen.ir.names import KERNEL_NAMES
 
 
 def test_equal_expressions_are_one_node() -> None:

@@ -40,7 +40,7 @@ def planned(
     dtypes: str = "float32, bfloat16, float16",
     targets: str = "sm_90",
 ) -> Plan:
-    """The plan of a chain over x: [batch 16, width 32]; hidden is 64. Each step is the inside of its braces."""
+    """The plan of a chain over x: [16, 32]; `hidden` is 64. Each step is the inside of its braces."""
     path = directory / "spec.yaml"
     chain = "".join(f"  - {{{step}}}\n" for step in steps)
     fields = {"arguments": arguments, "shape": shape, "inputs": inputs, "dtypes": dtypes, "targets": targets}

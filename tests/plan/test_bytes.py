@@ -25,8 +25,9 @@ def test_batch_norm_forward() -> None:
     floor = MATRIX + 5 * VECTOR + SCALAR + COUNT + MATRIX + 4 * VECTOR
     assert found["floor_bytes"] == floor
     assert bytes_of(found)["column"] == floor, "one kernel: each tensor moves once"
-    # Split: partial sums and the last pass each read the product and the linear bias. Finalise reads the running
-    # statistics and the count, and writes the running and the batch's statistics, which the last pass reads.
+    # Split: partial sums and the last pass each read the product and the linear bias. Finalise reads the
+    # running statistics and the count, and writes the running and the batch's statistics; the last pass
+    # reads the latter.
     partials, finalise = MATRIX + VECTOR, 2 * VECTOR + COUNT + 4 * VECTOR
     apply_ = MATRIX + VECTOR + 2 * VECTOR + 2 * VECTOR + SCALAR + MATRIX
     assert bytes_of(found)["split"] == partials + finalise + apply_

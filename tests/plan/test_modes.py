@@ -68,7 +68,11 @@ def test_a_further_input_may_come_in_either_dtype(tmp_path) -> None:
 
 
 def test_no_autocast_without_float32_parameters_or_without_a_product(tmp_path) -> None:
-    assert list(outputs(planned(tmp_path, LINEAR, dtypes="bfloat16, float16"))) == ["bfloat16", "float16", "float64"]
+    assert list(outputs(planned(tmp_path, LINEAR, dtypes="bfloat16, float16"))) == [
+        "bfloat16",
+        "float16",
+        "float64",
+    ]
     plan = planned(tmp_path, "op: relu", dtypes="float32, bfloat16")
     assert list(outputs(plan)) == ["float32", "bfloat16", "float64"]
 

@@ -1,4 +1,4 @@
-"""What holds for every schedule of every committed spec, and which kinds of chain get which kinds of schedule."""
+"""What holds for every schedule of every committed spec, and which chains get which schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing below an output directory: only what changed, in one step each, and never over other people's files."""
+"""Writing below an output directory: only what changed, each file in one step, never over foreign files."""
 
 from __future__ import annotations
 

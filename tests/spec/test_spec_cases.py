@@ -37,11 +37,7 @@ def test_errors_of_a_spec(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_code_of_this_room_has_a_case() -> None:
-    shown = {
-        code
-        for path in CASES.glob("*/expected.txt")
-        for code in re.findall(r"FG\d{3}", path.read_text("utf-8"))
-    }
+    shown = {code for path in CASES.glob("*/expected.txt") for code in re.findall(r"FG\d{3}", path.read_text("utf-8"))}
     assert {code for code in CODES if not ELSEWHERE.match(code)} == shown
 
 
@@ -49,7 +45,5 @@ def test_every_code_of_this_room_has_a_case() -> None:
 def test_messages_name_no_types(case: str) -> None:
     text = (CASES / case / "expected.txt").read_text(encoding="utf-8")
     headers = "\n".join(line for line in text.splitlines() if "error[" in line)
-    internal = (
-        r"\b(str|dict|tuple|NoneType|ScalarNode|pydantic|validat\w+|Literal|Input should)\b|function-after"
-    )
+    internal = r"\b(str|dict|tuple|NoneType|ScalarNode|pydantic|validat\w+|Literal|Input should)\b|function-after"
     assert not re.search(internal, headers)

@@ -116,7 +116,5 @@ def test_a_long_line_is_cut_around_the_caret() -> None:
 
 def test_every_code_in_the_sources_is_in_the_table() -> None:
     root = Path(fusegen.errors.__file__).parent
-    used = {
-        code for path in root.rglob("*.py") for code in re.findall(r'"(FG\d{3})"', path.read_text("utf-8"))
-    }
+    used = {code for path in root.rglob("*.py") for code in re.findall(r'"(FG\d{3})"', path.read_text("utf-8"))}
     assert used <= set(CODES)

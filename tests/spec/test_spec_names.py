@@ -25,9 +25,7 @@ def codes(**names: str) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize(
-    "name", ["a", "X", "bn_eps", "multiply_weight", "x2", "a" * 64, "match", "min", "lambda_"]
-)
+@pytest.mark.parametrize("name", ["a", "X", "bn_eps", "multiply_weight", "x2", "a" * 64, "match", "min", "lambda_"])
 def test_accepted(name: str) -> None:
     assert codes(plain=name, attribute=name, spec=name) == []
 

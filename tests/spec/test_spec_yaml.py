@@ -127,9 +127,7 @@ def test_plain_scalars(text: str, value: object) -> None:
     assert type(resolve(text)) is type(value)
 
 
-@pytest.mark.parametrize(
-    "text", [".nan", ".inf", "-.Inf", "1e400", "9007199254740993", "0x" + "f" * 9000, "9" * 9000]
-)
+@pytest.mark.parametrize("text", [".nan", ".inf", "-.Inf", "1e400", "9007199254740993", "0x" + "f" * 9000, "9" * 9000])
 def test_numbers_that_are_refused(text: str) -> None:
     with pytest.raises(BadNumber):
         resolve(text)
@@ -196,9 +194,7 @@ def test_hostile_files_are_refused_quickly(text: str) -> None:
     assert time.monotonic() - start < 5
 
 
-@pytest.mark.parametrize(
-    "text", ["", "# only a comment\n", "---\n", "3", "- a", "'x'", "a: {", "a: 'x", "%YAML 1.1\n"]
-)
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "3", "- a", "'x'", "a: {", "a: 'x", "%YAML 1.1\n"])
 def test_files_that_hold_no_mapping(text: str) -> None:
     errors_of(text)
 

@@ -93,9 +93,7 @@ class _BiasedNormalisation(MatmulBnBiasDivSwish):
 
 class _NoRunningStatistics(MatmulBnBiasDivSwish):
     def normalise(self, z):
-        return torch.nn.functional.batch_norm(
-            z, None, None, self.bn.weight, self.bn.bias, True, 0.1, self.bn.eps
-        )
+        return torch.nn.functional.batch_norm(z, None, None, self.bn.weight, self.bn.bias, True, 0.1, self.bn.eps)
 
     def forward(self, x):
         y = self.normalise(self.matmul(x))
@@ -185,9 +183,7 @@ def test_wrong_module_is_caught(wrong, caught):
     assert caught <= failed
 
 
-@pytest.mark.parametrize(
-    "wrong", [_BiasedNormalisation, _BiasedRunningVariance, _NoRunningStatistics, _BiasZero]
-)
+@pytest.mark.parametrize("wrong", [_BiasedNormalisation, _BiasedRunningVariance, _NoRunningStatistics, _BiasZero])
 def test_wrong_module_is_caught_by_steps(wrong):
     original, x = _original()
     fused = wrong(IN, OUT)
@@ -270,10 +266,7 @@ def test_error_and_bound():
     assert error(torch.zeros(2), exact).largest == math.inf
     short, long = (bound(Error(0.0, 0.0), torch.bfloat16, n).largest for n in (1, 10_000))
     assert long < 1.01 * short < 0.01
-    assert (
-        bound(Error(0.0, 0.0), torch.float32, 10_000).largest
-        > 50 * bound(Error(0.0, 0.0), torch.float32, 1).norm
-    )
+    assert bound(Error(0.0, 0.0), torch.float32, 10_000).largest > 50 * bound(Error(0.0, 0.0), torch.float32, 1).norm
 
 
 def test_special_values_have_to_stand_where_eager_has_them():
