@@ -149,6 +149,8 @@ class Hardtanh(Step):
     max_val: Scalar = 1.0
 
     def build(self, chain, x: Node) -> Node:
+        if not isinstance(self.min_val, str) and not isinstance(self.max_val, str) and self.min_val > self.max_val:
+            raise StepError("FG205", f"min_val {self.min_val} is above max_val {self.max_val}", "min_val")
         bounds = chain.scalar(self.min_val, "min_val"), chain.scalar(self.max_val, "max_val")
         return chain.graph.add("hardtanh", x, *bounds, name="hardtanh_value")
 

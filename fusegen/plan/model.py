@@ -130,12 +130,16 @@ class Variant:
 
 @dataclass(frozen=True)
 class Mode:
-    """The dtypes of one instantiation: index is what the launchers take. roles maps each role to a dtype."""
+    """The dtypes of one instantiation: index is what the launchers take. roles maps each role to a dtype.
+
+    autocast: for calls under autocast. plain: for calls without it. Both, where autocast changes none of the dtypes.
+    """
 
     index: int
     name: str
     roles: dict[Role, str]
     autocast: bool
+    plain: bool
 
 
 def _unique(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

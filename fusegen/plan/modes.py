@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from fusegen.ir.chain import Chain
 from fusegen.ops.step import Dtypes
 from fusegen.plan.model import Mode, Role
@@ -13,18 +16,28 @@ def modes(spec, chain: Chain) -> list[Mode]:
     """Plain modes (everything in one dtype), then autocast modes: activations in 16 bits, parameters in float32.
 
     Under autocast a further input may come in float32 or already in the autocast dtype; each is a mode of its
-    own. The last
+    own. Without a contraction autocast casts nothing, so the first input may be in float32 as well. The last
     mode is float64, which only verification builds compile.
     """
     found = [_mode(spec, chain, dtype, dtype, dtype, False) for dtype in spec.dtypes]
-    if chain.contraction and "float32" in spec.dtypes:
-        for dtype in spec.dtypes:
-            if dtype == "float32":
-                continue
-            for other in ("float32", dtype) if chain.tail_inputs else ("float32",):
-                found.append(_mode(spec, chain, dtype, "float32", other, True))
+    for mode in _autocast_modes(spec, chain) if "float32" in spec.dtypes else ():
+        same = next((i for i, other in enumerate(found) if other.roles == mode.roles), None)
+        if same is None:
+            found.append(mode)
+        else:
+            found[same] = replace(found[same], autocast=True)
     found.append(_mode(spec, chain, VERIFICATION_DTYPE, VERIFICATION_DTYPE, VERIFICATION_DTYPE, False))
-    return [Mode(index, mode.name, mode.roles, mode.autocast) for index, mode in enumerate(found)]
+    return [replace(mode, index=index) for index, mode in enumerate(found)]
+
+
+def _autocast_modes(spec, chain: Chain) -> Iterator[Mode]:
+    further = [name for name in chain.tail_inputs if name != chain.source.name]
+    for dtype in spec.dtypes:
+        if chain.contraction and dtype == "float32":
+            continue
+        parameter = "float32" if chain.contraction or chain.parameters or chain.buffers else dtype
+        for other in dict.fromkeys(("float32", dtype)) if further else ("float32",):
+            yield _mode(spec, chain, dtype, parameter, other, True)
 
 
 def _mode(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> Mode:
@@ -34,13 +47,13 @@ def _mode(spec, chain: Chain, activation: str, parameter: str, other: str, autoc
             roles[f"input {name}"] = other
     roles["output"] = _result_dtype(spec, chain, activation, parameter, other, autocast)
     name = f"autocast {activation}" if autocast else activation
-    if autocast and chain.tail_inputs:
+    if autocast and any(role.startswith("input ") for role in roles):
         name += f", inputs {other}"
-    return Mode(0, name, roles, autocast)
+    return Mode(0, name, roles, autocast, plain=not autocast)
 
 
 def _result_dtype(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> str:
-    named = {"activation": activation, **dict.fromkeys(chain.tail_inputs, other)}
+    named = {**dict.fromkeys(chain.tail_inputs, other), chain.source.name: activation, "activation": activation}
     named |= {f"rank of {p.name}": str(len(p.shape)) for p in chain.parameters.values()}
     running = activation
     for step in spec.chain:

@@ -27,6 +27,7 @@ class ModeText:
     index: int
     key: list[str]
     autocast: bool
+    plain: bool
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class ModuleRenderer:
             width=self._width(),
             operand_values=[name for name, _ in operands],
             operand_sources=[source for _, source in operands],
-            batch_norms=self._tuple([f"self.{name}" for name, _ in chain.batch_norms]) if chain.batch_norms else "",
+            batch_norms=self._tuple([f"self.{name}" for name in self._tracked()]) if self._tracked() else "",
             mode_arguments=[self._tuple(texts) for texts in self._mode_groups()],
             mode_parameters=mode_names,
             mode_keys=self._mode_keys(mode_names),
@@ -146,7 +147,7 @@ class ModuleRenderer:
                 continue
             roles = ["activation", "parameter", *[f"input {name}" for name in self._further_inputs()[:1]]]
             key = [TORCH[mode.roles[role]] for role in roles]
-            found.append(ModeText(mode.index, key, mode.autocast))
+            found.append(ModeText(mode.index, key, mode.autocast, mode.plain))
         return found
 
     def _mode_groups(self) -> list[list[str]]:
@@ -155,8 +156,9 @@ class ModuleRenderer:
         activations = [name for name, _ in self._operands()] or [self.first]
         parameters = [f"self.{p.attribute}" for p in chain.parameters.values()]
         if not parameters:
-            # Nothing in the tail has a dtype of its own; the module's is that of the contraction.
-            parameters = [f"self.{chain.contraction.name}.weight"] if chain.contraction else activations
+            # Nothing in the tail is learnt; the module's dtype is that of the contraction, or of running statistics.
+            parameters = [f"self.{b.attribute}" for b in chain.buffers.values() if not b.integer] or activations
+            parameters = [f"self.{chain.contraction.name}.weight"] if chain.contraction else parameters
         further = self._further_inputs()
         return [activations, parameters, *([further] if further else [])]
 
@@ -185,25 +187,44 @@ class ModuleRenderer:
     def _submodule_checks(self) -> list[str]:
         return [f"_is_plain(self.{step.name}, {_SUBMODULES[step.op]})" for step in self.steps if step.op in _SUBMODULES]
 
+    def _tracked(self) -> list[str]:
+        """The batch norms that have running statistics; the others take the batch's in evaluation too."""
+        return [name for name, tracked in self.chain.batch_norms if tracked]
+
     def _dispatch(self) -> list[str]:
+        return [*self._one_value_a_group(), *self._dispatch_variants()]
+
+    def _one_value_a_group(self) -> list[str]:
+        name = next((step.name for step in self.steps if step.op == "group_norm"), None)
+        if name is None:
+            return []
+        inputs = ", ".join(tensor.name for tensor in self.chain.inputs)
+        return [
+            f"if {self.first}.shape[0] == 1 and self.{name}.num_groups == self.{name}.num_channels:",
+            f"    return self.reference({inputs})  # raises nn.GroupNorm's error",
+        ]
+
+    def _dispatch_variants(self) -> list[str]:
         chain = self.chain
         if not chain.batch_norms:
             return self._apply(self.plan.variants[0], self.renderers[0], {})
         reference = f"return self.reference({', '.join(tensor.name for tensor in chain.inputs)})"
-        lines = [
+        one_row = [f"if {self.first}.shape[0] == 1:", f"    {reference}  # raises nn.BatchNorm1d's error"]
+        tracked = self._tracked()
+        if not tracked:
+            return one_row + self._apply(self.plan.variants[0], self.renderers[0], {})
+        lines = one_row if len(tracked) < len(chain.batch_norms) else []
+        lines += [
             "# As nn.BatchNorm: the batch's statistics in training, and where there are no others.",
             "batch = [norm.training or norm.running_mean is None for norm in norms]",
         ]
-        if len(chain.batch_norms) > 1:
+        if len(tracked) > 1:
             lines += ["if any(batch) != all(batch):  # some frozen: no kernel for the mixture", f"    {reference}"]
-        if len(self.plan.variants) == 2:
-            lines.append("if not batch[0]:")
-            lines += [f"    {line}" for line in self._apply(self.plan.variants[1], self.renderers[1], {})]
-        lines += [f"if {self.first}.shape[0] == 1:", f"    {reference}  # raises nn.BatchNorm1d's error"]
+        lines.append("if not batch[0]:")
+        lines += [f"    {line}" for line in self._apply(self.plan.variants[1], self.renderers[1], {})]
+        lines += one_row if len(tracked) == len(chain.batch_norms) else []
         replaced: dict[str, str] = {}
-        for name, tracked in chain.batch_norms:
-            if not tracked:
-                continue
+        for name in tracked:
             lines += [
                 f"{name}_mean, {name}_var, {name}_batches = None, None, None",
                 f"if self.{name}.training and self.{name}.track_running_stats:",
@@ -232,7 +253,11 @@ class ModuleRenderer:
         }
         for name in self._forward_arguments(renderer):
             source = replaced.get(name) or self._source(name)
-            arguments.append(f"{source}.detach()" if name in constant else source)
+            if name in constant:
+                source = f"{source}.detach()"
+            elif variant.chain.contraction and name == self.first:
+                source = f"{source}.view_as({source})"  # torch.compile takes no tensor twice in one call
+            arguments.append(source)
         text = wrap(", ".join(arguments), 80, 0).splitlines()
         body = [line.strip() for line in text]
         return [f"return {_function(variant)}.apply(", *(f"    {line}" for line in body), ")"]
@@ -271,7 +296,6 @@ class ModuleRenderer:
             "eval": "Normalises with the running statistics.",
             "": "The fused chain.",
         }
-        unpack = ", ".join(forward.returns) if len(forward.returns) > 1 else RESULT
         return VariantText(
             prefix=f"{variant.name}_" if variant.name else "",
             function=_function(variant),
@@ -280,7 +304,7 @@ class ModuleRenderer:
             backward_arguments=[argument.name for argument in backward.arguments],
             forward_fake=self._forward_fake(variant, renderer),
             backward_fake=self._backward_fake(variant, renderer),
-            unpack=unpack,
+            unpack=", ".join(forward.returns),
             saved=saved,
             scalars=self._tuple(scalars),
             needs=len(renderer.needs()),
@@ -303,6 +327,8 @@ class ModuleRenderer:
                 results.append(f"{first}.new_empty({self._sizes(saved[name])}, dtype=torch.float32)")
             else:
                 results.append(f"{first}.new_empty(rows, channels)")
+        if len(results) == 1:
+            return [*lines, f"return {results[0]}"]
         return [*lines, "return (", *(f"    {text}," for text in results), ")"]
 
     @staticmethod

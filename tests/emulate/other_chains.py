@@ -22,8 +22,11 @@ chain:
 
 @dataclass(frozen=True)
 class Other:
-    """A chain to be. inputs: further ones beside x. channels: a number where the spec is to rely on it. square: x is as wide
-    as the linear layer's output, so that it can be added behind it."""
+    """A chain to be.
+
+    inputs: further ones beside x. rows, channels: numbers where the spec is to rely on them. square: x is as wide as
+    the linear layer's output, so that it can be added behind it.
+    """
 
     steps: tuple[str, ...]
     linear: bool = True
@@ -37,7 +40,10 @@ class Other:
         rows, width = self.rows or "batch", self.channels or "features"
         source = width if self.square or not self.linear else "in_features"
         dims = ["features: 64", *(["in_features: 48"] if source == "in_features" else [])]
-        arguments = ["features: {type: dim}", *(["in_features: {type: dim}"] if source == "in_features" else [])]
+        arguments = [
+            "features: {type: dim}",
+            *(["in_features: {type: dim}"] if source == "in_features" else []),
+        ]
         arguments += ["groups_of_gn: {type: int, typical: 4}", "scale_by: {type: float, default: 1.25}"]
         chain = list(self.steps)
         if self.linear:
@@ -83,40 +89,94 @@ HAND_PICKED = {
     "layer_norm_without_bias": Other(("{op: layer_norm, name: ln, bias: false}", SILU)),
     "residual": Other(("{op: mul, input: x}", "{op: tanh}", "{op: add, input: x}")),
     "residual_detached": Other(("{op: sigmoid}", "{op: add, input: x, detach: true}")),
-    "two_inputs": Other(("{op: add, input: r}", BN, "{op: mul, input: s, swap: true}"), inputs=("r", "s"), square=False),
+    "two_inputs": Other(
+        ("{op: add, input: r}", BN, "{op: mul, input: s, swap: true}"), inputs=("r", "s"), square=False
+    ),
     "input_only_detached": Other(("{op: mul, input: r, detach: true}", LN), inputs=("r",)),
     "reuse": Other(("{op: relu, save: v}", BN, "{op: mul, value: v}", "{op: sub, value: v, swap: true, detach: true}")),
     "parameter_only_detached": Other(
-        ("{op: sigmoid, save: gate}", parameter("mul", "p", "[features]", "save: w"), "{op: mul, value: w, detach: true}",
-         "{op: sub, value: gate}")
+        (
+            "{op: sigmoid, save: gate}",
+            parameter("mul", "p", "[features]", "save: w"),
+            "{op: mul, value: w, detach: true}",
+            "{op: sub, value: gate}",
+        )
     ),
-    "with_itself": Other(("{op: tanh, save: t}", "{op: mul, value: t, save: u}", "{op: add, value: u}", "{op: maximum, value: u}")),
-    "swapped": Other((parameter("sub", "p", "[features]", "swap: true"), "{op: exp}", "{op: div, constant: 2, swap: true}")),
+    "with_itself": Other(
+        ("{op: tanh, save: t}", "{op: mul, value: t, save: u}", "{op: add, value: u}", "{op: maximum, value: u}")
+    ),
+    "swapped": Other(
+        (parameter("sub", "p", "[features]", "swap: true"), "{op: exp}", "{op: div, constant: 2, swap: true}")
+    ),
     "shapes": Other(
-        (parameter("mul", "a0", "[]"), parameter("add", "a1", "[1]"), parameter("mul", "a2", "[1, features]"),
-         parameter("sub", "a3", "[1, 1]"), parameter("maximum", "a4", "[features]"), parameter("minimum", "a5", "[1]"))
+        (
+            parameter("mul", "a0", "[]"),
+            parameter("add", "a1", "[1]"),
+            parameter("mul", "a2", "[1, features]"),
+            parameter("sub", "a3", "[1, 1]"),
+            parameter("maximum", "a4", "[features]"),
+            parameter("minimum", "a5", "[1]"),
+        )
     ),
     "full_parameter": Other((parameter("mul", "m", "[5, features]"), RMS, "{op: add, parameter: m}"), rows=5),
-    "full_parameter_batch_norm": Other((parameter("add", "m", "[5, 12]"), BN, "{op: minimum, parameter: m}"), rows=5, channels=12),
-    "scalar_parameter_twice": Other((parameter("mul", "s", "[]"), GN, "{op: add, parameter: s}"), bias=False),
-    "div_by_parameter": Other((parameter("div", "d", "[features]"), "{op: div, parameter: d, swap: true}", "{op: tanh}")),
-    "constants": Other(
-        ("{op: mul, constant: scale_by}", "{op: div, constant: 4, name: quarter}", "{op: add, constant: scale_by}",
-         "{op: sub, constant: 0.5, swap: true}", "{op: maximum, constant: -0.25}", "{op: minimum, constant: scale_by}")
+    "full_parameter_batch_norm": Other(
+        (parameter("add", "m", "[5, 12]"), BN, "{op: minimum, parameter: m}"), rows=5, channels=12
     ),
+    "scalar_parameter_twice": Other((parameter("mul", "s", "[]"), GN, "{op: add, parameter: s}"), bias=False),
+    "div_by_parameter": Other(
+        (parameter("div", "d", "[features]"), "{op: div, parameter: d, swap: true}", "{op: tanh}")
+    ),
+    "constants": Other(
+        (
+            "{op: mul, constant: scale_by}",
+            "{op: div, constant: 4, name: quarter}",
+            "{op: add, constant: scale_by}",
+            "{op: sub, constant: 0.5, swap: true}",
+            "{op: maximum, constant: -0.25}",
+            "{op: minimum, constant: scale_by}",
+        )
+    ),
+    "nothing_to_save": Other(("{op: add, input: r}", "{op: mul, constant: scale_by}"), inputs=("r",), linear=False),
+    "nothing_to_save_behind_linear": Other(("{op: div, constant: scale_by}",), bias=False),
+    "linear_alone": Other(()),
     "activations": Other(
-        (RELU, "{op: leaky_relu, negative_slope: 0.2}", GELU, "{op: gelu, approximate: tanh}", "{op: hardswish}",
-         "{op: sigmoid}", "{op: silu}", "{op: mish}", "{op: softplus, beta: scale_by, threshold: 3}", "{op: tanh}", "{op: exp}",
-         "{op: square}", "{op: clamp, min: 0.1, max: 3}", "{op: clamp, max: scale_by}", "{op: clamp, min: 0.2}", "{op: hardtanh}"),
+        (
+            RELU,
+            "{op: leaky_relu, negative_slope: 0.2}",
+            GELU,
+            "{op: gelu, approximate: tanh}",
+            "{op: hardswish}",
+            "{op: sigmoid}",
+            "{op: silu}",
+            "{op: mish}",
+            "{op: softplus, beta: scale_by, threshold: 3}",
+            "{op: tanh}",
+            "{op: exp}",
+            "{op: square}",
+            "{op: clamp, min: 0.1, max: 3}",
+            "{op: clamp, max: scale_by}",
+            "{op: clamp, min: 0.2}",
+            "{op: hardtanh}",
+        ),
         linear=False,
     ),
     "names_of_the_kernels": Other(
-        (parameter("mul", "row", "[features]"), parameter("add", "exp", "[features]"), "{op: exp}",
-         "{op: mul, constant: 0.5, name: clamp_min}", parameter("div", "x_ptr", "[1]"), "{op: relu, save: v}",
-         parameter("maximum", "max", "[features]"), "{op: clamp, min: -0.5}", "{op: sub, value: v}",
-         "{op: layer_norm, name: square}", parameter("mul", "T", "[]"), "{op: add, parameter: fc_rstd, shape: [1], init: ones}"),
+        (
+            parameter("mul", "row", "[features]"),
+            parameter("add", "exp", "[features]"),
+            "{op: exp}",
+            "{op: mul, constant: 0.5, name: clamp_min}",
+            parameter("div", "x_ptr", "[1]"),
+            "{op: relu, save: v}",
+            parameter("maximum", "max", "[features]"),
+            "{op: clamp, min: -0.5}",
+            "{op: sub, value: v}",
+            "{op: layer_norm, name: square}",
+            parameter("mul", "T", "[]"),
+            "{op: add, parameter: fc_rstd, shape: [1], init: ones}",
+        ),
     ),
-}  # fmt: skip
+}
 
 
 ACTIVATIONS = (
@@ -141,7 +201,9 @@ class RandomChain:
     def chain(self) -> Other:
         count = self.random.randint(2, 7)
         steps = [self._step() for _ in range(count)]
-        steps += [f"{{op: add, input: {name}}}" for name in self.inputs if not any(f"input: {name}" in s for s in steps)]
+        steps += [
+            f"{{op: add, input: {name}}}" for name in self.inputs if not any(f"input: {name}" in s for s in steps)
+        ]
         return Other(tuple(steps), self.linear, self.random.random() < 0.7, self.inputs, self.rows)
 
     def _step(self) -> str:
@@ -155,7 +217,13 @@ class RandomChain:
     def _norm(self) -> str:
         self.norms += 1
         affine = self.random.choice(["", ", affine: false"])
-        kinds = ["batch_norm", "batch_norm, track_running_stats: false", "batch_norm, momentum: null", "layer_norm", "rms_norm"]
+        kinds = [
+            "batch_norm",
+            "batch_norm, track_running_stats: false",
+            "batch_norm, momentum: null",
+            "layer_norm",
+            "rms_norm",
+        ]
         kinds += ["group_norm, num_groups: groups_of_gn"] * 2 + ["group_norm, num_groups: 1"]
         return f"{{op: {self.random.choice(kinds)}, name: n{self.norms}{affine}}}"
 
@@ -177,4 +245,6 @@ class RandomChain:
         self.shapes[name] = self.random.choice(["[]", "[1]", "[features]", "[features]", "[1, features]", *full])
         if self.random.random() < 0.2:
             op, swap = "div", ""
-        return parameter(op, name, self.shapes[name]) if not swap else parameter(op, name, self.shapes[name], "swap: true")
+        return (
+            parameter(op, name, self.shapes[name]) if not swap else parameter(op, name, self.shapes[name], "swap: true")
+        )

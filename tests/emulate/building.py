@@ -1,0 +1,50 @@
+"""From a spec's text to its plan and its module, without touching `generated/`."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from fusegen.ir.extent import Dim
+from fusegen.plan.load import plan_file
+from fusegen.plan.plan import Plan
+from fusegen.render.package import render_package, support_files
+
+
+def write(name: str, text: str, root: Path) -> Plan:
+    """The spec and its package, below `root`."""
+    (root / f"{name}.yaml").write_text(text, encoding="utf-8")
+    plan = plan_file(root / f"{name}.yaml")
+    for path, content in {**support_files(), **render_package(plan)}.items():
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text(content, encoding="utf-8")
+    return plan
+
+
+def module_class(plan: Plan, root: Path) -> type[nn.Module]:
+    spec = importlib.util.spec_from_file_location(plan.spec.name, root / plan.spec.name / "__init__.py")
+    assert spec is not None and spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(package)
+    return getattr(package, plan.spec.class_name)
+
+
+def arguments(plan: Plan, rows: int, channels: int, groups: int, source: int | None = None) -> list[Any]:
+    """The constructor's arguments for these sizes. source: the linear layer's input width, if it is another one."""
+    sizes = {name: channels for name in plan.spec.dims} | {"in_features": source or channels, "batch": rows}
+    found: list[Any] = []
+    for name, argument in plan.spec.arguments.items():
+        if argument.type == "shape":
+            found.append(tuple(sizes.get(dim, dim) for dim in argument.is_))
+        else:
+            found.append(
+                {"dim": sizes.get(name), "int": groups, "float": getattr(argument, "default", None)}[argument.type]
+            )
+    return found
+
+
+def size(dim: Dim, dynamic: int) -> int:
+    return dim if isinstance(dim, int) else dynamic

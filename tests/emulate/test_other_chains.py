@@ -1,0 +1,72 @@
+"""Chains that no committed spec has, on the emulator in double precision: norms in each other's way, residuals, reuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import fusegen  # noqa: E402
+from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
+from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.render.output import write_files  # noqa: E402
+from fusegen.render.package import render_all  # noqa: E402
+from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
+from tests.emulate.other_chains import HAND_PICKED, RandomChain  # noqa: E402
+from tests.emulate.test_chains import compare, count_batch  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+SIZES = ((3, 12), (33, 20))
+SCHEDULES = ("automatic", "on chip", "split")
+CASES = HAND_PICKED | {f"random_{seed}": RandomChain(seed).chain() for seed in range(6)}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("other_chains")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_schedule_against_double_precision(name, cache, tmp_path):
+    other = CASES[name]
+    file = tmp_path / f"{name}.yaml"
+    file.write_text(other.spec(name))
+    plan = plan_file(file)
+    write_files(render_all([plan]), tmp_path / "packages")
+    source = tmp_path / "packages" / name / "kernels.cu"
+    library = compile_kernels(source, cache=cache, defines=["FUSEGEN_VERIFICATION"])
+    module_class = fusegen.load(name, tmp_path / "packages")
+    mode = plan.modes[-1]
+    checked = 0
+    for rows, channels in SIZES:
+        rows, channels = other.rows or rows, other.channels or channels
+        for training in (True, False):
+            torch.manual_seed(rows)
+            module = build(module_class, plan, channels)
+            variant = plan.variants[0 if training else -1]
+            names = [plan.chain.source.name, *plan.chain.tail_inputs, "grad_y"]
+            tensors = {each: torch.randn(rows, channels).double() for each in dict.fromkeys(names)}
+            expected = tail_reference(plan, module, tensors, mode, training)
+            count_batch(plan, module, training)
+            for seed, schedule in enumerate(SCHEDULES):
+                tail = EmulatedTail(plan, variant, library, module)
+                try:
+                    found = tail.run(tensors, mode, schedule=schedule, seed=seed).values
+                except EmulationError as error:
+                    assert schedule == "on chip" and str(error).endswith("CUDA error 9"), error  # does not fit
+                    continue
+                checked += compare(found, expected, f"{variant.name} {rows} x {channels} {schedule}")
+    assert checked
+
+
+def build(module_class, plan, channels: int):
+    """An instance with every parameter and buffer away from its initial value."""
+    sizes = {"features": channels, "in_features": channels, "groups_of_gn": 4, "scale_by": 1.25}
+    module = module_class(**{name: sizes[name] for name in plan.spec.arguments})
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.is_floating_point():
+            tensor.data.uniform_(0.5, 1.5)
+    return module

@@ -1,0 +1,94 @@
+"""The planned dtype of a result under autocast is eager PyTorch's for every op, asked of fake CUDA tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+from fusegen.ops.catalogue import STEPS  # noqa: E402
+from tests.emulate.building import arguments, module_class, write  # noqa: E402
+from tests.emulate.other_chains import Other, parameter  # noqa: E402
+
+STEPS_OF = (
+    "relu",
+    "leaky_relu",
+    "gelu",
+    "gelu, approximate: tanh",
+    "sigmoid",
+    "tanh",
+    "silu",
+    "swish",
+    "mish",
+    "hardswish",
+    "softplus",
+    "exp",
+    "square",
+    "clamp, min: 0",
+    "hardtanh",
+    "batch_norm, name: n",
+    "group_norm, name: n, num_groups: 2",
+    "layer_norm, name: n",
+    "rms_norm, name: n",
+    "rms_norm, name: n, affine: false",
+    "layer_norm, name: n, affine: false",
+    "batch_norm, name: n, affine: false",
+    *(
+        f"{op}, constant: 2{swap}"
+        for op in ("add", "sub", "mul", "div", "minimum", "maximum")
+        for swap in ("", ", swap: true")
+    ),
+    *(f"{op}, input: r{swap}" for op in ("add", "div", "minimum") for swap in ("", ", swap: true")),
+    *(parameter(op, "p", shape)[5:-1] for op in ("sub", "mul", "maximum") for shape in ("[]", "[1]", "[features]")),
+)
+
+
+def test_every_op_is_here() -> None:
+    known = {op for step in STEPS for op in get_args(step.model_fields["op"].annotation)}
+    assert known == {step.split(",")[0] for step in STEPS_OF} | {"linear"}
+
+
+@pytest.mark.parametrize("linear", [True, False], ids=["behind_linear", "alone"])
+@pytest.mark.parametrize("step", STEPS_OF)
+def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
+    other = Other((f"{{op: {step}}}",), linear, inputs=("r",) if "input" in step else ())
+    plan = write("autocast", other.spec("autocast").replace("[float32]", "[float32, bfloat16]"), tmp_path)
+    cls = module_class(plan, tmp_path)
+    modes = [mode for mode in plan.modes if mode.autocast]
+    assert modes
+    module = cls(*arguments(plan, 4, 6, 2)).eval()
+    with FakeTensorMode():
+        for part in module.modules():
+            for table in (part._parameters, part._buffers):
+                table.update({key: on_cuda(value) for key, value in table.items() if value is not None})
+        for mode in modes:
+            further = mode.roles.get("input r", "float32")
+            first = "float32" if linear else mode.roles["activation"]
+            tensors = [torch.empty(4, 6, dtype=getattr(torch, dtype), device="cuda") for dtype in (first, further)][
+                : len(plan.chain.inputs)
+            ]
+            found = under_autocast(module, tensors)
+            assert str(found).removeprefix("torch.") == mode.roles["output"], mode.name
+
+
+def on_cuda(tensor):
+    """Fake, and made there: a CPU-only PyTorch cannot move anything to a GPU, not even a fake."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="cuda")
+
+
+def under_autocast(module, tensors) -> torch.dtype:
+    enabled, dtype = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+    # torch.autocast would ask for a GPU first.
+    torch.set_autocast_enabled("cuda", True)
+    torch.set_autocast_dtype("cuda", torch.bfloat16)
+    try:
+        return module.reference(*tensors).dtype
+    finally:
+        torch.set_autocast_enabled("cuda", enabled)
+        torch.set_autocast_dtype("cuda", dtype)
+        torch.clear_autocast_cache()
