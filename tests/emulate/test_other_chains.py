@@ -1,4 +1,4 @@
-"""Chains that no committed spec has, on the emulator in double precision: norms in each other's way, residuals, reuse."""
+"""Chains that no committed spec has, in double precision: norms in each other's way, residuals, reuse of values."""
 
 from __future__ import annotations
 
