@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.chain import Buffer, Chain, Constant, Contraction, Input, Parameter
@@ -11,6 +10,7 @@ from fusegen.ir.extent import ALL, CHANNEL, FULL, SCALAR, Dim, Extent
 from fusegen.ir.graph import Graph, Node, verify
 from fusegen.ir.names import OP_NAMES, REFERENCE_NAMES, clashes
 from fusegen.ops.step import StepError
+from fusegen.spec.wording import nearest
 
 
 def build_chain(spec, document, training: bool) -> Chain:
@@ -293,5 +293,5 @@ def _names(spec) -> frozenset[str]:
 
 
 def _suggest(name: str, known) -> str | None:
-    close = get_close_matches(name, list(known), n=1)
-    return f"did you mean '{close[0]}'?" if close else None
+    close = nearest(name, list(known))
+    return f"did you mean '{close}'?" if close else None

@@ -61,9 +61,9 @@ class Sum:
 class Sweep:
     """One loop over elements.
 
-    fresh: the first sweep loads from memory, later ones reuse what is on chip. second: for the second sweep over the
-    moments' operands, those moments. held: operands of moments kept in registers for later sweeps. segments: values of
-    other segments than the kernel's own.
+    fresh: the first sweep loads from memory, later ones reuse what is on chip. keep_values: operands of moments that
+    are kept in registers for later sweeps. deviations: for the second sweep over the moments' operands, those moments.
+    segments: values of other segments than the kernel's own.
     """
 
     loads: list[Load]
@@ -73,7 +73,6 @@ class Sweep:
     sums: list[Sum]
     stores: list[Store]
     fresh: bool = False
-    keeps: list[str] = field(default_factory=list)
     keep_values: list[tuple[str, str]] = field(default_factory=list)
     deviations: list[Sum] = field(default_factory=list)
 
@@ -297,7 +296,6 @@ class KernelRenderer:
             sums=[] if deviations else taken,
             stores=[self._store(t) for t in stores],
             fresh=fresh,
-            keeps=[n.name for n in self.held if n in used],
             keep_values=[(n.name, self.expressions.operand(n)) for n in keep],
             deviations=taken if deviations else [],
         )

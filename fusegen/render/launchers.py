@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 
 from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.plan.model import Kernel, Mode, Program, Schedule, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
+from fusegen.render.environment import wrap
 from fusegen.render.kernels import KernelRenderer
+from fusegen.render.layout import WIDTH
 from fusegen.render.types import CPP, pointer, type_parameter, type_roles
 
-_WIDTH = 100
 _ITEMS = (1, 2, 4, 8)
 _COMMENT = {
     "row": "Each segment stays in registers.",
@@ -29,7 +29,6 @@ class Pointer:
     field: str
     type: str
     declaration: str
-    argument: str
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,6 @@ class ProgramContext:
     pointers: list[Pointer]
     groups: bool
     constants: list[str]
-    shared_scratch: list[ScratchContext]
     schedules: list[ScheduleContext]
     members: list[str]
     aligned: list[str]
@@ -83,6 +81,22 @@ def mode_contexts(modes: tuple[Mode, ...]) -> list[ModeContext]:
     return found
 
 
+def program_pointers(program: Program) -> list[Pointer]:
+    """Inputs, then outputs; a tensor that is both appears once, where it is written."""
+    written = {t.name for t in program.outputs}
+    read_only = [tensor for tensor in program.inputs if tensor.name not in written]
+    return [*(_pointer(t, "const ") for t in read_only), *(_pointer(t, "") for t in program.outputs)]
+
+
+def _pointer(tensor: Tensor, const: str) -> Pointer:
+    return Pointer(
+        name=pointer(tensor),
+        field=tensor.name,
+        type=const + type_parameter(tensor.role),
+        declaration=f"{const}void* {tensor.name}",
+    )
+
+
 class LauncherRenderer:
     """Makes the launcher's context of one program."""
 
@@ -94,41 +108,20 @@ class LauncherRenderer:
 
     def context(self) -> ProgramContext:
         program = self.program
-        names = [argument.field for argument in self._pointers()]
+        pointers = program_pointers(program)
         groups = ["groups"] if program.groups is not None else []
-        members = [*names, "rows", "channels", *groups, *program.constants]
+        members = [*(each.field for each in pointers), "rows", "channels", *groups, *program.constants]
         aligned = [t.name for t in (*program.inputs, *program.outputs) if not t.extent.is_scalar]
         return ProgramContext(
             name=program.name,
             symbol=self.symbol,
             struct="".join(part.capitalize() for part in program.name.split("_")) + "Arguments",
-            pointers=self._pointers(),
+            pointers=pointers,
             groups=program.groups is not None,
             constants=list(program.constants),
-            shared_scratch=[],
             schedules=[self._schedule(schedule) for schedule in program.schedules],
             members=members,
             aligned=list(dict.fromkeys(aligned)),
-        )
-
-    def _pointers(self) -> list[Pointer]:
-        """Inputs, then outputs; a tensor that is both appears once, where it is written."""
-        written = {t.name for t in self.program.outputs}
-        found = []
-        for tensor in self.program.inputs:
-            if tensor.name not in written:
-                found.append(self._pointer(tensor, const=True))
-        return found + [self._pointer(tensor, const=False) for tensor in self.program.outputs]
-
-    @staticmethod
-    def _pointer(tensor: Tensor, const: bool) -> Pointer:
-        prefix = "const " if const else ""
-        return Pointer(
-            name=pointer(tensor),
-            field=tensor.name,
-            type=prefix + type_parameter(tensor.role),
-            declaration=f"{prefix}void* {tensor.name}",
-            argument=f"{prefix}void* {tensor.name}",
         )
 
     def _schedule(self, schedule: Schedule) -> ScheduleContext:
@@ -228,6 +221,4 @@ class LauncherRenderer:
 
 
 def _wrapped(statement: str) -> list[str]:
-    return textwrap.wrap(
-        statement, _WIDTH - 4, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
-    )
+    return wrap(statement, WIDTH - 4, 4).splitlines()

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from fusegen.ir.extent import CHANNEL, FULL, SCALAR, Dim
 from fusegen.plan.model import Program, Role, Tensor, Variant
 from fusegen.plan.plan import RESULT, Plan
-from fusegen.render.launchers import LauncherRenderer
-from fusegen.render.types import type_parameter, type_roles
+from fusegen.render.cuda import symbol
+from fusegen.render.launchers import program_pointers
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class OpRenderer:
             names.insert(1, chain.contraction.product)
         op.returns = names
         raw = {chain.contraction.product} if chain.contraction else set()
-        op.call = self._call(program, raw | set(chain.updates) | set(chain.buffers) & self._unchecked(), set(returned))
+        op.call = self._call(program, raw | self._unchecked())
         op.results = [f"return {{{', '.join(names)}}};"]
         self._declare_bias(op, program)
 
@@ -216,7 +216,7 @@ class OpRenderer:
             op.allocations.append(
                 f"const auto {tensor.name} = glue::empty_if({wanted}, {op.first}, {self._dtype(tensor)}, {expected});"
             )
-        op.call = self._call(program, set(), {t.name for t in program.outputs})
+        op.call = self._call(program, set())
         op.results.append("std::vector<Tensor> gradients;")
         if c:
             grad = f"grad_{c.product}"
@@ -245,18 +245,14 @@ class OpRenderer:
     # Pieces
 
     def _op(self, direction: str, program: Program) -> Op:
-        name = f"{self.plan.spec.name}_{program.name}"
-        symbol = f"fusegen_{name}"
-        types = [type_parameter(role) for role in type_roles(self.plan.modes[0].roles)]
-        launcher = LauncherRenderer(program, types, symbol).context()
         return Op(
-            name=name,
+            name=f"{self.plan.spec.name}_{program.name}",
             function=program.name,
-            symbol=symbol,
+            symbol=symbol(self.plan.spec.name, program),
             forward=direction == "forward",
-            groups=launcher.groups,
-            launcher_pointers=[p.argument for p in launcher.pointers],
-            launcher_constants=launcher.constants,
+            groups=program.groups is not None,
+            launcher_pointers=[each.declaration for each in program_pointers(program)],
+            launcher_constants=list(program.constants),
         )
 
     def _scalars(self, op: Op, constants: Sequence[str]) -> None:
@@ -273,7 +269,7 @@ class OpRenderer:
         ]
         op.schema[-1] = op.schema[-1].rstrip()
 
-    def _call(self, program: Program, raw: set[str], written: set[str]) -> list[str]:
+    def _call(self, program: Program, raw: set[str]) -> list[str]:
         """The launcher's arguments. raw: tensors passed as they are; others through their contiguous copy `*_in`."""
         outputs = {t.name for t in program.outputs}
         pointers = []

@@ -106,7 +106,7 @@ cudaError_t forward_launch(
 cudaError_t forward_dispatch(
     int mode, const ForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors of 16 bytes where every row starts at a multiple of one.
+  // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
     return whole && aligned ? vector(a, schedule, scratch, stream)
@@ -274,7 +274,7 @@ cudaError_t backward_launch(
 cudaError_t backward_dispatch(
     int mode, const BackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors of 16 bytes where every row starts at a multiple of one.
+  // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
     return whole && aligned ? vector(a, schedule, scratch, stream)

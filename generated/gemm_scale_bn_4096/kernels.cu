@@ -395,7 +395,7 @@ cudaError_t train_forward_launch(
 cudaError_t train_forward_dispatch(
     int mode, const TrainForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors of 16 bytes where every row starts at a multiple of one.
+  // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
     return whole && aligned ? vector(a, schedule, scratch, stream)
@@ -833,7 +833,7 @@ cudaError_t train_backward_launch(
 cudaError_t train_backward_dispatch(
     int mode, const TrainBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors of 16 bytes where every row starts at a multiple of one.
+  // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
     return whole && aligned ? vector(a, schedule, scratch, stream)
@@ -978,7 +978,7 @@ cudaError_t eval_forward_launch(
 cudaError_t eval_forward_dispatch(
     int mode, const EvalForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors of 16 bytes where every row starts at a multiple of one.
+  // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
     return whole && aligned ? vector(a, schedule, scratch, stream)
@@ -1209,7 +1209,7 @@ cudaError_t eval_backward_launch(
 cudaError_t eval_backward_dispatch(
     int mode, const EvalBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors of 16 bytes where every row starts at a multiple of one.
+  // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
     return whole && aligned ? vector(a, schedule, scratch, stream)

@@ -11,16 +11,15 @@ from torch import nn
 from fusegen.ir.extent import Dim
 from fusegen.plan.load import plan_file
 from fusegen.plan.plan import Plan
-from fusegen.render.package import render_package, support_files
+from fusegen.render.output import write_files
+from fusegen.render.package import render_all
 
 
 def write(name: str, text: str, root: Path) -> Plan:
     """The spec and its package, below `root`."""
     (root / f"{name}.yaml").write_text(text, encoding="utf-8")
     plan = plan_file(root / f"{name}.yaml")
-    for path, content in {**support_files(), **render_package(plan)}.items():
-        (root / path).parent.mkdir(exist_ok=True)
-        (root / path).write_text(content, encoding="utf-8")
+    write_files(render_all([plan]), root)
     return plan
 
 

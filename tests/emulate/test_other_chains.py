@@ -10,10 +10,8 @@ torch = pytest.importorskip("torch")
 
 import fusegen  # noqa: E402
 from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
-from fusegen.plan.load import plan_file  # noqa: E402
-from fusegen.render.output import write_files  # noqa: E402
-from fusegen.render.package import render_all  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
+from tests.emulate.building import write  # noqa: E402
 from tests.emulate.other_chains import HAND_PICKED, RandomChain  # noqa: E402
 from tests.emulate.test_chains import compare, count_batch  # noqa: E402
 
@@ -32,13 +30,9 @@ def cache(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("name", CASES)
 def test_every_schedule_against_double_precision(name, cache, tmp_path):
     other = CASES[name]
-    file = tmp_path / f"{name}.yaml"
-    file.write_text(other.spec(name))
-    plan = plan_file(file)
-    write_files(render_all([plan]), tmp_path / "packages")
-    source = tmp_path / "packages" / name / "kernels.cu"
-    library = compile_kernels(source, cache=cache, defines=["FUSEGEN_VERIFICATION"])
-    module_class = fusegen.load(name, tmp_path / "packages")
+    plan = write(name, other.spec(name), tmp_path)
+    library = compile_kernels(tmp_path / name / "kernels.cu", cache=cache, defines=["FUSEGEN_VERIFICATION"])
+    module_class = fusegen.load(name, tmp_path)
     mode = plan.modes[-1]
     checked = 0
     for rows, channels in SIZES:
