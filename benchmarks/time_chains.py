@@ -113,7 +113,7 @@ class Timer:
         label = f"{config} {'x'.join(map(str, size[:3]))} {precision}"
         try:
             fused, original, x = subject.pair(size, dtype, self.device, seed=5)
-            wrong = [item.name for item in compare_module(fused, original, x) if not item.ok]
+            wrong = [item.name for item in compare_module(fused, original, [x]) if not item.ok]
             if wrong:
                 self.problems.append(f"{label}: not timed, wrong: {', '.join(wrong)}")
                 return

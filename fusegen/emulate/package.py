@@ -15,30 +15,31 @@ from types import ModuleType
 from fusegen.emulate.library import EmulationBuildError, compile_kernels
 
 
-def emulate_package(package: Path, *, cache: Path) -> ModuleType:
+def emulate_package(package: Path, *, cache: Path, verification: bool = False) -> ModuleType:
     """Imports a copy of `package` whose ops are registered for CPU tensors and launch the emulated kernels.
 
-    package: a directory of a generated package. cache: where compiled objects are kept. Raises
-    EmulationBuildError with the
-    compiler's message. One process can hold one emulated copy of a package, and none beside the real extension.
+    package: a directory of a generated package. cache: where compiled objects are kept. verification: with the float64
+    kernels. Raises EmulationBuildError with the compiler's message. One process can hold one emulated copy of a
+    package, and none beside the real extension.
     """
     name = f"fusegen_emulated_{package.name}"
     if name in sys.modules:
         return sys.modules[name]
-    kernels = compile_kernels(package / "kernels.cu", cache=cache)
+    defines = ["FUSEGEN_VERIFICATION"] if verification else []
+    kernels = compile_kernels(package / "kernels.cu", cache=cache, defines=defines)
     binding = (package / "bindings.cpp").read_bytes()
     glue = (package.parent / "support" / "torch_glue.h").read_bytes()
     key = hashlib.sha256(binding + glue + str(kernels.path).encode()).hexdigest()[:16]
     copy = cache / f"{package.name}-{key}"
     if not (copy / "_C.so").exists():
         copy.mkdir(parents=True, exist_ok=True)
-        _build_binding(package / "bindings.cpp", kernels.path, copy / "_C.so")
+        _build_binding(package / "bindings.cpp", kernels.path, copy / "_C.so", verification)
     source = (package / "__init__.py").read_text(encoding="utf-8")
     (copy / "__init__.py").write_text(source.replace('_DEVICE = "cuda"', '_DEVICE = "cpu"'), encoding="utf-8")
     return _import(name, copy / "__init__.py")
 
 
-def _build_binding(source: Path, kernels: Path, output: Path) -> None:
+def _build_binding(source: Path, kernels: Path, output: Path, verification: bool) -> None:
     """bindings.cpp with its ops for the CPU key, linked with the emulated kernels."""
     from fusegen.build.flags import cxx_flags
     from fusegen.build.libraries import find_libraries
@@ -55,7 +56,8 @@ def _build_binding(source: Path, kernels: Path, output: Path) -> None:
             "-ltorch_cpu",
             f"-Wl,-rpath,{kernels.parent}",
         ]
-        _run(["g++", *cxx_flags(False), "-O0", "-DFUSEGEN_EMULATE", *includes, *objects, *link, "-o", str(built)])
+        flags = [*cxx_flags(verification), "-O0", "-DFUSEGEN_EMULATE"]
+        _run(["g++", *flags, *includes, *objects, *link, "-o", str(built)])
         os.replace(built, output)
 
 
@@ -66,7 +68,7 @@ def _run(command: Sequence[str]) -> None:
 
 
 def _import(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=[str(path.parent)])
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

@@ -1,21 +1,18 @@
-"""What a module has to do besides the arithmetic: same bits twice, streams, graphs, strides, frozen
-parameters.
+"""What a module has to do besides the arithmetic: the same bits twice, any strides, frozen parameters, inputs kept.
 
-Each check returns comparisons, so that they stand in one table with the numerics. The checks that need a
-CUDA device return an empty list without one.
+Each check returns comparisons, so that they stand in one table with the numerics.
 """
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from fusegen.verify.policy import Comparison
-from fusegen.verify.reference import reference
-from fusegen.verify.run import Run, draw_gradient, run
-from fusegen.verify.training import compare_module, compare_runs
+from fusegen.verify.run import Run, draw_gradient, input_name, run
+from fusegen.verify.training import compare_module
 
 
 def poison(*tensors: Tensor) -> None:
@@ -36,45 +33,54 @@ def bitwise_equal(first: Run, second: Run, name: str = "two runs bitwise equal")
         return {"output": one.output} | {f"grad {k}": v for k, v in one.gradients.items()} | one.buffers
 
     a, b = tensors(first), tensors(second)
-    wrong = [k for k in a if (a[k] is None) != (b[k] is None) or (a[k] is not None and not _same_bits(a[k], b[k]))]
+    wrong = [k for k in a if (a[k] is None) != (b[k] is None) or (a[k] is not None and not same_bits(a[k], b[k]))]
     return Comparison.statement(name, not wrong, ", ".join(wrong))
 
 
-def inputs_untouched(module: nn.Module, x: Tensor, *, train: bool = True) -> Comparison:
-    """Whether input, incoming gradient and parameters keep their bits through forward and backward."""
-    grad_output = draw_gradient(module, x)
-    watched = {"input": x, "incoming gradient": grad_output} | dict(module.named_parameters())
+def repeated(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
+    """Whether a second forward and backward on the same data gives the same bits, in train and eval."""
+    found = []
+    for train in (True, False):
+        grad_output = draw_gradient(original, inputs, train=train)
+        runs = []
+        for _ in range(2):
+            poison(*inputs, grad_output)
+            runs.append(run(fused, inputs, grad_output, train=train))
+        found.append(bitwise_equal(*runs, f"two runs bitwise equal, {'train' if train else 'eval'}"))
+    return found
+
+
+def inputs_untouched(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
+    """Whether inputs, incoming gradient and parameters keep their bits through forward and backward."""
+    grad_output = draw_gradient(original, inputs)
+    watched = {input_name(index): x for index, x in enumerate(inputs)} | {"incoming gradient": grad_output}
+    watched |= dict(fused.named_parameters())
     before = {name: t.detach().clone() for name, t in watched.items()}
-    run(module, x, grad_output, train=train)
-    wrong = [name for name, t in watched.items() if not _same_bits(before[name], t.detach())]
-    return Comparison.statement("inputs untouched", not wrong, ", ".join(wrong))
+    run(fused, inputs, grad_output)
+    wrong = [name for name, t in watched.items() if not same_bits(before[name], t.detach())]
+    return [Comparison.statement("inputs untouched", not wrong, ", ".join(wrong))]
 
 
-def strides(fused: nn.Module, original: nn.Module, x: Tensor, *, train: bool = True) -> list[Comparison]:
-    """A transposed and a sliced input, a transposed gradient and one expanded from a single value."""
-    results = []
-    dense = draw_gradient(original, x)
-    wide = torch.stack((x.detach(), torch.full_like(x, float("nan"))), dim=-1)
-    inputs = {
-        "transposed input": x.detach().t().contiguous().t(),
-        "sliced input": wide[..., 0],
-        "input with an offset": torch.cat((x.detach().new_zeros(1), x.detach().flatten()))[1:].view(x.shape),
-    }
+def strides(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
+    """Transposed, sliced and shifted inputs, a transposed gradient and ones expanded from fewer values."""
+    dense = draw_gradient(original, inputs)
+    layouts = {"transposed inputs": _transposed, "sliced inputs": _sliced, "inputs with an offset": _shifted}
     gradients = {
-        "transposed gradient": dense.t().contiguous().t(),
+        "transposed gradient": _transposed(dense),
         "expanded gradient": dense.flatten()[:1].expand(dense.shape),
         "gradient expanded over rows": dense[:1].expand(dense.shape),
     }
-    for name, value in inputs.items():
-        found = compare_module(fused, original, value.requires_grad_(), grad_output=dense, train=train)
-        results += _named(name, found)
+    results = []
+    for name, layout in layouts.items():
+        given = [layout(x.detach()).requires_grad_() for x in inputs]
+        results += summed_up(name, compare_module(fused, original, given, grad_output=dense))
     for name, value in gradients.items():
-        results += _named(name, compare_module(fused, original, x, grad_output=value, train=train))
+        results += summed_up(name, compare_module(fused, original, inputs, grad_output=value))
     return results
 
 
-def frozen(fused: nn.Module, original: nn.Module, x: Tensor) -> list[Comparison]:
-    """Each parameter frozen on its own, all but each, all of them, and an input that wants no gradient."""
+def frozen(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
+    """Each parameter frozen on its own, all but each, all of them, and inputs that want no gradient."""
     names = [name for name, _ in original.named_parameters()]
     plans = {f"frozen {name}": {name} for name in names}
     plans |= {f"only {name}": set(names) - {name} for name in names}
@@ -85,85 +91,18 @@ def frozen(fused: nn.Module, original: nn.Module, x: Tensor) -> list[Comparison]
             for module in (fused, original):
                 for name, parameter in module.named_parameters():
                     parameter.requires_grad_(name not in cold)
-            for wants in (True, False):
-                leaf = x.detach().requires_grad_(wants)
-                suffix = "" if wants else ", no input gradient"
-                results += _named(label + suffix, compare_module(fused, original, leaf))
+            for wanted in [set(range(len(inputs))), set(), *({i} for i in range(len(inputs)) if len(inputs) > 1)]:
+                given = [x.detach().requires_grad_(index in wanted) for index, x in enumerate(inputs)]
+                which = ", ".join(input_name(index) for index in sorted(wanted)) or "no input"
+                results += summed_up(f"{label}, gradient of {which}", compare_module(fused, original, given))
     finally:
         for module in (fused, original):
             module.requires_grad_(True)
     return results
 
 
-def other_stream(fused: nn.Module, original: nn.Module, x: Tensor) -> list[Comparison]:
-    """On a stream that is behind: a kernel launched on the default stream would read the input before it is
-    there."""
-    if x.device.type != "cuda":
-        return []
-    grad_output = draw_gradient(original, x)
-    late_x, late_grad = torch.full_like(x, float("nan")), torch.full_like(grad_output, float("nan"))
-    torch.cuda.synchronize()
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        torch.cuda._sleep(20_000_000)  # about 10 ms
-        late_x.detach().copy_(x.detach())
-        late_grad.copy_(grad_output)
-        found = run(fused, late_x.detach().requires_grad_(), late_grad)
-    torch.cuda.synchronize()
-    exact = reference(original, x, grad_output)
-    return _named("other stream", compare_runs(found, run(original, x, grad_output), exact, x.dtype))
-
-
-def cuda_graph(fused: nn.Module, original: nn.Module, x: Tensor) -> list[Comparison]:
-    """Forward and backward captured once, then replayed on other data than they were captured with."""
-    if x.device.type != "cuda":
-        return []
-    module = copy.deepcopy(fused).train()
-    grad_output = draw_gradient(original, x)
-    static_x = torch.randn_like(x).requires_grad_()
-    static_grad = torch.randn_like(grad_output)
-    wanted = [static_x, *module.parameters()]
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(2):
-            torch.autograd.grad(module(static_x), wanted, static_grad)
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = module(static_x)
-        gradients = torch.autograd.grad(output, wanted, static_grad)
-    with torch.no_grad():
-        for mine, theirs in zip(module.buffers(), original.buffers(), strict=True):
-            mine.copy_(theirs)
-        static_x.copy_(x)
-        static_grad.copy_(grad_output)
-        for result in (output, *gradients):
-            result.fill_(float("nan"))
-    graph.replay()
-    torch.cuda.synchronize()
-    names = ["input", *(name for name, _ in module.named_parameters())]
-    found = Run(output.detach(), dict(zip(names, gradients, strict=True)), dict(module.named_buffers()))
-    exact = reference(original, x, grad_output)
-    return _named("CUDA graph", compare_runs(found, run(original, x, grad_output), exact, x.dtype))
-
-
-def compiled(fused: nn.Module, original: nn.Module, x: Tensor, *, backend: str = "inductor") -> list[Comparison]:
-    """Through torch.compile without a graph break, in training."""
-    module = copy.deepcopy(fused)
-    grad_output = draw_gradient(original, x)
-    torch._dynamo.reset()
-    wrapped = torch.compile(module, fullgraph=True, backend=backend)
-    found = run(wrapped, x, grad_output)
-    prefix = "_orig_mod."
-    found.gradients = {name.removeprefix(prefix): g for name, g in found.gradients.items()}
-    found.buffers = {name.removeprefix(prefix): b for name, b in found.buffers.items()}
-    exact = reference(original, x, grad_output)
-    return _named("torch.compile", compare_runs(found, run(original, x, grad_output), exact, x.dtype))
-
-
-def _named(label: str, found: list[Comparison]) -> list[Comparison]:
-    """Prefix what failed; sum up what passed in one line, since there are many of them."""
+def summed_up(label: str, found: list[Comparison]) -> list[Comparison]:
+    """What failed, with the label in front; one line for what passed, since there is much of it."""
     failed = [
         Comparison(f"{label}: {item.name}", item.fused, item.eager, item.bound, False, item.note)
         for item in found
@@ -172,5 +111,18 @@ def _named(label: str, found: list[Comparison]) -> list[Comparison]:
     return failed or [Comparison.statement(label, True)]
 
 
-def _same_bits(a: Tensor, b: Tensor) -> bool:
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Whether dtype, shape and every value agree; any NaN is as good as another."""
     return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a.nan_to_num(nan=1.5), b.nan_to_num(nan=1.5))
+
+
+def _transposed(x: Tensor) -> Tensor:
+    return x.t().contiguous().t()
+
+
+def _sliced(x: Tensor) -> Tensor:
+    return torch.stack((x, torch.full_like(x, float("nan"))), dim=-1)[..., 0]
+
+
+def _shifted(x: Tensor) -> Tensor:
+    return torch.cat((x.new_zeros(1), x.flatten()))[1:].view(x.shape)

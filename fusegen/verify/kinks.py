@@ -1,8 +1,8 @@
 """Where a chain's last element-wise steps have a kink, the gradient is decided by the last bit of the value.
 
 Behind a norm, two correct float32 implementations can fall on different sides of relu's zero, about once in
-a million elements; one such element then outweighs all rounding. An incoming gradient of zero at those
-elements keeps the comparison about rounding. What happens exactly at a kink is for tests with chosen
+a million elements, and 16-bit ones much oftener; one such element then outweighs all rounding. An incoming gradient of
+zero at those elements keeps the comparison about rounding. What happens exactly at a kink is for tests with chosen
 values.
 """
 
@@ -19,14 +19,19 @@ _AT_ZERO = {torch.relu, functional.relu, functional.leaky_relu, Tensor.relu}
 _BETWEEN = {functional.hardtanh: (-1.0, 1.0), torch.clamp: (None, None), Tensor.clamp: (None, None)}
 _NAMES = (("min_val", "min"), ("max_val", "max"))
 _PAIRS = {torch.min, torch.max, torch.minimum, torch.maximum}
-_ULPS = 64
+# By how many ulps two correct results may differ: float32 behind a long sum, and 16 bits, which round once or twice.
+_ULPS = {torch.float64: 64, torch.float32: 64, torch.bfloat16: 8, torch.float16: 8}
 
 
 class Kinks(TorchFunctionMode):
-    """While active, collects in `near` which elements come within some ulps of a kink."""
+    """While active, collects in `near` which elements come within some ulps of a kink.
 
-    def __init__(self) -> None:
+    dtype: the one that the computation rounds to, which the values behind an autocast region may not have any more.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
+        self.tolerance = _ULPS[dtype] * torch.finfo(dtype).eps
         self.near: Tensor | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -56,6 +61,5 @@ class Kinks(TorchFunctionMode):
         return [limit for limit in limits if limit is not None]
 
     def _add(self, value: Tensor, kink: Any) -> None:
-        tolerance = _ULPS * torch.finfo(value.dtype).eps
-        near = (value - kink).abs() < tolerance * value.abs().clamp(min=1.0)
+        near = (value - kink).abs() < self.tolerance * value.abs().clamp(min=1.0)
         self.near = near if self.near is None or self.near.shape != near.shape else self.near | near

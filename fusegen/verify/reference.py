@@ -9,13 +9,14 @@ comes out before the sum over rows, and it looks at what the linear and norm mod
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fusegen.verify.run import Run
+from fusegen.verify.run import Run, input_name
 
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
@@ -37,17 +38,17 @@ class _Seen:
     gradient: Tensor | None = None
 
 
-def reference(original: nn.Module, x: Tensor, grad_output: Tensor, *, train: bool = True) -> Reference:
+def reference(original: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor, *, train: bool = True) -> Reference:
     """Run a double precision copy of `original`, which itself stays untouched, on the same data."""
     exact = copy.deepcopy(original).double().train(train)
-    return exact_pass(exact, x, grad_output)
+    return exact_pass(exact, inputs, grad_output)
 
 
-def exact_pass(exact: nn.Module, x: Tensor, grad_output: Tensor) -> Reference:
+def exact_pass(exact: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor) -> Reference:
     """Forward and backward of a module already in double precision; leaves `.grad` and moves the running
     statistics."""
     exact.zero_grad(set_to_none=True)
-    x64 = x.detach().double().requires_grad_(x.requires_grad)
+    inputs64 = [x.detach().double().requires_grad_(x.requires_grad) for x in inputs]
     seen: list[_Seen] = []
     hooks = [
         module.register_forward_hook(lambda m, args, out, name=name: seen.append(_Seen(name, m, args[0], out)))
@@ -56,14 +57,15 @@ def exact_pass(exact: nn.Module, x: Tensor, grad_output: Tensor) -> Reference:
     ]
     spread = _spread(exact, grad_output.shape)
     try:
-        output = torch.func.functional_call(exact, spread, (x64,))
+        output = torch.func.functional_call(exact, spread, tuple(inputs64))
     finally:
         for hook in hooks:
             hook.remove()
     terms = {}
     if output.requires_grad:
-        terms = _backward(exact, x64, output, grad_output.double(), seen, spread)
-    gradients = {"input": x64.grad} | {name: p.grad for name, p in exact.named_parameters()}
+        terms = _backward(exact, inputs64, output, grad_output.double(), seen, spread)
+    gradients = {input_name(index): x.grad for index, x in enumerate(inputs64)}
+    gradients |= {name: p.grad for name, p in exact.named_parameters()}
     buffers = {name: b.clone() for name, b in exact.named_buffers()}
     return Reference(Run(output.detach(), gradients, buffers), terms)
 
@@ -82,7 +84,7 @@ def _spread(exact: nn.Module, shape: torch.Size) -> dict[str, Tensor]:
 
 def _backward(
     exact: nn.Module,
-    x: Tensor,
+    inputs: Sequence[Tensor],
     output: Tensor,
     grad_output: Tensor,
     seen: list[_Seen],
@@ -113,8 +115,9 @@ def _backward(
         square = squares[id(item)]
         terms[f"{item.name}.bias"] = square.sum(0).sqrt()
         terms[f"{item.name}.weight"] = (square.T @ item.input.detach().square()).sqrt()
-        if item.input is x:
-            terms["input"] = (square @ item.module.weight.detach().square()).sqrt()
+        for index, x in enumerate(inputs):
+            if item.input is x:
+                terms[input_name(index)] = (square @ item.module.weight.detach().square()).sqrt()
     return terms
 
 

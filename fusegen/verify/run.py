@@ -1,9 +1,13 @@
-"""One forward and backward of a module, with everything that it leaves behind."""
+"""One forward and backward of a module, with everything that it leaves behind.
+
+A module's inputs are a sequence of tensors [rows, features], all on one device. The first one's device and dtype stand
+for all of them.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,16 +18,26 @@ from fusegen.verify.kinks import Kinks
 
 @dataclass
 class Run:
-    """What one forward and backward leave behind. The gradient of the input is under the key `input`."""
+    """What one forward and backward leave behind. The gradients of inputs are under the keys of `input_name`."""
 
     output: Tensor
     gradients: dict[str, Tensor | None]
     buffers: dict[str, Tensor]
 
 
+def input_name(index: int) -> str:
+    """What the gradient of an input is called: `input`, then `input 2` and so on."""
+    return f"input {index + 1}" if index else "input"
+
+
+def leaves(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The same data and strides as leaves of the autograd graph, which want a gradient where the inputs do."""
+    return [x.detach().requires_grad_(x.requires_grad) for x in inputs]
+
+
 def run(
     module: nn.Module,
-    x: Tensor,
+    inputs: Sequence[Tensor],
     grad_output: Tensor | None,
     *,
     autocast_dtype: torch.dtype | None = None,
@@ -31,24 +45,25 @@ def run(
 ) -> Run:
     """One forward and backward that leaves the module as it was: mode, buffers and `.grad` are put back.
 
-    `x` is used in place, with its strides and its requires_grad; nothing runs backward when nothing wants a
-    gradient.
+    The inputs are used in place, with their strides and their requires_grad; nothing runs backward when nothing wants
+    a gradient.
     """
     with undisturbed(module):
         module.train(train)
-        leaf = x.detach().requires_grad_(x.requires_grad)
-        with autocast(x, autocast_dtype):
-            output = module(leaf)
+        given = leaves(inputs)
+        with autocast(inputs, autocast_dtype):
+            output = module(*given)
         if output.requires_grad and grad_output is not None:
             output.backward(grad_output.to(output.dtype))
-        gradients = {"input": leaf.grad} | {name: p.grad for name, p in module.named_parameters()}
+        gradients = {input_name(index): leaf.grad for index, leaf in enumerate(given)}
+        gradients |= {name: p.grad for name, p in module.named_parameters()}
         buffers = {name: b.clone() for name, b in module.named_buffers()}
     return Run(output.detach(), gradients, buffers)
 
 
 def draw_gradient(
     module: nn.Module,
-    x: Tensor,
+    inputs: Sequence[Tensor],
     *,
     autocast_dtype: torch.dtype | None = None,
     train: bool = True,
@@ -56,25 +71,30 @@ def draw_gradient(
 ) -> Tensor:
     """A random gradient of the shape and dtype that the module's output has.
 
-    In float32 it is zero where the output's side of a kink is a matter of the last bit, see `Kinks`.
-    Coarser dtypes fall on the wrong side so often that eager's error speaks for it.
+    It is zero where the output's side of a kink is a matter of the last bits, see `Kinks`.
     """
+    x = inputs[0]
     if x.shape[0] < 2:
         train = False  # the output is of the same kind, and a batch norm accepts a single row
-    with torch.no_grad(), undisturbed(module), autocast(x, autocast_dtype), Kinks() as kinks:
-        output = module.train(train)(x)
+    with (
+        torch.no_grad(),
+        undisturbed(module),
+        autocast(inputs, autocast_dtype),
+        Kinks(autocast_dtype or x.dtype) as kinks,
+    ):
+        output = module.train(train)(*inputs)
     generator = torch.Generator(x.device).manual_seed(seed)
     values = torch.randn(output.shape, generator=generator, device=x.device, dtype=torch.float32)
-    if x.dtype == torch.float32 and autocast_dtype is None and kinks.near is not None:
+    if kinks.near is not None:
         values = torch.where(kinks.near, 0.0, values)
     return values.to(output.dtype)
 
 
-def autocast(x: Tensor, dtype: torch.dtype | None) -> contextlib.AbstractContextManager:
-    """Autocast to `dtype` on the input's kind of device; nothing where `dtype` is None."""
+def autocast(inputs: Sequence[Tensor], dtype: torch.dtype | None) -> contextlib.AbstractContextManager:
+    """Autocast to `dtype` on the inputs' kind of device; nothing where `dtype` is None."""
     if dtype is None:
         return contextlib.nullcontext()
-    return torch.autocast(x.device.type, dtype)
+    return torch.autocast(inputs[0].device.type, dtype)
 
 
 @contextlib.contextmanager

@@ -4,13 +4,14 @@ precision."""
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from fusegen.verify.policy import Comparison, compare
 from fusegen.verify.reference import Reference, exact_pass, reference
-from fusegen.verify.run import Run, autocast, draw_gradient, run
+from fusegen.verify.run import Run, autocast, draw_gradient, input_name, run
 
 REORDERED_RUNS = 8
 
@@ -18,33 +19,35 @@ REORDERED_RUNS = 8
 def compare_module(
     fused: nn.Module,
     original: nn.Module,
-    x: Tensor,
+    inputs: Sequence[Tensor],
     *,
     grad_output: Tensor | None = None,
     autocast_dtype: torch.dtype | None = None,
+    dtype: torch.dtype | None = None,
     train: bool = True,
     seed: int = 0,
     exact: Reference | None = None,
 ) -> list[Comparison]:
     """Compare output, every gradient and the buffers of two modules that hold the same state_dict.
 
-    Where the original raises, the fused module has to raise the same type. `exact` is a double precision
-    reference that was made earlier from the same data. Neither module's state is changed.
+    Where the original raises, the fused module has to raise the same type. `dtype` is the one that the computation
+    rounds to, where that is neither autocast's nor the first input's. `exact` is a double precision reference that was
+    made earlier from the same data. Neither module's state is changed.
     """
     if not same_state(fused, original):
         return [Comparison.statement("state_dict", False, "the modules do not hold the same state to start from")]
     if grad_output is None:
-        grad_output = draw_gradient(original, x, autocast_dtype=autocast_dtype, train=train, seed=seed)
+        grad_output = draw_gradient(original, inputs, autocast_dtype=autocast_dtype, train=train, seed=seed)
     try:
-        eager_run = run(original, x, grad_output, autocast_dtype=autocast_dtype, train=train)
+        eager_run = run(original, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
     except (ValueError, RuntimeError) as problem:
         if "CUDA" in str(problem):
             raise  # the device's trouble, which would make the fused module fail alike
-        return [_raises_alike(fused, x, grad_output, autocast_dtype, train, problem)]
-    fused_run = run(fused, x, grad_output, autocast_dtype=autocast_dtype, train=train)
+        return [_raises_alike(fused, inputs, grad_output, autocast_dtype, train, problem)]
+    fused_run = run(fused, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
     if exact is None:
-        exact = reference(original, x, grad_output, train=train)
-    return compare_runs(fused_run, eager_run, exact, autocast_dtype or x.dtype)
+        exact = reference(original, inputs, grad_output, train=train)
+    return compare_runs(fused_run, eager_run, exact, dtype or autocast_dtype or inputs[0].dtype)
 
 
 def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -> list[Comparison]:
@@ -54,11 +57,12 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
     given = eager.gradients["input"]
     width = given.shape[-1] if given is not None else eager.output.shape[-1]
     results.append(compare("output", fused.output, eager.output, exact.run.output, dtype=dtype, reduction_length=width))
+    given_names = {input_name(index) for index in range(len(eager.gradients))}
     for name, value in eager.gradients.items():
         other = fused.gradients.get(name)
         if value is None or other is None:
             continue
-        if name == "input":
+        if name in given_names:
             length = eager.output.shape[-1]
         else:
             length = rows if value.ndim > 1 else max(eager.output.numel() // max(value.numel(), 1), 1)
@@ -79,14 +83,14 @@ def compare_runs(fused: Run, eager: Run, exact: Reference, dtype: torch.dtype) -
 def compare_steps(
     fused: nn.Module,
     original: nn.Module,
-    xs: list[Tensor],
+    batches: Sequence[Sequence[Tensor]],
     *,
     autocast_dtype: torch.dtype | None = None,
     learning_rate: float = 1e-2,
     momentum: float = 0.9,
     seed: int = 0,
 ) -> list[Comparison]:
-    """Train both, and a double precision copy, with SGD for one step per input; compare after each step.
+    """Train both, and a double precision copy, with SGD for one step per batch of inputs; compare after each step.
 
     Parameters are compared by how far they have moved, since an error in the gradient disappears beside
     their own size. Both modules are trained in place.
@@ -101,8 +105,9 @@ def compare_steps(
         return [Comparison.statement("state_dict", False, "the modules do not hold the same state to start from")]
     exact = copy.deepcopy(original).double()
     start = {name: p.detach().clone() for name, p in original.named_parameters()}
-    generator = torch.Generator(xs[0].device).manual_seed(seed)
-    orders = [torch.randperm(xs[0].shape[0], generator=generator, device=xs[0].device) for _ in range(REORDERED_RUNS)]
+    device, rows = batches[0][0].device, batches[0][0].shape[0]
+    generator = torch.Generator(device).manual_seed(seed)
+    orders = [torch.randperm(rows, generator=generator, device=device) for _ in range(REORDERED_RUNS)]
     reordered = [copy.deepcopy(original) for _ in orders]
     modules = [fused.train(), original.train(), exact.train(), *(module.train() for module in reordered)]
     optimisers = [
@@ -112,32 +117,34 @@ def compare_steps(
     velocity: dict[str, Tensor] = {}
     moved: dict[str, Tensor] = {}
     results = []
-    for step, x in enumerate(xs):
+    for step, inputs in enumerate(batches):
         # One over the root of the rows keeps the gradient's size independent of the batch.
-        grad_output = draw_gradient(original, x, autocast_dtype=autocast_dtype, seed=seed + step)
-        grad_output = grad_output / x.shape[0] ** 0.5
-        runs = [(fused, slice(None), x), (original, slice(None), x)]
-        ulp = torch.finfo(autocast_dtype or x.dtype).eps
-        runs += [(module, order, _ulp_away(x, ulp, generator)) for module, order in zip(reordered, orders, strict=True)]
+        grad_output = draw_gradient(original, inputs, autocast_dtype=autocast_dtype, seed=seed + step)
+        grad_output = grad_output / rows**0.5
+        dtype = autocast_dtype or inputs[0].dtype
+        plain = [x.detach() for x in inputs]
+        runs = [(fused, slice(None), plain), (original, slice(None), plain)]
+        for module, order in zip(reordered, orders, strict=True):
+            runs.append((module, order, [_ulp_away(x, torch.finfo(dtype).eps, generator) for x in plain]))
         for module, order, given in runs:
             module.train().zero_grad(set_to_none=True)
-            with autocast(x, autocast_dtype):
-                output = module(given.detach()[order])
+            with autocast(inputs, autocast_dtype):
+                output = module(*(x[order] for x in given))
             output.backward(grad_output[order].to(output.dtype))
-        terms = exact_pass(exact, x.detach(), grad_output).terms
+        terms = exact_pass(exact, plain, grad_output).terms
         for optimiser in optimisers:
             optimiser.step()
         for name, size in terms.items():
             velocity[name] = momentum * velocity[name] + size if name in velocity else size
             moved[name] = moved.get(name, 0.0) + learning_rate * velocity[name]
-        results += _compare_step(step + 1, modules, start, moved, autocast_dtype or x.dtype, x.shape[0])
+        results += _compare_step(step + 1, modules, start, moved, dtype, rows)
     return results
 
 
 def _ulp_away(x: Tensor, ulp: float, generator: torch.Generator) -> Tensor:
     """Each value moved by one unit in the last place of the dtype that computes, up or down at random."""
     sign = torch.randint(0, 2, x.shape, generator=generator, device=x.device).to(x.dtype) * 2 - 1
-    return x.detach() * (1 + sign * ulp)
+    return x * (1 + sign * ulp)
 
 
 def same_state(fused: nn.Module, original: nn.Module) -> bool:
@@ -220,7 +227,7 @@ def _same_kinds(fused: Run, eager: Run) -> Comparison:
 
 def _raises_alike(
     fused: nn.Module,
-    x: Tensor,
+    inputs: Sequence[Tensor],
     grad_output: Tensor,
     autocast_dtype: torch.dtype | None,
     train: bool,
@@ -228,7 +235,7 @@ def _raises_alike(
 ) -> Comparison:
     expected = type(problem).__name__
     try:
-        run(fused, x, grad_output, autocast_dtype=autocast_dtype, train=train)
+        run(fused, inputs, grad_output, autocast_dtype=autocast_dtype, train=train)
     except type(problem):
         return Comparison.statement(f"raises {expected}", True)
     except Exception as other:

@@ -1,0 +1,74 @@
+"""What a module keeps for its backward pass, and the most it holds at a time, beside eager."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.verify.policy import Comparison
+from fusegen.verify.run import draw_gradient, leaves, undisturbed
+
+# Statistics are kept in float32 whatever the dtype, where eager keeps some of them in 16 bits; and the allocator
+# rounds every request up to 512 bytes.
+_ROUNDING = 512
+
+
+def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
+    """Bytes saved for backward: at most eager's. Peak of a training step (CUDA only): at most eager's and one
+    activation.
+
+    The fused backward starts from the matrix product, which eager frees when only its last operator's output is
+    needed; that is the one activation more.
+    """
+    grad_output = draw_gradient(original, inputs)
+    mine, theirs = (saved_bytes(module, inputs) for module in (fused, original))
+    statistics = 4 * sum(b.numel() for b in fused.buffers()) + 8 * inputs[0].shape[0]
+    found = [_judged("saved for backward", mine, theirs, theirs + statistics + _ROUNDING)]
+    if inputs[0].device.type == "cuda":
+        mine, theirs = (peak_bytes(module, inputs, grad_output) for module in (fused, original))
+        one = grad_output.numel() * grad_output.element_size()
+        found.append(_judged("peak of a training step", mine, theirs, theirs + one + statistics + 64 * _ROUNDING))
+    return found
+
+
+def saved_bytes(module: nn.Module, inputs: Sequence[Tensor]) -> int:
+    """Bytes of the distinct tensors that one forward in training keeps, without inputs, parameters and buffers."""
+    given = leaves(inputs)
+    own = {t.untyped_storage().data_ptr() for t in (*given, *module.parameters(), *module.buffers())}
+    kept: dict[int, Tensor] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with undisturbed(module), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = module.train()(*given)
+        total = sum(t.untyped_storage().nbytes() for address, t in kept.items() if address not in own)
+    del output
+    return total
+
+
+def peak_bytes(module: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor) -> int:
+    """The most that one forward and backward in training allocates at a time, on a CUDA device."""
+    given = leaves(inputs)
+    with undisturbed(module):
+        for _ in range(2):  # the first one lets the library take its workspace
+            for tensor in (*given, *module.parameters()):
+                tensor.grad = None
+            torch.cuda.synchronize()
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            module.train()(*given).backward(grad_output)
+            torch.cuda.synchronize()
+            peak = torch.cuda.max_memory_allocated() - before
+    return peak
+
+
+def _judged(name: str, mine: int, theirs: int, limit: int) -> Comparison:
+    return Comparison.statement(name, mine <= limit, f"{_size(mine)}, eager {_size(theirs)}")
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"

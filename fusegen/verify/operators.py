@@ -1,0 +1,48 @@
+"""torch.library.opcheck for every op call that a module makes, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fusegen.verify.policy import Comparison
+from fusegen.verify.run import draw_gradient, run
+
+
+class _Recorder(TorchDispatchMode):
+    """Keeps the arguments of the first call of each of fusegen's ops, as they were before the call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: dict[Any, tuple] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if func.namespace == "fusegen" and func not in self.calls:
+            self.calls[func] = tuple(a.detach().clone() if isinstance(a, Tensor) else a for a in args)
+        return func(*args, **(kwargs or {}))
+
+
+def opcheck(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
+    """Schema, fake tensors, autograd registration and AOT dispatch of every op.
+
+    Without gradients: autograd lives in the Function around the ops, so no op ever sees a tensor that wants one.
+    """
+    recorder = _Recorder()
+    for train in (True, False):
+        grad_output = draw_gradient(original, inputs, train=train)
+        with recorder:
+            run(fused, inputs, grad_output, train=train)
+    if not recorder.calls:
+        return [Comparison.statement("opcheck", False, "the module calls no op of fusegen's")]
+    return [_checked(op, args) for op, args in recorder.calls.items()]
+
+
+def _checked(op: Any, args: tuple) -> Comparison:
+    name = f"opcheck {op._schema.name.removeprefix('fusegen::')}"
+    results = torch.library.opcheck(op, args, raise_exception=False)
+    failed = {test: outcome for test, outcome in results.items() if outcome != "SUCCESS"}
+    return Comparison.statement(name, not failed, "; ".join(f"{test}: {why}" for test, why in failed.items())[:300])

@@ -1,0 +1,77 @@
+"""Sizes at which a chain is checked: what its spec leaves open gets odd, tiny, prime and aligned values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fusegen.ir.extent import Dim
+from fusegen.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Values of the spec's symbols: its dims, and its integer arguments."""
+
+    symbols: Mapping[str, int]
+    rows: int
+    channels: int
+    source: int  # the width of the first input
+
+    def __str__(self) -> str:
+        widths = (self.source, self.channels) if self.source != self.channels else (self.channels,)
+        return "x".join(str(extent) for extent in (self.rows, *widths))
+
+
+# rows, input features, channels, groups. One row and two; odd and prime sizes, which no vector of 4 divides; a
+# multiple of every vector and warp; a last block that is nearly empty.
+SMALL = ((33, 70, 96, 6), (1, 24, 32, 4), (2, 24, 36, 4), (31, 37, 41, 1), (64, 48, 128, 8), (129, 16, 30, 3))
+# Beyond what a block holds on chip, in each direction; and sizes at which the vendor library takes other kernels.
+LARGE = ((512, 1024, 2048, 32), (127, 251, 509, 1), (3, 64, 20001, 3), (20000, 64, 24, 4), (5000, 33, 7, 1))
+
+
+def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Sizes:
+    """The nearest sizes that the spec allows: its numbers stay, and groups divide the channels."""
+    chain = plan.chain
+    symbols: dict[str, int] = {}
+
+    def settle(dim: Dim, value: int) -> int:
+        return dim if isinstance(dim, int) else symbols.setdefault(dim, value)
+
+    counts = [count for count in chain.group_counts if isinstance(count, int)]
+    multiple = math.lcm(*counts) if counts else 1
+    if isinstance(chain.channels, str):
+        channels = max(1, channels // multiple) * multiple
+    channels = settle(chain.channels, channels)
+    # Rows and columns of the first input may be the same symbol as the channels, which then decide.
+    rows = settle(chain.rows, rows)
+    source = settle(chain.contraction.in_features, source) if chain.contraction else channels
+    for count in chain.group_counts:
+        if isinstance(count, str):
+            symbols.setdefault(count, math.gcd(groups, channels))
+    for name, argument in plan.spec.arguments.items():
+        if argument.type == "int":
+            symbols.setdefault(name, argument.typical)
+    for name, value in plan.spec.dims.items():
+        symbols.setdefault(name, value)
+    return Sizes(symbols, rows, channels, source)
+
+
+def typical(plan: Plan) -> Sizes:
+    """The sizes that the spec's `dims` and `typical` name."""
+    chain = plan.chain
+    symbols = dict(plan.spec.dims)
+    symbols |= {name: a.typical for name, a in plan.spec.arguments.items() if a.type == "int"}
+
+    def value(dim: Dim) -> int:
+        return dim if isinstance(dim, int) else symbols[dim]
+
+    source = chain.contraction.in_features if chain.contraction else chain.channels
+    return Sizes(symbols, value(chain.rows), value(chain.channels), value(source))
+
+
+def several(plan: Plan, shapes: Sequence[tuple[int, int, int, int]]) -> list[Sizes]:
+    """Those shapes as the spec allows them, each once."""
+    found = [sizes(plan, *shape) for shape in shapes]
+    return list({tuple(sorted(each.symbols.items())): each for each in found}.values())

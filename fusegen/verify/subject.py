@@ -1,0 +1,115 @@
+"""The pair that is checked: a generated module and the same chain in PyTorch's operators, with the same state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.plan.model import Mode
+from fusegen.plan.plan import Plan
+from fusegen.verify.policy import Comparison
+from fusegen.verify.sizes import Sizes
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A generated package with its plan.
+
+    original: the class that the generated one replaces; None for the chain of the spec in PyTorch's operators.
+    device: where the kernels run, "cuda", or "cpu" for an emulated package.
+    """
+
+    plan: Plan
+    package: ModuleType
+    device: str
+    original: Callable[..., nn.Module] | None = None
+
+    @property
+    def fused_class(self) -> type[nn.Module]:
+        return getattr(self.package, self.plan.spec.class_name)
+
+    @property
+    def original_class(self) -> Callable[..., nn.Module]:
+        """The original, or the generated module with its `reference` as forward."""
+        if self.original is not None:
+            return self.original
+        fused = self.fused_class
+        return type(f"{fused.__name__}Eager", (fused,), {"forward": fused.reference})
+
+    @property
+    def has_double(self) -> bool:
+        """Whether the extension was built with the float64 kernels."""
+        import importlib
+
+        return bool(importlib.import_module(f"{self.package.__name__}._C").info()["float64"])
+
+    def pair(self, sizes: Sizes, mode: Mode, seed: int) -> tuple[nn.Module, nn.Module, list[Tensor]]:
+        """Fused and original with the same random state, and inputs that want their gradients."""
+        torch.manual_seed(seed)
+        arguments = self.arguments(sizes, random.Random(seed))
+        parameter = getattr(torch, mode.roles["parameter"])
+        with torch.device(self.device):
+            original = self.original_class(*arguments)
+            fused = self.fused_class(*arguments)
+            spread_out(original)
+            inputs = [torch.randn(shape, dtype=dtype) for shape, dtype in self._inputs(sizes, mode)]
+        original, fused = original.to(parameter), fused.to(parameter)
+        fused.load_state_dict(original.state_dict())
+        return fused, original, [x.requires_grad_() for x in inputs]
+
+    def same_initial_values(self, sizes: Sizes) -> list[Comparison]:
+        """Whether both constructors draw the same values from the same seed."""
+        states = []
+        for cls in (self.original_class, self.fused_class):
+            torch.manual_seed(3)
+            with torch.device(self.device):
+                states.append(cls(*self.arguments(sizes, random.Random(3))).state_dict())
+        a, b = states
+        wrong = [k for k in a | b if k not in a or k not in b or not torch.equal(a[k], b[k])]
+        if not wrong and list(a) != list(b):
+            wrong = ["order of the keys"]
+        return [Comparison.statement("same initial values", not wrong, ", ".join(wrong))]
+
+    def arguments(self, sizes: Sizes, numbers: random.Random) -> list[Any]:
+        """The constructor's arguments. A float is drawn beside its default, at which it might have no effect."""
+        found: list[Any] = []
+        for name, argument in self.plan.spec.arguments.items():
+            if argument.type == "shape":
+                found.append(tuple(sizes.symbols.get(dim, dim) for dim in argument.is_))
+            elif argument.type == "float":
+                found.append((1.0 if argument.default is None else argument.default) * numbers.uniform(0.8, 1.25))
+            else:
+                found.append(sizes.symbols[name])
+        return found
+
+    def _inputs(self, sizes: Sizes, mode: Mode) -> list[tuple[tuple[int, ...], torch.dtype]]:
+        """Shape and dtype of each input. What a linear layer multiplies comes in the parameters' dtype: autocast is to
+        cast it."""
+        chain = self.plan.chain
+        found = []
+        for index, given in enumerate(chain.inputs):
+            role = mode.roles.get(f"input {given.name}")
+            if index == 0:
+                role = mode.roles["parameter" if chain.contraction else "activation"]
+            shape = tuple(sizes.symbols.get(dim, dim) for dim in given.shape)
+            found.append((shape, getattr(torch, role)))
+        return found
+
+
+@torch.no_grad()
+def spread_out(module: nn.Module) -> None:
+    """Away from ones and zeros, at which a forgotten weight, bias or running statistic would not show."""
+    for part in module.modules():
+        if not isinstance(part, nn.Linear):
+            for parameter in part.parameters(recurse=False):
+                parameter.add_(torch.randn_like(parameter), alpha=0.3)
+        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is not None:
+            part.running_mean.normal_(0.0, 0.2)
+            part.running_var.uniform_(0.3, 1.5)
+            part.num_batches_tracked.add_(5)

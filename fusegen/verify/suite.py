@@ -1,0 +1,154 @@
+"""Every check of one package, in order, from the cheapest to the slowest."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.plan.model import Mode
+from fusegen.verify import behaviour, execution, gradients, memory, nonfinite, operators
+from fusegen.verify.policy import Comparison
+from fusegen.verify.sizes import LARGE, SMALL, Sizes, several, sizes, typical
+from fusegen.verify.subject import Subject
+from fusegen.verify.training import compare_module, compare_steps
+
+GRADCHECK_SIZE = (5, 7, 12, 3)
+STEPS = 3
+
+Check = Callable[[nn.Module, nn.Module, list[Tensor]], list[Comparison]]
+
+_BEHAVIOUR: dict[str, Check] = {
+    "bitwise": behaviour.repeated,
+    "inputs untouched": behaviour.inputs_untouched,
+    "strides": behaviour.strides,
+    "frozen parameters": behaviour.frozen,
+    "NaN and infinity": nonfinite.nonfinite,
+    "constant inputs": nonfinite.full_of,
+    "other stream": execution.other_stream,
+    "CUDA graph": execution.cuda_graph,
+    "opcheck": operators.opcheck,
+    "memory": memory.footprint,
+    "torch.compile": execution.compiled,
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A comparison with where it was made. check: "numerics", "training", "gradcheck" or one of the behaviours."""
+
+    check: str
+    shape: str
+    dtypes: str
+    mode: str
+    item: Comparison
+
+
+@dataclass
+class Suite:
+    """The checks of one subject.
+
+    seed: of all random data; each check draws its own from it. full: the spec's own sizes and others beyond what a
+    block holds, which need a GPU.
+    """
+
+    subject: Subject
+    seed: int = 0
+    full: bool = True
+
+    def run(self) -> Iterator[Finding]:
+        """One finding after another; an exception in a check becomes a finding that failed."""
+        yield from self._one("construction", self._size(), None, "", self.subject.same_initial_values, self._size())
+        for mode in self._modes():
+            yield from self.numerics(mode)
+        for mode in self._representatives():
+            for name, check in _BEHAVIOUR.items():
+                work = functools.partial(self._behaviour, check, self._size(), mode)
+                yield from self._one(name, self._size(), mode, "", work)
+            yield from self._one("training", self._size(), mode, f"{STEPS} steps", self._steps, self._size(), mode)
+        yield from self.gradcheck()
+
+    def numerics(self, mode: Mode) -> Iterator[Finding]:
+        """Output, gradients and buffers against double precision at every size, in train and eval."""
+        plan = self.subject.plan
+        chosen = several(plan, (*SMALL, *LARGE) if self.full else SMALL)
+        if self.full:
+            chosen.append(typical(plan))
+        for autocast in {not mode.plain, mode.autocast}:
+            for each in chosen:
+                for train in (True, False):
+                    place = "train" if train else "eval"
+                    work = functools.partial(self._numerics, each, mode, autocast, train)
+                    yield from self._one("numerics", each, mode, place, work)
+
+    def gradcheck(self) -> Iterator[Finding]:
+        """Finite differences in float64, where the extension has those kernels."""
+        if not self.subject.has_double:
+            return
+        size, mode = sizes(self.subject.plan, *GRADCHECK_SIZE), self.subject.plan.modes[-1]
+        yield from self._one("gradcheck", size, mode, "", self._gradcheck, size, mode)
+
+    def _one(self, check: str, size: Sizes, mode: Mode | None, place: str, work: Callable, *args) -> Iterator[Finding]:
+        dtypes = mode.name if mode else ""
+        try:
+            found = work(*args)
+        except Exception as problem:  # whatever a module under test may raise
+            found = [Comparison.statement("raises nothing", False, f"{type(problem).__name__}: {problem}"[:300])]
+        for item in found:
+            yield Finding(check, str(size), dtypes, place, item)
+        if self.subject.device == "cuda":
+            torch.cuda.empty_cache()
+
+    def _numerics(self, size: Sizes, mode: Mode, autocast: bool, train: bool) -> list[Comparison]:
+        fused, original, inputs = self._pair("numerics", size, mode)
+        behaviour.poison(*inputs)
+        return compare_module(
+            fused,
+            original,
+            inputs,
+            autocast_dtype=self._autocast(mode) if autocast else None,
+            dtype=getattr(torch, mode.roles["activation"]),
+            train=train,
+            seed=self.seed,
+        )
+
+    def _behaviour(self, check: Check, size: Sizes, mode: Mode) -> list[Comparison]:
+        return check(*self._pair(check.__name__, size, mode))
+
+    def _steps(self, size: Sizes, mode: Mode) -> list[Comparison]:
+        fused, original, inputs = self._pair("training", size, mode)
+        batches = [[torch.randn_like(x) for x in inputs] for _ in range(STEPS)]
+        if not list(fused.parameters()):
+            return []
+        return compare_steps(fused, original, batches, seed=self.seed)
+
+    def _gradcheck(self, size: Sizes, mode: Mode) -> list[Comparison]:
+        fused, _, inputs = self._pair("gradcheck", size, mode)
+        return gradients.gradcheck(self.subject.package, fused, inputs)
+
+    def _pair(self, check: str, size: Sizes, mode: Mode) -> tuple[nn.Module, nn.Module, list[Tensor]]:
+        text = f"{self.seed} {check} {size} {mode.name}"
+        return self.subject.pair(size, mode, int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]))
+
+    def _size(self) -> Sizes:
+        return sizes(self.subject.plan, *SMALL[0])
+
+    def _modes(self) -> list[Mode]:
+        """All but float64, which only gradcheck uses."""
+        return [mode for mode in self.subject.plan.modes if mode.roles["activation"] != "float64"]
+
+    def _representatives(self) -> list[Mode]:
+        """The first plain mode of each width: float32, and one of 16 bits."""
+        plain = [mode for mode in self._modes() if mode.plain]
+        return list({getattr(torch, mode.roles["activation"]).itemsize: mode for mode in reversed(plain)}.values())[
+            ::-1
+        ]
+
+    @staticmethod
+    def _autocast(mode: Mode) -> torch.dtype:
+        dtype = getattr(torch, mode.roles["activation"])
+        return dtype if dtype.itemsize == 2 else torch.bfloat16
