@@ -157,6 +157,11 @@ PYBIND11_MODULE(_C, module) {
     info["name"] = "gemm_add_relu";
     info["ops"] = py::make_tuple("gemm_add_relu_forward", "gemm_add_relu_backward");
     info["targets"] = py::make_tuple("sm_90");
+#ifdef FUSEGEN_VERIFICATION
+    info["float64"] = true;
+#else
+    info["float64"] = false;
+#endif
     return info;
   });
 }

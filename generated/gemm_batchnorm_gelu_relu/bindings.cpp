@@ -400,6 +400,11 @@ PYBIND11_MODULE(_C, module) {
                                  "gemm_batchnorm_gelu_relu_eval_forward",
                                  "gemm_batchnorm_gelu_relu_eval_backward");
     info["targets"] = py::make_tuple("sm_90");
+#ifdef FUSEGEN_VERIFICATION
+    info["float64"] = true;
+#else
+    info["float64"] = false;
+#endif
     return info;
   });
 }

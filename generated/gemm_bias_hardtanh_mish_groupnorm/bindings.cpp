@@ -224,6 +224,11 @@ PYBIND11_MODULE(_C, module) {
     info["ops"] = py::make_tuple("gemm_bias_hardtanh_mish_groupnorm_forward",
                                  "gemm_bias_hardtanh_mish_groupnorm_backward");
     info["targets"] = py::make_tuple("sm_90");
+#ifdef FUSEGEN_VERIFICATION
+    info["float64"] = true;
+#else
+    info["float64"] = false;
+#endif
     return info;
   });
 }

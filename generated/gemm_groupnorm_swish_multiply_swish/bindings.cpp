@@ -234,6 +234,11 @@ PYBIND11_MODULE(_C, module) {
     info["ops"] = py::make_tuple("gemm_groupnorm_swish_multiply_swish_forward",
                                  "gemm_groupnorm_swish_multiply_swish_backward");
     info["targets"] = py::make_tuple("sm_90");
+#ifdef FUSEGEN_VERIFICATION
+    info["float64"] = true;
+#else
+    info["float64"] = false;
+#endif
     return info;
   });
 }

@@ -178,6 +178,11 @@ PYBIND11_MODULE(_C, module) {
     info["ops"] =
         py::make_tuple("gemm_multiply_leakyrelu_forward", "gemm_multiply_leakyrelu_backward");
     info["targets"] = py::make_tuple("sm_90");
+#ifdef FUSEGEN_VERIFICATION
+    info["float64"] = true;
+#else
+    info["float64"] = false;
+#endif
     return info;
   });
 }

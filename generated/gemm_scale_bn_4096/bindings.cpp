@@ -394,6 +394,11 @@ PYBIND11_MODULE(_C, module) {
                                  "gemm_scale_bn_4096_eval_forward",
                                  "gemm_scale_bn_4096_eval_backward");
     info["targets"] = py::make_tuple("sm_90");
+#ifdef FUSEGEN_VERIFICATION
+    info["float64"] = true;
+#else
+    info["float64"] = false;
+#endif
     return info;
   });
 }

@@ -176,6 +176,11 @@ PYBIND11_MODULE(_C, module) {
     info["ops"] = py::make_tuple("gemm_sigmoid_scaling_residualadd_forward",
                                  "gemm_sigmoid_scaling_residualadd_backward");
     info["targets"] = py::make_tuple("sm_90");
+#ifdef FUSEGEN_VERIFICATION
+    info["float64"] = true;
+#else
+    info["float64"] = false;
+#endif
     return info;
   });
 }

@@ -417,6 +417,11 @@ PYBIND11_MODULE(_C, module) {
                                  "matmul_bn_bias_div_swish_eval_forward",
                                  "matmul_bn_bias_div_swish_eval_backward");
     info["targets"] = py::make_tuple("sm_90");
+#ifdef FUSEGEN_VERIFICATION
+    info["float64"] = true;
+#else
+    info["float64"] = false;
+#endif
     return info;
   });
 }

@@ -214,6 +214,11 @@ PYBIND11_MODULE(_C, module) {
     info["ops"] = py::make_tuple("matmul_groupnorm_leakyrelu_sum_forward",
                                  "matmul_groupnorm_leakyrelu_sum_backward");
     info["targets"] = py::make_tuple("sm_90");
+#ifdef FUSEGEN_VERIFICATION
+    info["float64"] = true;
+#else
+    info["float64"] = false;
+#endif
     return info;
   });
 }

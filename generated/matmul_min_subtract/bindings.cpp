@@ -180,6 +180,11 @@ PYBIND11_MODULE(_C, module) {
     info["name"] = "matmul_min_subtract";
     info["ops"] = py::make_tuple("matmul_min_subtract_forward", "matmul_min_subtract_backward");
     info["targets"] = py::make_tuple("sm_90");
+#ifdef FUSEGEN_VERIFICATION
+    info["float64"] = true;
+#else
+    info["float64"] = false;
+#endif
     return info;
   });
 }

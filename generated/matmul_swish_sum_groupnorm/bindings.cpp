@@ -227,6 +227,11 @@ PYBIND11_MODULE(_C, module) {
     info["ops"] = py::make_tuple("matmul_swish_sum_groupnorm_forward",
                                  "matmul_swish_sum_groupnorm_backward");
     info["targets"] = py::make_tuple("sm_90");
+#ifdef FUSEGEN_VERIFICATION
+    info["float64"] = true;
+#else
+    info["float64"] = false;
+#endif
     return info;
   });
 }
