@@ -1,27 +1,63 @@
-"""The command line: arguments in, exit code out. 0 fine, 1 a build failed, 2 bad spec or usage, 3 a bug of fusegen."""
+"""The command line: arguments in, exit code out.
+
+0 fine, 1 drift, a failed build or verification, 2 bad spec or usage, 3 a bug of fusegen. As a shell has it, 130 after
+an interrupt and 141 where nobody reads the output any more. FUSEGEN_DEBUG=1 shows the traceback of a bug.
+"""
 
 from __future__ import annotations
 
+import io
+import os
+import signal
 import sys
+import traceback
+from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from fusegen.errors import FusegenError, InternalError, SpecError
+from fusegen.paths import DEFAULT_OUTPUT, DEFAULT_SPECS
+
+
+class Commands(TyperGroup):
+    """Ends as other programs do where it is interrupted or its output is closed, whatever typer would do."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            # What is left in the buffer would be an error again when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(128 + signal.SIGPIPE)
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)
+
+
+class Format(str, Enum):
+    """What `fusegen check` prints."""
+
+    text = "text"
+    json = "json"
+    github = "github"
+
 
 app = typer.Typer(
+    cls=Commands,
     help="Generates CUDA modules for PyTorch from operator chains.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-Specs = Annotated[list[Path], typer.Argument(help="Spec files.", show_default=False)]
+Specs = Annotated[list[Path], typer.Argument(help="Spec files, or directories of them.", show_default=False)]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Directory of the generated packages.")]
-
-DEFAULT_OUTPUT = Path("generated")
 
 
 @app.command()
@@ -36,16 +72,28 @@ def build(
     compile_: Annotated[
         bool, typer.Option("--compile/--no-compile", help="Compile, or only write the sources.")
     ] = True,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove what no spec of the given directories renders any more.")
+    ] = False,
 ) -> None:
     """Render SPECS into packages and compile them."""
-    from fusegen.plan.load import plan_file
-    from fusegen.render.output import write_files
+    from fusegen.plan.load import plan_packages
+    from fusegen.render.output import orphans, write_files
     from fusegen.render.package import render_all
+    from fusegen.spec.find import spec_files
 
+    if prune and not any(path.is_dir() for path in specs):
+        raise typer.BadParameter(
+            "it needs a directory of specs: a few files do not tell what is left over", param_hint="--prune"
+        )
     console = Console(stderr=True, highlight=False)
-    plans = [plan_file(path) for path in specs]
-    for path in write_files(render_all(plans), output):
+    plans = plan_packages(spec_files(specs))
+    rendered = render_all(plans)
+    left_over = orphans(rendered, output) if prune else []
+    for path in write_files(rendered, output, remove=left_over):
         console.print(f"wrote {output / path}", markup=False, soft_wrap=True)
+    for path in left_over:
+        console.print(f"removed {output / path}", markup=False, soft_wrap=True)
     if not compile_:
         return
     from fusegen.build import build_extension
@@ -66,26 +114,88 @@ def plan(
     """Print stages, kernels, bytes, the floor and the reason of each decision."""
     import json
 
-    from fusegen.plan.load import plan_file
+    from fusegen.plan.load import plan_files
     from fusegen.plan.report import report
     from fusegen.plan.summary import summary
+    from fusegen.spec.find import spec_files
 
-    for path in specs:
-        made = plan_file(path)
+    for made in plan_files(spec_files(specs)):
         print(json.dumps(summary(made), indent=2) if json_ else report(made))
+
+
+@app.command()
+def check(
+    specs: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Spec files, or directories of them; without, the directory `specs`.", show_default=False),
+    ] = None,
+    output: Output = DEFAULT_OUTPUT,
+    patch: Annotated[Path | None, typer.Option("--patch", metavar="FILE", help="Write the differences there.")] = None,
+    format_: Annotated[Format, typer.Option("--format", help="Annotations are for GitHub Actions.")] = Format.text,
+) -> None:
+    """Compare what SPECS render with the generated packages, and tell how to repair what differs."""
+    from fusegen.check.report import FORMATS, refused
+    from fusegen.check.run import check as compare
+    from fusegen.check.run import write_patch
+
+    try:
+        report = compare(specs or [DEFAULT_SPECS], output)
+        if patch is not None:
+            write_patch(report, patch)
+    except SpecError as error:
+        sys.stdout.write(refused(error, format_.value))
+        raise
+    sys.stdout.write(FORMATS[format_.value](report))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def verify(
+    specs: Annotated[list[Path] | None, typer.Argument(help="Spec files.", show_default=False)] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every spec in the directory `specs`.")] = False,
+    output: Output = DEFAULT_OUTPUT,
+    emulate: Annotated[bool, typer.Option(help="Run the kernels on the CPU, at small sizes.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the random data.")] = 0,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON, with every figure.")] = False,
+) -> None:
+    """Check built modules against double precision and beside eager PyTorch."""
+    from fusegen.verify.command import verify_specs
+
+    chosen = sorted(DEFAULT_SPECS.glob("*.yaml")) if all_ else specs or []
+    if not chosen:
+        raise typer.BadParameter("give spec files, or --all where there is a directory `specs`")
+    if not verify_specs(chosen, output, emulate=emulate, seed=seed, as_json=json_):
+        raise typer.Exit(1)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line and exits."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A locale that lacks a character of a spec is no reason to fail.
+        sys.stdout.reconfigure(errors="backslashreplace")
     stderr = Console(stderr=True, highlight=False)
     try:
         app(args=arguments)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
     except SpecError as error:
         stderr.print(str(error), markup=False, soft_wrap=True)
         sys.exit(2)
-    except InternalError as error:
-        stderr.print(f"fusegen has a bug, please report it with the spec: {error}", markup=False, soft_wrap=True)
-        sys.exit(3)
     except FusegenError as error:
+        if isinstance(error, InternalError):
+            _report_bug(error, str(error), stderr)
         stderr.print(str(error), markup=False, soft_wrap=True)
         sys.exit(1)
+    except Exception as error:
+        _report_bug(error, f"{type(error).__name__}: {error}", stderr)
+
+
+def _report_bug(error: Exception, what: str, stderr: Console) -> NoReturn:
+    message = f"fusegen has a bug, please report it with the spec: {what}"
+    if os.environ.get("FUSEGEN_DEBUG") == "1":
+        stderr.print("".join(traceback.format_exception(error)).rstrip(), markup=False, soft_wrap=True)
+    else:
+        message += "\nFUSEGEN_DEBUG=1 shows the traceback, which belongs into the report."
+    stderr.print(message, markup=False, soft_wrap=True)
+    sys.exit(3)

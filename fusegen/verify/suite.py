@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -12,12 +13,16 @@ from torch import Tensor, nn
 
 from fusegen.plan.model import Mode
 from fusegen.verify import behaviour, execution, gradients, memory, nonfinite, operators
+from fusegen.verify.findings import Finding, Report
 from fusegen.verify.policy import Comparison
 from fusegen.verify.sizes import LARGE, SMALL, Sizes, several, sizes, typical
 from fusegen.verify.subject import Subject
 from fusegen.verify.training import compare_module, compare_steps
 
+# rows, input features, channels, groups
 GRADCHECK_SIZE = (5, 7, 12, 3)
+BEHAVIOUR_SIZE = (96, 256, 512, 16)
+MEMORY_SIZE = (512, 1024, 2048, 32)
 STEPS = 3
 
 Check = Callable[[nn.Module, nn.Module, list[Tensor]], list[Comparison]]
@@ -37,17 +42,6 @@ _BEHAVIOUR: dict[str, Check] = {
 }
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A comparison with where it was made. check: "numerics", "training", "gradcheck" or one of the behaviours."""
-
-    check: str
-    shape: str
-    dtypes: str
-    mode: str
-    item: Comparison
-
-
 @dataclass
 class Suite:
     """The checks of one subject.
@@ -60,6 +54,19 @@ class Suite:
     seed: int = 0
     full: bool = True
 
+    def report(self) -> Report:
+        """All findings, and what could not be checked here."""
+        began = time.perf_counter()
+        report = Report(self.subject.plan.spec.name)
+        report.findings.extend(self.run())
+        made = {finding.check for finding in report.findings}
+        if self.subject.device != "cuda":
+            report.skipped |= {check: "needs a GPU" for check in _BEHAVIOUR if check not in made}
+        if "gradcheck" not in made:
+            report.skipped["gradcheck"] = "no float64 kernels; `fusegen build --verification` has them"
+        report.seconds = time.perf_counter() - began
+        return report
+
     def run(self) -> Iterator[Finding]:
         """One finding after another; an exception in a check becomes a finding that failed."""
         yield from self._one("construction", self._size(), None, "", self.subject.same_initial_values, self._size())
@@ -67,8 +74,8 @@ class Suite:
             yield from self.numerics(mode)
         for mode in self._representatives():
             for name, check in _BEHAVIOUR.items():
-                work = functools.partial(self._behaviour, check, self._size(), mode)
-                yield from self._one(name, self._size(), mode, "", work)
+                size = self._size(MEMORY_SIZE) if name == "memory" else self._size()
+                yield from self._one(name, size, mode, "", self._behaviour, check, size, mode)
             yield from self._one("training", self._size(), mode, f"{STEPS} steps", self._steps, self._size(), mode)
         yield from self.gradcheck()
 
@@ -134,8 +141,8 @@ class Suite:
         text = f"{self.seed} {check} {size} {mode.name}"
         return self.subject.pair(size, mode, int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]))
 
-    def _size(self) -> Sizes:
-        return sizes(self.subject.plan, *SMALL[0])
+    def _size(self, shape: tuple[int, int, int, int] = BEHAVIOUR_SIZE) -> Sizes:
+        return sizes(self.subject.plan, *(shape if self.full else SMALL[0]))
 
     def _modes(self) -> list[Mode]:
         """All but float64, which only gradcheck uses."""

@@ -1,0 +1,46 @@
+"""`fusegen verify`: packages one after another, their tables or one JSON document."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from fusegen.plan.load import plan_file
+from fusegen.verify.packages import choose_device, open_subject
+from fusegen.verify.report import table, to_json
+from fusegen.verify.suite import Suite
+
+MIN_WIDTH = 120
+
+
+def verify_specs(specs: Sequence[Path], output: Path, *, emulate: bool, seed: int, as_json: bool) -> bool:
+    """Whether every package passes. Prints a table each, or all as JSON, to stdout.
+
+    TF32 is off meanwhile: a float32 module is judged as float32.
+    """
+    plans = [plan_file(path) for path in specs]
+    device = choose_device(emulate)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = MIN_WIDTH
+    tf32 = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    reports = []
+    try:
+        with tempfile.TemporaryDirectory() as cache:
+            for plan in plans:
+                subject = open_subject(plan, output, device=device, cache=Path(cache))
+                reports.append(Suite(subject, seed=seed, full=device == "cuda").report())
+                if not as_json:
+                    console.print(table(reports[-1]), markup=False)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+    if as_json:
+        name = torch.cuda.get_device_name() if device == "cuda" else "emulated on a CPU"
+        print(json.dumps(to_json(reports, device=name, torch_version=torch.__version__, seed=seed), indent=1))
+    return all(report.ok for report in reports)

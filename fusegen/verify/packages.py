@@ -1,0 +1,52 @@
+"""Generated packages as subjects of verification: loaded for the GPU, or emulated on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from fusegen.errors import Diagnostic, FusegenError, SpecError
+from fusegen.plan.plan import Plan
+from fusegen.render.package import render_package, support_files
+from fusegen.verify.subject import Subject
+
+
+class VerificationError(FusegenError):
+    """There is nothing to verify: the package is missing, not built, or not what the spec says."""
+
+
+def choose_device(emulate: bool) -> str:
+    """ "cuda", or "cpu" where kernels are emulated. Raises SpecError where there is no GPU and no emulation."""
+    if emulate:
+        return "cpu"
+    if not torch.cuda.is_available():
+        problem = Diagnostic("FG503", "torch finds no CUDA device", hint="--emulate runs the kernels on the CPU")
+        raise SpecError([problem])
+    return "cuda"
+
+
+def open_subject(plan: Plan, output: Path, *, device: str, cache: Path) -> Subject:
+    """The package of `plan` in `output`, ready to run on `device`.
+
+    cache: where emulated kernels are compiled to. Raises VerificationError: what is verified must be what the spec
+    says.
+    """
+    name = plan.spec.name
+    _refuse_stale(plan, output)
+    if device == "cpu":
+        from fusegen.emulate.package import emulate_package
+
+        return Subject(plan, emulate_package(output / name, cache=cache, verification=True), device)
+    if not (output / name / "_C.so").exists():
+        raise VerificationError(f"{output / name} is not built: run `fusegen build specs/{name}.yaml`")
+    from fusegen.runtime.importing import import_package
+
+    return Subject(plan, import_package(output.resolve(), name), device)
+
+
+def _refuse_stale(plan: Plan, output: Path) -> None:
+    for path, text in {**render_package(plan), **support_files()}.items():
+        file = output / path
+        if not file.is_file() or file.read_bytes() != text.encode():
+            raise VerificationError(f"{file} is not what the spec says: run `fusegen check`")
