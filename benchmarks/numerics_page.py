@@ -1,28 +1,53 @@
-"""The figures of check_full_size.py as CSV, and the page that is written from them."""
+"""The findings of numerics.py as CSV, and docs/numerics.md, which is written from it."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from fusegen.verify.policy import Comparison
+from subjects import SEEDS
+
+from fusegen.verify import policy
+from fusegen.verify.findings import Finding, Report
 
 _FIGURES = ("fused_largest", "eager_largest", "bound_largest", "fused_norm", "eager_norm", "bound_norm")
-_HEAD = """# Numerics at full size
+_HEAD = """# Numerics
 
-Measured by `benchmarks/check_full_size.py` on {device}. `benchmarks/check_full_size.py --render CSV` writes
-this page.
+What fusegen promises about accuracy, how `fusegen verify` judges it, and what was measured. This page is written by
+`python benchmarks/numerics.py --render benchmarks/results/numerics_h200.csv`; the CSV was measured by
+`python benchmarks/numerics.py --out DIR` on {device}.
 
-Every error is against the original module in double precision, on the same data and the same parameters,
-divided by the largest magnitude of the reference (where a gradient cancels to nearly nothing: of the terms
-that cancel). A fused error may be at most twice eager's in the same dtype, plus one ulp of the dtype that
-is computed in, plus the rounding of a float32 sum of the reduction's length; the same is asked of the
-relative Frobenius norm, which is in the CSV only. TF32 is off. Norm parameters, running statistics and
-inputs are random. Of the optimiser steps the third is shown, by how far each parameter has moved; eager's
-error there is the worst of nine runs that differ by rounding alone (rows in another order, inputs an ulp up
-or down), because training amplifies which side of a kink or of zero a single element falls on.
+## The policy
+
+A fused result is compared with the same chain in double precision, on the same data and the same parameters, beside
+what eager PyTorch makes of it in the same dtype. Its error may be at most
+
+    {factor:g} x eager's error + {output_ulps:g} ulp of the computing dtype + {sum_ulps:g} ulp of float32 x sqrt(n)
+
+where n is the length of the reduction behind the quantity (1024 rows for a bias's gradient over 1024 rows). Only the
+last term grows with n, because every reduction is accumulated in float32 whatever the storage dtype is; for float64
+it is double's. The same bound holds for two measures: the largest difference over the largest magnitude of the
+reference, and the relative Frobenius norm. The constants are in `fusegen/verify/policy.py`.
+
+- **Cancelling sums.** Some gradients are zero in exact arithmetic, such as that of a linear bias in front of a batch
+  norm. Their rounding noise has the size of the terms that cancel, so the error is taken relative to the root of the
+  sum of the squares of these terms.
+- **Kinks.** On which side of relu's zero a value falls can be a matter of its last bit. Where the output is within
+  64 ulps (float32) or 8 ulps (16 bits) of a kink, the incoming gradient is zero. What happens exactly at a kink is
+  tested with chosen values, on which PyTorch's convention is met exactly.
+- **Training.** Three steps of SGD with momentum are judged by how far each parameter has moved. Training amplifies
+  rounding, so eager's error is the worst of nine runs that differ by rounding alone (rows in another order, inputs an
+  ulp up or down).
+- **NaN and infinity.** In the output they are where eager has them. Gradients and buffers are finite where eager's
+  are; whether a sum of infinities is infinite or NaN depends on the order of its terms.
+- **Reproducibility.** Two runs on the same device, with the same sizes and alignment, give the same bits.
+- **float64** exists in verification builds only. `torch.autograd.gradcheck` runs on it: the same kernels, instantiated
+  for double, against finite differences.
+
+TF32 is off, norm parameters, running statistics and inputs are random, and outputs are poisoned before each run.
+
 """
 
 
@@ -30,9 +55,10 @@ or down), because training amplifies which side of a kink or of zero a single el
 class Row:
     """One line of the CSV."""
 
-    config: str
+    chain: str
+    check: str
     shape: str
-    dtype: str
+    dtypes: str
     mode: str
     quantity: str
     fused_largest: float
@@ -43,24 +69,32 @@ class Row:
     bound_norm: float
     ok: bool
     note: str
-    device: str = ""
+    device: str
 
     @classmethod
-    def of(cls, config: str, shape: str, dtype: str, mode: str, item: Comparison) -> Row:
-        """A comparison with where it was made."""
+    def of(cls, chain: str, finding: Finding, device: str) -> Row:
+        item = finding.item
         errors = (item.fused, item.eager, item.bound)
         figures = (*(e.largest for e in errors), *(e.norm for e in errors))
-        return cls(config, shape, dtype, mode, item.name, *figures, item.ok, item.note)
+        place = (finding.check, finding.shape, finding.dtypes, finding.mode)
+        return cls(chain, *place, item.name, *figures, item.ok, item.note, device)
+
+    @property
+    def nearness(self) -> float:
+        """How much of its bound the worse of the two measures uses up."""
+        pairs = ((self.fused_largest, self.bound_largest), (self.fused_norm, self.bound_norm))
+        return max(error / limit if limit else 0.0 for error, limit in pairs)
 
 
-def write_rows(rows: Iterable[Row], path: Path, device: str) -> None:
-    """All rows as CSV."""
+def write_rows(reports: Mapping[str, Report], path: Path, device: str) -> None:
+    """All findings as CSV, by chain."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [f.name for f in fields(Row)], lineterminator="\n")
         writer.writeheader()
-        for row in rows:
-            values = asdict(row) | {"device": device}
-            writer.writerow(values | {name: f"{values[name]:.3e}" for name in _FIGURES})
+        for chain, report in reports.items():
+            for finding in report.findings:
+                values = asdict(Row.of(chain, finding, device))
+                writer.writerow(values | {name: f"{values[name]:.3e}" for name in _FIGURES})
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -72,71 +106,80 @@ def read_rows(path: Path) -> list[Row]:
         ]
 
 
-def summary(rows: list[Row]) -> str:
-    """Two figures in one line."""
-    failed = sum(not row.ok for row in rows)
-    return f"{len(rows)} comparisons, {failed} failed"
-
-
-def write_page(rows: list[Row], path: Path) -> int:
-    """The markdown page: the full sizes in detail, the rest by its worst. Returns 0, an exit status."""
-    full, rest = _split(rows)
-    parts = [_HEAD.format(device=rows[0].device if rows else "nothing"), f"{summary(rows)}.\n"]
+def write_page(rows: list[Row], path: Path) -> None:
+    """The policy, the seed configurations at full size, and the worst of all else."""
+    constants = {"factor": policy.EAGER_FACTOR, "output_ulps": policy.OUTPUT_ULPS, "sum_ulps": policy.SUM_ULPS}
+    parts = [_HEAD.format(device=rows[0].device, **constants)]
     failed = [row for row in rows if not row.ok]
+    parts.append(
+        f"## Measured\n\n{len(rows)} comparisons over {len({r.chain for r in rows})} chains, {len(failed)} failed.\n"
+    )
     if failed:
-        parts += ["## Failed\n", _detail(failed)]
-    for config in dict.fromkeys(row.config for row in full):
-        mine = [row for row in full if row.config == config and not row.quantity.startswith(("step 1", "step 2"))]
-        parts += [f"## {config}, {mine[0].shape}\n", _detail(mine)]
-    if rest:
-        text = "For each chain, shape, dtype and mode: the quantity that comes closest to its bound.\n"
-        parts += ["## Other shapes and chains\n", text, _detail(_worst(rest))]
-    path.parent.mkdir(parents=True, exist_ok=True)
+        parts += ["### Failed\n", _table(failed)]
+    parts += ["### What was checked\n", _counts(rows)]
+    for chain in SEEDS:
+        mine = [row for row in rows if row.chain == chain and row.bound_largest]
+        full = max((row.shape for row in mine if row.check == "training"), key=_volume, default="")
+        text = "Largest error at full size, for each dtype the worse of train and eval.\n"
+        parts += [f"### {chain}, {full}\n", text, _full_size([row for row in mine if row.shape == full])]
+    parts += [
+        "### All chains and shapes\n",
+        "For each chain and dtype, the quantity that comes closest to its bound.\n",
+    ]
+    numerics = [row for row in rows if row.check == "numerics" and row.bound_largest]
+    parts.append(_table(_worst(numerics, lambda row: (row.chain, row.dtypes))))
+    parts += ["### Memory\n", "One training step at 512 rows, 1024 x 2048 features, beside eager.\n", _memory(rows)]
     path.write_text("\n".join(parts), encoding="utf-8")
-    return 0
 
 
-def _split(rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    # The full size of a chain is the largest of its shapes that has figures for training steps.
-    def volume(row: Row) -> int:
-        product = 1
-        for extent in row.shape.split("x"):
-            product *= int(extent)
-        return product
-
-    largest: dict[str, int] = {}
-    for row in rows:
-        largest[row.config] = max(largest.get(row.config, 0), volume(row))
-    enough = 1 << 34  # any of the five seed configurations has more multiplications, no mid size has
-    full = [row for row in rows if volume(row) == largest[row.config] >= enough]
-    chosen = {id(row) for row in full}
-    return full, [row for row in rows if id(row) not in chosen]
+def _volume(shape: str) -> int:
+    product = 1
+    for extent in shape.split("x"):
+        product *= int(extent)
+    return product
 
 
-def _nearness(row: Row) -> float:
-    """How near the worse of the two measures comes to its bound."""
-    pairs = ((row.fused_largest, row.bound_largest), (row.fused_norm, row.bound_norm))
-    return max(error / limit if limit else 0.0 for error, limit in pairs)
-
-
-def _worst(rows: list[Row]) -> list[Row]:
+def _worst(rows: Iterable[Row], key) -> list[Row]:
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        groups.setdefault((row.config, row.shape, row.dtype, row.mode), []).append(row)
-    return [max(group, key=lambda row: (not row.ok, _nearness(row))) for group in groups.values()]
+        groups.setdefault(key(row), []).append(row)
+    return [max(group, key=lambda row: (not row.ok, row.nearness)) for group in groups.values()]
 
 
-def _detail(rows: list[Row]) -> str:
+def _counts(rows: list[Row]) -> str:
+    lines = ["| check | comparisons | failed |", "|---|---|---|"]
+    for check in dict.fromkeys(row.check for row in rows):
+        mine = [row for row in rows if row.check == check]
+        lines.append(f"| {check} | {len(mine)} | {sum(not row.ok for row in mine)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _full_size(rows: list[Row]) -> str:
+    lines = ["| quantity | dtypes | fused | eager | bound |", "|---|---|---|---|---|"]
+    chosen = _worst(rows, lambda row: (row.quantity, row.dtypes))
+    for row in sorted(chosen, key=lambda row: row.dtypes):
+        if row.quantity.startswith(("step 1", "step 2")):
+            continue
+        figures = f"{row.fused_largest:.1e} | {row.eager_largest:.1e} | {row.bound_largest:.1e}"
+        lines.append(f"| {row.quantity} | {row.dtypes} | {figures} |")
+    return "\n".join(lines) + "\n"
+
+
+def _table(rows: list[Row]) -> str:
     lines = [
-        "| chain, size | dtype | mode | quantity | fused | eager | bound | ok |",
-        "|---|---|---|---|---|---|---|---|",
+        "| chain | shape | dtypes | mode | quantity | fused | eager | bound | of the bound |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        verdict = ("yes" if row.ok else "**NO**") + (f" ({row.note.replace('|', '/')})" if row.note else "")
-        if row.bound_largest:
-            figures = f"{row.fused_largest:.1e} | {row.eager_largest:.1e} | {row.bound_largest:.1e}"
-        else:
-            figures = "| | "
-        place = f"{row.config} {row.shape} | {row.dtype} | {row.mode} | {row.quantity}"
-        lines.append(f"| {place} | {figures} | {verdict} |")
+        figures = f"{row.fused_largest:.1e} | {row.eager_largest:.1e} | {row.bound_largest:.1e} | {row.nearness:.0%}"
+        note = f" ({row.note.replace('|', '/')})" if row.note else ""
+        lines.append(f"| {row.chain} | {row.shape} | {row.dtypes} | {row.mode} | {row.quantity}{note} | {figures} |")
+    return "\n".join(lines) + "\n"
+
+
+def _memory(rows: list[Row]) -> str:
+    lines = ["| chain | dtype | | fused, eager |", "|---|---|---|---|"]
+    for row in rows:
+        if row.check == "memory":
+            lines.append(f"| {row.chain} | {row.dtypes} | {row.quantity} | {row.note} |")
     return "\n".join(lines) + "\n"

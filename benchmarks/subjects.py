@@ -12,7 +12,7 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
-from fusegen.verify.policy import Comparison
+from fusegen.verify.subject import spread_out
 
 
 def _originals() -> ModuleType:
@@ -61,38 +61,12 @@ class Subject:
             original = self.chain.module(*arguments)
             fused = self.fused_class()(*arguments)
             x = torch.randn(rows, width, dtype=dtype)
-        _spread_out(original)
+        spread_out(original)
         original, fused = original.to(dtype), fused.to(dtype)
         fused.load_state_dict(original.state_dict())
         return fused, original, x.requires_grad_()
-
-    def same_initial_values(self, size: tuple[int, ...], device: str) -> Comparison:
-        """Whether both constructors draw the same values from the same seed."""
-        states = []
-        for module in (self.chain.module, self.fused_class()):
-            torch.manual_seed(3)
-            with torch.device(device):
-                states.append(module(*self.chain.arguments(*size[1:])).state_dict())
-        a, b = states
-        wrong = [k for k in a | b if k not in a or k not in b or not torch.equal(a[k], b[k])]
-        if not wrong and list(a) != list(b):
-            wrong = ["order of the keys"]
-        return Comparison.statement("same initial values", not wrong, ", ".join(wrong))
 
 
 def subjects(ids: Iterable[str], *, stand_in: bool = False) -> dict[str, Subject]:
     """By chain id; with `stand_in` the original takes the generated module's place."""
     return {name: Subject(name, stand_in) for name in ids}
-
-
-@torch.no_grad()
-def _spread_out(module: nn.Module) -> None:
-    """Away from ones and zeros, at which a forgotten weight, bias or running statistic would not show."""
-    for part in module.modules():
-        if isinstance(part, nn.BatchNorm1d | nn.GroupNorm):
-            part.weight.add_(torch.randn_like(part.weight), alpha=0.3)
-            part.bias.add_(torch.randn_like(part.bias), alpha=0.3)
-        if isinstance(part, nn.BatchNorm1d):
-            part.running_mean.normal_(0.0, 0.2)
-            part.running_var.uniform_(0.3, 1.5)
-            part.num_batches_tracked.add_(5)

@@ -6,12 +6,11 @@ import re
 from collections.abc import Sequence
 
 from fusegen.build.errors import BuildError
-from fusegen.build.libraries import TORCH_TARGET_VERSION
 
 # No fast-math anywhere. Hidden by default: two packages in one process must not see each other's launchers.
 # --split-compile=0: one source has many instances of its kernels, optimised on all cores.
 _NVCC = ("-O3", "-std=c++17", "--split-compile=0", "-Xcompiler", "-fPIC,-fvisibility=hidden")
-_CXX = ("-O2", "-std=c++17", "-fPIC", "-fvisibility=hidden", f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}")
+_CXX = ("-O2", "-std=c++17", "-fPIC", "-fvisibility=hidden")
 # Python loads torch's libraries privately (RTLD_LOCAL), so the object has to name the one it takes symbols
 # from, even where a linker believes it unused. The CUDA run time is static and its symbols are hidden: the
 # one that torch has loaded is neither needed nor disturbed.

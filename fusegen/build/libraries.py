@@ -11,10 +11,9 @@ from pathlib import Path
 
 from fusegen.build.errors import BuildError
 
-# The oldest torch whose stable ABI the extension uses. Built against a newer one, it still loads in this.
+# The oldest torch whose stable ABI the extension uses (TORCH_TARGET_VERSION in torch_glue.h). Built against a newer
+# one, it still loads in this.
 OLDEST_TORCH = (2, 10)
-# As torch/headeronly/version.h encodes it: one byte each for major, minor and patch, from the top.
-TORCH_TARGET_VERSION = f"0x{OLDEST_TORCH[0] << 56 | OLDEST_TORCH[1] << 48:016x}ULL"
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class EmulatedTail:
                 pointers.append(self._buffer(tensor, known) if given else None)
         for tensor in program.outputs:
             updated = tensor.name in self.variant.chain.buffers
-            outputs[tensor.name] = self._buffer(tensor, known) if updated else self._poisoned(tensor)
+            outputs[tensor.name] = self._buffer(tensor, known, updated) if updated else self._poisoned(tensor)
             pointers.append(outputs[tensor.name])
         # The workspace in floats, so that what is not written reads as NaN; none where the op would allocate none.
         workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
@@ -82,15 +82,20 @@ class EmulatedTail:
         return {key: buffer.tensor() for key, buffer in outputs.items()}
 
     def _constant(self, name: str) -> float:
-        value = attrgetter(self.variant.chain.constants[name].attribute)(self.module)
-        return -1.0 if value is None else float(value)  # a momentum of None, as the module passes it
+        attribute = self.variant.chain.constants[name].attribute
+        value = attrgetter(attribute)(self.module)
+        if value is None:  # as the module passes it: a cumulative average, or the eps that F.rms_norm takes
+            activation = getattr(torch, self.mode.roles["activation"])
+            eps = torch.finfo(torch.promote_types(activation, torch.float32)).eps
+            return eps if attribute.endswith(".eps") else -1.0
+        return float(value)
 
-    def _buffer(self, tensor: PlanTensor, known: Mapping[str, Tensor]) -> Buffer:
+    def _buffer(self, tensor: PlanTensor, known: Mapping[str, Tensor], updated: bool = False) -> Buffer:
         value = known[tensor.name] if tensor.name in known else self._owned(tensor.name)
         dtype = self._dtype(tensor)
         value = value.detach().to(dtype).reshape(self._shape(tensor)).contiguous()
         offset = value.element_size() if self.misalign and tensor.extent.is_full else 0
-        return Buffer.from_tensor(value, offset_bytes=offset)
+        return Buffer.from_tensor(value, offset_bytes=offset, readonly=not updated)
 
     def _poisoned(self, tensor: PlanTensor) -> Buffer:
         dtype = self._dtype(tensor)

@@ -8,6 +8,7 @@ from types import ModuleType
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.gradcheck import GradcheckError
 
 from fusegen.verify.policy import Comparison
 from fusegen.verify.run import input_name, leaves, undisturbed
@@ -17,7 +18,8 @@ from fusegen.verify.run import input_name, leaves, undisturbed
 def double_precision(package: ModuleType) -> Iterator[None]:
     """Lets the package's module take float64, whose kernels only verification builds have."""
     plain = package._MODES
-    package._MODES = plain | {(torch.float64, torch.float64): len(package._DTYPES) - 1}
+    key = tuple(torch.float64 for _ in next(iter(plain)))
+    package._MODES = plain | {key: len(package._DTYPES) - 1}
     try:
         yield
     finally:
@@ -56,6 +58,6 @@ def _checked(fused: nn.Module, given: dict[str, Tensor], name: str, train: bool,
             torch.autograd.gradcheck(
                 output, given[name].detach().clone().requires_grad_(), eps=1e-6, atol=1e-6, rtol=1e-5, nondet_tol=0.0
             )
-        except torch.autograd.gradcheck.GradcheckError as error:
+        except GradcheckError as error:
             return False, " ".join(str(error).split())[:200]
     return True, ""

@@ -10,26 +10,26 @@ from torch import Tensor, nn
 from fusegen.verify.policy import Comparison
 from fusegen.verify.run import draw_gradient, leaves, undisturbed
 
-# Statistics are kept in float32 whatever the dtype, where eager keeps some of them in 16 bits; and the allocator
-# rounds every request up to 512 bytes.
+# The allocator rounds every request up to a multiple of this.
 _ROUNDING = 512
 
 
 def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
-    """Bytes saved for backward: at most eager's. Peak of a training step (CUDA only): at most eager's and one
-    activation.
+    """Bytes saved for backward: at most eager's, with a sixteenth for statistics, which are kept in float32. Peak of a
+    training step (CUDA only): at most eager's and one activation, with a sixteenth of it for partial results.
 
-    The fused backward starts from the matrix product, which eager frees when only its last operator's output is
-    needed; that is the one activation more.
+    The fused backward starts from the matrix product, which eager frees where its last operator needs only its own
+    output; that is the one activation more.
     """
     grad_output = draw_gradient(original, inputs)
     mine, theirs = (saved_bytes(module, inputs) for module in (fused, original))
-    statistics = 4 * sum(b.numel() for b in fused.buffers()) + 8 * inputs[0].shape[0]
-    found = [_judged("saved for backward", mine, theirs, theirs + statistics + _ROUNDING)]
+    statistics = 8 * sum(grad_output.shape) + 4 * _ROUNDING
+    found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics)]
     if inputs[0].device.type == "cuda":
         mine, theirs = (peak_bytes(module, inputs, grad_output) for module in (fused, original))
-        one = grad_output.numel() * grad_output.element_size()
-        found.append(_judged("peak of a training step", mine, theirs, theirs + one + statistics + 64 * _ROUNDING))
+        activation = grad_output.numel() * grad_output.element_size()
+        limit = theirs + activation + activation // 16 + statistics
+        found.append(_judged("peak of a training step", mine, theirs, limit))
     return found
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from fusegen.errors import Diagnostic, FusegenError, SpecError
 from fusegen.plan.plan import Plan
@@ -26,23 +28,32 @@ def choose_device(emulate: bool) -> str:
     return "cuda"
 
 
-def open_subject(plan: Plan, output: Path, *, device: str, cache: Path) -> Subject:
+def open_subject(
+    plan: Plan,
+    output: Path,
+    *,
+    device: str,
+    cache: Path,
+    original: Callable[..., nn.Module] | None = None,
+    fresh: bool = True,
+) -> Subject:
     """The package of `plan` in `output`, ready to run on `device`.
 
-    cache: where emulated kernels are compiled to. Raises VerificationError: what is verified must be what the spec
-    says.
+    original: what it is compared with, see Subject. cache: where emulated kernels are compiled to. fresh: refuse what
+    is not what the spec says. Raises VerificationError.
     """
     name = plan.spec.name
-    _refuse_stale(plan, output)
+    if fresh:
+        _refuse_stale(plan, output)
     if device == "cpu":
         from fusegen.emulate.package import emulate_package
 
-        return Subject(plan, emulate_package(output / name, cache=cache, verification=True), device)
+        return Subject(plan, emulate_package(output / name, cache=cache, verification=True), device, original)
     if not (output / name / "_C.so").exists():
         raise VerificationError(f"{output / name} is not built: run `fusegen build specs/{name}.yaml`")
     from fusegen.runtime.importing import import_package
 
-    return Subject(plan, import_package(output.resolve(), name), device)
+    return Subject(plan, import_package(output.resolve(), name), device, original)
 
 
 def _refuse_stale(plan: Plan, output: Path) -> None:

@@ -17,11 +17,10 @@ class Sizes:
     symbols: Mapping[str, int]
     rows: int
     channels: int
-    source: int  # the width of the first input
+    source: int | None  # the width of the first input, where a matrix product makes the channels of it
 
     def __str__(self) -> str:
-        widths = (self.source, self.channels) if self.source != self.channels else (self.channels,)
-        return "x".join(str(extent) for extent in (self.rows, *widths))
+        return "x".join(str(extent) for extent in (self.rows, self.source, self.channels) if extent is not None)
 
 
 # rows, input features, channels, groups. One row and two; odd and prime sizes, which no vector of 4 divides; a
@@ -46,7 +45,7 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
     channels = settle(chain.channels, channels)
     # Rows and columns of the first input may be the same symbol as the channels, which then decide.
     rows = settle(chain.rows, rows)
-    source = settle(chain.contraction.in_features, source) if chain.contraction else channels
+    width = settle(chain.contraction.in_features, source) if chain.contraction else None
     for count in chain.group_counts:
         if isinstance(count, str):
             symbols.setdefault(count, math.gcd(groups, channels))
@@ -55,7 +54,7 @@ def sizes(plan: Plan, rows: int, source: int, channels: int, groups: int) -> Siz
             symbols.setdefault(name, argument.typical)
     for name, value in plan.spec.dims.items():
         symbols.setdefault(name, value)
-    return Sizes(symbols, rows, channels, source)
+    return Sizes(symbols, rows, channels, width)
 
 
 def typical(plan: Plan) -> Sizes:
@@ -67,8 +66,8 @@ def typical(plan: Plan) -> Sizes:
     def value(dim: Dim) -> int:
         return dim if isinstance(dim, int) else symbols[dim]
 
-    source = chain.contraction.in_features if chain.contraction else chain.channels
-    return Sizes(symbols, value(chain.rows), value(chain.channels), value(source))
+    width = value(chain.contraction.in_features) if chain.contraction else None
+    return Sizes(symbols, value(chain.rows), value(chain.channels), width)
 
 
 def several(plan: Plan, shapes: Sequence[tuple[int, int, int, int]]) -> list[Sizes]:

@@ -16,6 +16,8 @@ from fusegen.plan.plan import Plan
 from fusegen.verify.policy import Comparison
 from fusegen.verify.sizes import Sizes
 
+_LOWER_BOUNDS = ("min", "min_val")
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -77,13 +79,18 @@ class Subject:
         return [Comparison.statement("same initial values", not wrong, ", ".join(wrong))]
 
     def arguments(self, sizes: Sizes, numbers: random.Random) -> list[Any]:
-        """The constructor's arguments. A float is drawn beside its default, at which it might have no effect."""
+        """The constructor's arguments. A float is drawn beside its default, at which it might have no effect.
+
+        Where there is no default, lower bounds are drawn around -1 and all else around 1.
+        """
+        lower = {getattr(step, field, None) for step in self.plan.spec.chain for field in _LOWER_BOUNDS}
         found: list[Any] = []
         for name, argument in self.plan.spec.arguments.items():
             if argument.type == "shape":
                 found.append(tuple(sizes.symbols.get(dim, dim) for dim in argument.is_))
             elif argument.type == "float":
-                found.append((1.0 if argument.default is None else argument.default) * numbers.uniform(0.8, 1.25))
+                usual = -1.0 if name in lower else 1.0
+                found.append((usual if argument.default is None else argument.default) * numbers.uniform(0.8, 1.25))
             else:
                 found.append(sizes.symbols[name])
         return found

@@ -33,7 +33,7 @@ _BEHAVIOUR: dict[str, Check] = {
     "strides": behaviour.strides,
     "frozen parameters": behaviour.frozen,
     "NaN and infinity": nonfinite.nonfinite,
-    "constant inputs": nonfinite.full_of,
+    "constant inputs": nonfinite.constant_inputs,
     "other stream": execution.other_stream,
     "CUDA graph": execution.cuda_graph,
     "opcheck": operators.opcheck,
@@ -70,13 +70,13 @@ class Suite:
     def run(self) -> Iterator[Finding]:
         """One finding after another; an exception in a check becomes a finding that failed."""
         yield from self._one("construction", self._size(), None, "", self.subject.same_initial_values, self._size())
-        for mode in self._modes():
+        for mode in self.modes():
             yield from self.numerics(mode)
         for mode in self._representatives():
             for name, check in _BEHAVIOUR.items():
                 size = self._size(MEMORY_SIZE) if name == "memory" else self._size()
                 yield from self._one(name, size, mode, "", self._behaviour, check, size, mode)
-            yield from self._one("training", self._size(), mode, f"{STEPS} steps", self._steps, self._size(), mode)
+        yield from self.training(self._size())
         yield from self.gradcheck()
 
     def numerics(self, mode: Mode) -> Iterator[Finding]:
@@ -91,6 +91,11 @@ class Suite:
                     place = "train" if train else "eval"
                     work = functools.partial(self._numerics, each, mode, autocast, train)
                     yield from self._one("numerics", each, mode, place, work)
+
+    def training(self, size: Sizes) -> Iterator[Finding]:
+        """A few optimiser steps of both modules."""
+        for mode in self._representatives():
+            yield from self._one("training", size, mode, f"{STEPS} steps", self._steps, size, mode)
 
     def gradcheck(self) -> Iterator[Finding]:
         """Finite differences in float64, where the extension has those kernels."""
@@ -144,13 +149,13 @@ class Suite:
     def _size(self, shape: tuple[int, int, int, int] = BEHAVIOUR_SIZE) -> Sizes:
         return sizes(self.subject.plan, *(shape if self.full else SMALL[0]))
 
-    def _modes(self) -> list[Mode]:
+    def modes(self) -> list[Mode]:
         """All but float64, which only gradcheck uses."""
         return [mode for mode in self.subject.plan.modes if mode.roles["activation"] != "float64"]
 
     def _representatives(self) -> list[Mode]:
         """The first plain mode of each width: float32, and one of 16 bits."""
-        plain = [mode for mode in self._modes() if mode.plain]
+        plain = [mode for mode in self.modes() if mode.plain]
         return list({getattr(torch, mode.roles["activation"]).itemsize: mode for mode in reversed(plain)}.values())[
             ::-1
         ]

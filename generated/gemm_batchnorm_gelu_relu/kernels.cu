@@ -509,7 +509,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   for (int v = 0; v < kVec; ++v) {
     d_batch_norm_sum_scaled[v] = d_batch_norm_sum[v] * batch_norm_weight[v];
     d_batch_norm_weight_sum_scaled[v] = d_batch_norm_weight_sum[v] * batch_norm_weight[v];
-    d_gemm_sum[v] = d_batch_norm_sum_scaled[v] * Acc(0);
+    d_gemm_sum[v] = d_batch_norm_weight_sum_scaled[v] * Acc(0);
   }
   if (threadIdx.y == 0 && active) {
     if (grad_gemm_bias_ptr != nullptr) store_values<kVec>(grad_gemm_bias_ptr + column, d_gemm_sum);
@@ -646,15 +646,15 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   const Acc d_batch_norm_sum = d_batch_norm_sum_all[0];
   const Acc d_batch_norm_weight_sum = d_batch_norm_weight_sum_all[0];
   const Acc batch_norm_weight = widen(batch_norm_weight_ptr[column]);
-  const Acc d_batch_norm_sum_scaled = d_batch_norm_sum * batch_norm_weight;
-  const Acc d_gemm_sum = d_batch_norm_sum_scaled * Acc(0);
+  const Acc d_batch_norm_weight_sum_scaled = d_batch_norm_weight_sum * batch_norm_weight;
+  const Acc d_gemm_sum = d_batch_norm_weight_sum_scaled * Acc(0);
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_sum);
   if (grad_batch_norm_weight_ptr != nullptr) grad_batch_norm_weight_ptr[column] =
       narrow<Param>(d_batch_norm_weight_sum);
   if (grad_batch_norm_bias_ptr != nullptr) grad_batch_norm_bias_ptr[column] =
       narrow<Param>(d_batch_norm_sum);
-  d_batch_norm_sum_scaled_ptr[column] = d_batch_norm_sum_scaled;
-  d_batch_norm_weight_sum_scaled_ptr[column] = d_batch_norm_weight_sum * batch_norm_weight;
+  d_batch_norm_sum_scaled_ptr[column] = d_batch_norm_sum * batch_norm_weight;
+  d_batch_norm_weight_sum_scaled_ptr[column] = d_batch_norm_weight_sum_scaled;
 }
 
 // Results, with the statistics at hand.

@@ -503,7 +503,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   for (int v = 0; v < kVec; ++v) {
     grad_y_sum_scaled[v] = grad_y_sum[v] * bn_weight[v];
     d_bn_weight_sum_scaled[v] = d_bn_weight_sum[v] * bn_weight[v];
-    const Acc d_times_scale_sum = grad_y_sum_scaled[v] * Acc(0);
+    const Acc d_times_scale_sum = d_bn_weight_sum_scaled[v] * Acc(0);
     d_times_scale_sum_scaled[v] = d_times_scale_sum * scale[v];
   }
   if (threadIdx.y == 0 && active) {
@@ -640,14 +640,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   const Acc d_bn_weight_sum = d_bn_weight_sum_all[0];
   const Acc scale = widen(scale_ptr[column]);
   const Acc bn_weight = widen(bn_weight_ptr[column]);
-  const Acc grad_y_sum_scaled = grad_y_sum * bn_weight;
-  const Acc d_times_scale_sum = grad_y_sum_scaled * Acc(0);
+  const Acc d_bn_weight_sum_scaled = d_bn_weight_sum * bn_weight;
+  const Acc d_times_scale_sum = d_bn_weight_sum_scaled * Acc(0);
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
       narrow<Param>(d_times_scale_sum * scale);
   if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] = narrow<Param>(d_bn_weight_sum);
   if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] = narrow<Param>(grad_y_sum);
-  grad_y_sum_scaled_ptr[column] = grad_y_sum_scaled;
-  d_bn_weight_sum_scaled_ptr[column] = d_bn_weight_sum * bn_weight;
+  grad_y_sum_scaled_ptr[column] = grad_y_sum * bn_weight;
+  d_bn_weight_sum_scaled_ptr[column] = d_bn_weight_sum_scaled;
 }
 
 // Results, with the statistics at hand.

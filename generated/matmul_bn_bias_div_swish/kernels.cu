@@ -525,7 +525,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
         d_over_divide_value_sum[v] * bn_weight[v] * inverse_divide_value;
     bn_hat_d_over_divide_value_sum_scaled_2_scaled[v] =
         bn_hat_d_over_divide_value_sum[v] * bn_weight[v] * inverse_divide_value;
-    d_matmul_sum[v] = d_over_divide_value_sum_scaled_2_scaled[v] * Acc(0);
+    d_matmul_sum[v] = bn_hat_d_over_divide_value_sum_scaled_2_scaled[v] * Acc(0);
   }
   if (threadIdx.y == 0 && active) {
     if (grad_matmul_bias_ptr != nullptr)
@@ -671,18 +671,17 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   const Acc bn_hat_d_over_divide_value_sum = bn_hat_d_over_divide_value_sum_all[0];
   const Acc bn_weight = widen(bn_weight_ptr[column]);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
-  const Acc d_over_divide_value_sum_scaled_2_scaled =
-      d_over_divide_value_sum * bn_weight * inverse_divide_value;
   const Acc bn_hat_d_over_divide_value_sum_scaled_2_scaled =
       bn_hat_d_over_divide_value_sum * bn_weight * inverse_divide_value;
-  const Acc d_matmul_sum = d_over_divide_value_sum_scaled_2_scaled * Acc(0);
+  const Acc d_matmul_sum = bn_hat_d_over_divide_value_sum_scaled_2_scaled * Acc(0);
   if (grad_matmul_bias_ptr != nullptr) grad_matmul_bias_ptr[column] = narrow<Param>(d_matmul_sum);
   if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] =
       narrow<Param>(bn_hat_d_over_divide_value_sum * inverse_divide_value);
   if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] =
       narrow<Param>(d_over_divide_value_sum * inverse_divide_value);
   d_over_divide_value_sum_ptr[column] = d_over_divide_value_sum;
-  d_over_divide_value_sum_scaled_2_scaled_ptr[column] = d_over_divide_value_sum_scaled_2_scaled;
+  d_over_divide_value_sum_scaled_2_scaled_ptr[column] =
+      d_over_divide_value_sum * bn_weight * inverse_divide_value;
   bn_hat_d_over_divide_value_sum_scaled_2_scaled_ptr[column] =
       bn_hat_d_over_divide_value_sum_scaled_2_scaled;
 }

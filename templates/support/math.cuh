@@ -77,7 +77,7 @@ FUSEGEN_MATH mish_backward(A g, A x) {
   const A e = exp(x > A(20) ? A(20) : x);
   const A w = A(4) * (x + A(1)) + e * (A(4) * x + A(6) + e * (A(4) + e));
   const A d = e * (e + A(2)) + A(2);
-  return x > A(20) ? g : g * quotient(e * w, d * d);
+  return x > A(20) ? g + (x - x) : g * quotient(e * w, d * d);  // NaN at infinity, as PyTorch
 }
 
 // hardswish(x) = x min(max(x + 3, 0), 6) / 6

@@ -11,7 +11,8 @@ import pytest
 
 from fusegen.build import BuildError, find_toolchain
 from fusegen.build.key import Inputs, collect_inputs
-from fusegen.build.libraries import TORCH_TARGET_VERSION
+from fusegen.build.libraries import OLDEST_TORCH
+from fusegen.paths import templates_directory
 
 
 def inputs_of(workshop, **changes) -> Inputs:
@@ -82,9 +83,16 @@ def test_key_holds_no_path(workshop) -> None:
     assert str(workshop.root) not in repr(dict(inputs_of(workshop).parts))
 
 
-def test_key_holds_the_torch_target(workshop) -> None:
-    assert TORCH_TARGET_VERSION == "0x020a000000000000ULL"
-    assert TORCH_TARGET_VERSION in inputs_of(workshop).parts["cxx flags"]
+def test_the_binding_targets_the_oldest_torch() -> None:
+    """One byte each for major, minor and patch, from the top, as torch/headeronly/version.h has it."""
+    glue = (templates_directory() / "support" / "torch_glue.h").read_text()
+    encoded = f"0x{OLDEST_TORCH[0] << 56 | OLDEST_TORCH[1] << 48:016x}ULL"
+    assert f"#define TORCH_TARGET_VERSION {encoded}" in glue
+
+
+def test_the_binding_includes_pybind11_before_the_torch_target_is_set() -> None:
+    text = (templates_directory() / "bindings.cpp.j2").read_text()
+    assert text.index("pybind11/pybind11.h") < text.index("torch_glue.h")
 
 
 def test_objects_depend_on_what_they_see(workshop) -> None:

@@ -1,0 +1,51 @@
+"""Runs every kernel of every built package at small sizes, for compute-sanitizer.
+
+    PYTHONPATH=. compute-sanitizer --error-exitcode 9 --tool TOOL python benchmarks/sanitize.py
+
+with TOOL memcheck, racecheck, initcheck or synccheck. The widths of the inputs are odd, so that cuBLAS takes no kernel
+that moves data by the tensor memory accelerator: racecheck and initcheck do not know what that orders and writes, and
+report cuBLAS's kernels, or whoever reads their results. `--probe` shows that with PyTorch's operators alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+
+from fusegen.plan.load import plan_files
+from fusegen.verify.packages import open_subject
+from fusegen.verify.run import draw_gradient, run
+from fusegen.verify.sizes import sizes
+from fusegen.verify.suite import Suite
+
+# rows, input features, channels, groups. With and without vectors, on chip and beyond what a block holds there.
+SIZES = ((33, 71, 96, 6), (33, 71, 97, 1), (3, 17, 20001, 3), (3, 17, 40000, 2), (3001, 17, 24, 4), (3001, 17, 21, 3))
+
+
+def main() -> None:
+    """The command line."""
+    from pathlib import Path
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--probe", action="store_true", help="a 16-bit product and relu, by PyTorch alone, and stop")
+    options = parser.parse_args()
+    if options.probe:
+        x, weight = (torch.randn(96, 96, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        print(float(torch.relu(x @ weight).sum()))
+        return
+    for plan in plan_files(sorted(Path("specs").glob("*.yaml"))):
+        subject = open_subject(plan, Path("generated"), device="cuda", cache=Path())
+        for mode in Suite(subject).modes():
+            dtype = getattr(torch, mode.roles["activation"]) if not mode.plain else None
+            for shape in SIZES:
+                fused, _, inputs = subject.pair(sizes(plan, *shape), mode, seed=1)
+                for train in (True, False):
+                    gradient = draw_gradient(fused, inputs, autocast_dtype=dtype, train=train)
+                    run(fused, inputs, gradient, autocast_dtype=dtype, train=train)
+        torch.cuda.synchronize()
+        print(plan.spec.name, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""A small chain with every kind of result, emulated once for the tests of verification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from fusegen.plan.load import plan_file
+from fusegen.render.output import write_files
+from fusegen.render.package import render_all
+from fusegen.verify.packages import open_subject
+from fusegen.verify.subject import Subject
+
+SPEC = """\
+fusegen: 1
+name: {name}
+about: A chain of the tests
+dims: {{batch: 64, in_features: 32, features: 48}}
+arguments:
+  in_features: {{type: dim}}
+  features: {{type: dim}}
+  divisor: {{type: float}}
+inputs:
+  x: [batch, in_features]
+  residual: [batch, features]
+dtypes: [float32]
+chain:
+  - {{op: linear, name: fc, out_features: features}}
+  - {{op: mul, parameter: scale, shape: [features], init: randn}}
+  - {{op: batch_norm, name: bn}}
+  - {{op: add, input: residual}}
+  - {{op: div, constant: divisor}}
+  - {{op: silu}}
+"""
+
+
+def emulated(root: Path, name: str, changes: Mapping[str, tuple[str, str]] | None = None) -> Subject:
+    """The chain as a subject. changes: file below the output directory -> text and what to put there instead."""
+    spec = root / f"{name}.yaml"
+    spec.write_text(SPEC.format(name=name), encoding="utf-8")
+    plan = plan_file(spec)
+    write_files(render_all([plan]), root / name)
+    for path, (old, new) in (changes or {}).items():
+        file = root / name / path.format(name=name)
+        text = file.read_text(encoding="utf-8")
+        assert old in text, f"{path} has no {old!r}"
+        file.write_text(text.replace(old, new), encoding="utf-8")
+    return open_subject(plan, root / name, device="cpu", cache=root / "cache", fresh=not changes)

@@ -1,0 +1,178 @@
+"""`fusegen verify` accepts what is right and catches modules that are wrong in one place, whatever place it is."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fusegen.verify import behaviour, memory, operators  # noqa: E402
+from fusegen.verify.sizes import SMALL, sizes  # noqa: E402
+from fusegen.verify.suite import Suite  # noqa: E402
+from tests.verify.chains import emulated  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
+
+
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory):
+    return emulated(tmp_path_factory.mktemp("subject"), "verified")
+
+
+@pytest.fixture
+def pair(subject):
+    return subject.pair(sizes(subject.plan, *SMALL[0]), subject.plan.modes[0], seed=3)
+
+
+def failed(subject) -> set[str]:
+    """What falls short in float32, and the gradients that differ from finite differences."""
+    suite = Suite(subject, full=False)
+    found = [*suite.numerics(subject.plan.modes[0]), *suite.gradcheck()]
+    return {finding.item.name for finding in found if not finding.item.ok}
+
+
+def test_a_right_module_passes_every_check(subject) -> None:
+    report = Suite(subject, full=False).report()
+    assert not report.failed and report.ok
+    checks = {finding.check for finding in report.findings}
+    assert checks >= {"numerics", "training", "gradcheck", "opcheck", "torch.compile", "bitwise", "memory"}
+    assert set(report.skipped) == {"NaN and infinity", "other stream", "CUDA graph"}
+    names = {finding.item.name for finding in report.findings if finding.check == "numerics"}
+    assert names >= {"output", "grad input", "grad input 2", "grad scale", "grad fc.weight", "bn.running_var"}
+    dtypes = {finding.dtypes for finding in report.findings if finding.check == "numerics"}
+    assert dtypes == {mode.name for mode in subject.plan.modes[:-1]}
+    shapes = {finding.shape for finding in report.findings if finding.check == "numerics"}
+    assert len(shapes) == len(SMALL)
+
+
+def test_the_same_seed_gives_the_same_figures_and_another_gives_others(subject) -> None:
+    mode = subject.plan.modes[0]
+    first, again, other = (list(Suite(subject, seed, full=False).numerics(mode)) for seed in (0, 0, 1))
+    assert first == again != other
+
+
+# Kernels that are wrong in one place, with what they get wrong. In the first two the fault is in a header.
+WRONG_KERNELS = {
+    "gradient_term": ("support/math.cuh", "sum_g + xhat * sum_g_xhat", "sum_g", "grad input"),
+    "activation": ("support/math.cuh", "A(1) + x * (A(1) - s)", "A(1) + x", "grad input 2"),
+    "biased_variance": ("{name}/kernels.cu", "bn_variance * bn_bessel", "bn_variance", "bn.running_var"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_KERNELS)
+def test_a_wrong_kernel_is_caught(name, tmp_path) -> None:
+    path, old, new, quantity = WRONG_KERNELS[name]
+    subject = emulated(tmp_path, f"wrong_{name}", {path: (old, new)})
+    found = failed(subject)
+    assert quantity in found
+    assert any(name.startswith("gradcheck") for name in found) == quantity.startswith("grad")
+
+
+def patched(subject, monkeypatch, function: str, change) -> None:
+    """`change(results, arguments)` sees what an op returned and may replace it."""
+    plain = getattr(subject.package, function)
+    monkeypatch.setattr(subject.package, function, lambda *arguments: change(plain(*arguments), arguments))
+
+
+def test_running_statistics_that_stay_are_caught(subject, monkeypatch) -> None:
+    plain = subject.package._train_forward
+
+    def forward(*arguments):
+        copies = [a.clone() if isinstance(a, torch.Tensor) and a.dim() == 1 else a for a in arguments]
+        return plain(*copies)
+
+    monkeypatch.setattr(subject.package, "_train_forward", forward)
+    assert failed(subject) == {"bn.running_mean", "bn.running_var"}
+
+
+def test_a_dropped_parameter_gradient_is_caught(subject, monkeypatch) -> None:
+    def drop(gradients, arguments):
+        return [torch.zeros_like(g) if g.dim() == 1 else g for g in gradients]
+
+    patched(subject, monkeypatch, "_eval_backward", drop)
+    assert failed(subject) >= {"grad scale", "grad bn.weight", "grad fc.bias"}
+
+
+def test_a_parameter_without_any_gradient_is_caught(subject, monkeypatch) -> None:
+    backward = subject.package._Train.backward
+
+    def forgetful(ctx, grad_y):
+        found = list(backward(ctx, grad_y))
+        found[3] = None
+        return tuple(found)
+
+    monkeypatch.setattr(subject.package._Train, "backward", staticmethod(forgetful))
+    assert "dtypes and shapes" in failed(subject)
+
+
+def test_results_that_change_from_run_to_run_are_caught(subject, monkeypatch, pair) -> None:
+    def noisy(results, arguments):
+        return (results[0] * (1 + 1e-7 * torch.rand_like(results[0])), *results[1:])
+
+    patched(subject, monkeypatch, "_train_forward", noisy)
+    found = behaviour.repeated(*pair)
+    assert [item.ok for item in found] == [False, True] and "output" in found[0].note
+
+
+def test_a_changed_input_is_caught(subject, monkeypatch, pair) -> None:
+    def change(results, arguments):
+        arguments[0].data.mul_(2)
+        return results
+
+    patched(subject, monkeypatch, "_train_backward", change)
+    (found,) = behaviour.inputs_untouched(*pair)
+    assert not found.ok
+
+
+def test_ignored_strides_are_caught(subject, monkeypatch, pair) -> None:
+    plain = subject.package._train_forward
+
+    def forward(x, *others):
+        flat = torch.as_strided(x, x.shape, (x.shape[1], 1))
+        return plain(flat, *others)
+
+    monkeypatch.setattr(subject.package, "_train_forward", forward)
+    found = {item.name: item.ok for item in behaviour.strides(*pair)}
+    assert not all(found.values()) and found["transposed gradient"]
+
+
+def test_a_fake_that_lies_is_caught_by_opcheck(subject, pair) -> None:
+    fused, original, inputs = pair
+    assert all(item.ok for item in operators.opcheck(fused, original, inputs))
+    with torch.library._scoped_library("fusegen", "FRAGMENT") as library:
+        library._register_fake("verified_eval_forward", lambda x, *others: x.new_empty(1), allow_override=True)
+        found = {item.name: item.ok for item in operators.opcheck(fused, original, inputs)}
+    assert not found["opcheck verified_eval_forward"] and found["opcheck verified_train_forward"]
+
+
+def test_a_module_that_calls_no_op_of_ours_is_caught(pair) -> None:
+    _, original, inputs = pair
+    assert not operators.opcheck(original, original, inputs)[0].ok
+
+
+def test_more_saved_than_eager_is_caught(pair) -> None:
+    fused, original, inputs = pair
+
+    class Hoarder(type(fused)):
+        def forward(self, *given):
+            y = super().forward(*given)
+            for _ in range(4):
+                y = y.exp().log()
+            return y
+
+    greedy = copy.deepcopy(fused)
+    greedy.__class__ = Hoarder
+    assert memory.footprint(fused, original, inputs)[0].ok
+    assert not memory.footprint(greedy, original, inputs)[0].ok
+
+
+def test_an_exception_is_a_finding(subject, monkeypatch) -> None:
+    def broken(*arguments):
+        raise ZeroDivisionError("no such thing")
+
+    monkeypatch.setattr(subject.package, "_eval_forward", broken)
+    report = Suite(subject, full=False).report()
+    notes = {finding.item.note for finding in report.failed}
+    assert any("ZeroDivisionError: no such thing" in note for note in notes)
