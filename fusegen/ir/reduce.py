@@ -48,12 +48,12 @@ def _sum_of_product(graph: Graph, factors: list[Node], extent: Extent) -> Node:
 def _vanishing_sum(graph: Graph, value: Node, extent: Extent) -> Node | None:
     """The gradient through a centred normalisation sums to zero over what was normalised.
 
-    x reaches the result only through x - mean(x), so shifting x changes nothing. Zero times the sum that the gradient
-    is made of keeps a NaN or an infinity visible, as an ordinary sum would.
+    x reaches the result only through x - mean(x), so shifting x changes nothing. Zero times the sum of g xhat, which
+    the gradient needs anyway, keeps a NaN or an infinity of either visible, as an ordinary sum would.
     """
     if value.op != "standardize_backward":
         return None
-    sum_g = value.operands[3]
-    if sum_g.extent != extent:
+    sum_g_xhat = value.operands[4]
+    if sum_g_xhat.extent != extent:
         return None
-    return graph.add("vanishing", sum_g, name=f"{value.name}_sum")
+    return graph.add("vanishing", sum_g_xhat, name=f"{value.name}_sum")
