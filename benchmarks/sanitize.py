@@ -10,6 +10,7 @@ report cuBLAS's kernels, or whoever reads their results. `--probe` shows that wi
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import torch
 
@@ -25,16 +26,15 @@ SIZES = ((33, 71, 96, 6), (33, 71, 97, 1), (3, 17, 20001, 3), (3, 17, 40000, 2),
 
 def main() -> None:
     """The command line."""
-    from pathlib import Path
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--probe", action="store_true", help="a 16-bit product and relu, by PyTorch alone, and stop")
+    parser.add_argument("specs", type=Path, nargs="*", default=sorted(Path("specs").glob("*.yaml")))
     options = parser.parse_args()
     if options.probe:
         x, weight = (torch.randn(96, 96, device="cuda", dtype=torch.bfloat16) for _ in range(2))
         print(float(torch.relu(x @ weight).sum()))
         return
-    for plan in plan_files(sorted(Path("specs").glob("*.yaml"))):
+    for plan in plan_files(options.specs):
         subject = open_subject(plan, Path("generated"), device="cuda", cache=Path())
         for mode in Suite(subject).modes():
             dtype = getattr(torch, mode.roles["activation"]) if not mode.plain else None

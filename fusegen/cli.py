@@ -35,7 +35,7 @@ class Commands(TyperGroup):
         except BrokenPipeError:
             # What is left in the buffer would be an error again when Python ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(128 + signal.SIGPIPE)
+            sys.exit(128 + 13)  # SIGPIPE, a name that Python on Windows lacks
         except KeyboardInterrupt:
             sys.exit(128 + signal.SIGINT)
 
@@ -77,7 +77,7 @@ def build(
     ] = False,
 ) -> None:
     """Render SPECS into packages and compile them."""
-    from fusegen.plan.load import plan_packages
+    from fusegen.plan.packages import plan_packages
     from fusegen.render.output import orphans, write_files
     from fusegen.render.package import render_all
     from fusegen.spec.find import spec_files
@@ -134,7 +134,7 @@ def check(
     format_: Annotated[Format, typer.Option("--format", help="Annotations are for GitHub Actions.")] = Format.text,
 ) -> None:
     """Compare what SPECS render with the generated packages, and tell how to repair what differs."""
-    from fusegen.check.report import FORMATS, refused
+    from fusegen.check.report import formatted, refused
     from fusegen.check.run import check as compare
     from fusegen.check.run import write_patch
 
@@ -145,7 +145,9 @@ def check(
     except SpecError as error:
         sys.stdout.write(refused(error, format_.value))
         raise
-    sys.stdout.write(FORMATS[format_.value](report))
+    console = Console()
+    colour = console.color_system is not None and not console.no_color
+    sys.stdout.write(formatted(report, format_.value, colour=colour))
     if not report.ok:
         raise typer.Exit(1)
 

@@ -1,10 +1,25 @@
-"""Where fusegen's own data files are, in a wheel and in a checkout."""
+"""Where fusegen finds its own data files, looks and writes by default, and what a build leaves beside its output."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from fusegen.errors import InternalError
+
+# Where commands look and write, below the current directory, unless told otherwise.
+DEFAULT_SPECS = Path("specs")
+DEFAULT_OUTPUT = Path("generated")
+
+# What building and importing leave below the output directory; git ignores it.
+EXTENSION = "_C"
+BUILD_STORE = ".build"
+_BYTECODE = "__pycache__"
+
+
+def is_by_product(path: PurePath) -> bool:
+    """Whether a path, relative to the output directory, is one that a build or an import leaves, or is hidden."""
+    hidden = any(part.startswith(".") or part == _BYTECODE for part in path.parts)
+    return hidden or path.name.startswith(f"{EXTENSION}.")
 
 
 def templates_directory() -> Path:

@@ -18,6 +18,7 @@ from fusegen.build.key import KEY_FILE, OUTPUT, Inputs, collect_inputs, key_text
 from fusegen.build.libraries import find_libraries
 from fusegen.build.steps import run_steps
 from fusegen.build.toolchain import find_ninja, find_toolchain
+from fusegen.paths import BUILD_STORE
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -78,10 +79,10 @@ def build_extension(
 
     from fusegen.build.progress import BuildProgress
 
-    store = package.parent / ".build" / package.name
+    store = package.parent / BUILD_STORE / package.name
     try:
         store.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(package.parent / ".build" / f"{package.name}.lock")
+        lock = FileLock(package.parent / BUILD_STORE / f"{package.name}.lock")
         with BuildProgress(package.name, console) as progress, _held(lock, progress):
             # Who held the lock may have built just this, or the sources may have changed while we waited.
             inputs = collect()

@@ -17,9 +17,10 @@ from fusegen.build.errors import BuildError
 from fusegen.build.flags import cxx_flags, link_flags, nvcc_flags
 from fusegen.build.libraries import Libraries
 from fusegen.build.toolchain import Toolchain
+from fusegen.paths import EXTENSION
 
-OUTPUT = "_C.so"
-KEY_FILE = "_C.key"
+OUTPUT = f"{EXTENSION}.so"
+KEY_FILE = f"{EXTENSION}.key"
 HEADERS = frozenset({".h", ".hpp", ".cuh", ".inc"})
 
 # nvcc adds these to every command line by itself.

@@ -192,7 +192,7 @@ class ModuleRenderer:
         return [name for name, tracked in self.chain.batch_norms if tracked]
 
     def _dispatch(self) -> list[str]:
-        return [*self._one_value_a_group(), *self._dispatch_variants()]
+        return [*self._one_value_a_group(), *self._default_eps(), *self._dispatch_variants()]
 
     def _one_value_a_group(self) -> list[str]:
         name = next((step.name for step in self.steps if step.op == "group_norm"), None)
@@ -203,6 +203,20 @@ class ModuleRenderer:
             f"if {self.first}.shape[0] == 1 and self.{name}.num_groups == self.{name}.num_channels:",
             f"    return self.reference({inputs})  # raises nn.GroupNorm's error",
         ]
+
+    def _default_eps(self) -> list[str]:
+        """An nn.RMSNorm may have no eps, or lose it later. PyTorch takes that of the dtype in which it computes."""
+        lines = []
+        for name in self._rms_norms():
+            lines += [
+                f"{name}_eps = self.{name}.eps",
+                f"if {name}_eps is None:",
+                f"    {name}_eps = torch.finfo(torch.float32).eps  # as F.rms_norm, in 16 bits too",
+            ]
+        return lines
+
+    def _rms_norms(self) -> list[str]:
+        return [step.name for step in self.steps if step.op == "rms_norm"]
 
     def _dispatch_variants(self) -> list[str]:
         chain = self.chain
@@ -247,12 +261,13 @@ class ModuleRenderer:
 
     def _apply(self, variant: Variant, renderer: OpRenderer, replaced: dict[str, str]) -> list[str]:
         arguments = []
+        local = {f"{name}_eps" for name in self._rms_norms()}
         # What the result depends on only behind a detach gets no gradient, and autograd must not ask for one.
         constant = {name for name, _, _ in renderer.sources()} - {
             t.name.removeprefix("grad_") for t in variant.backward.outputs
         }
         for name in self._forward_arguments(renderer):
-            source = replaced.get(name) or self._source(name)
+            source = name if name in local else replaced.get(name) or self._source(name)
             if name in constant:
                 source = f"{source}.detach()"
             elif variant.chain.contraction and name == self.first:

@@ -1,64 +1,79 @@
-"""Writing rendered files below an output directory, and the manifest that says which files are fusegen's."""
+"""Writing rendered files below an output directory, and removing those that nothing renders any more."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from fusegen.errors import Diagnostic, SpecError
+from fusegen.render.manifest import MANIFEST, digest, manifest_text, read_manifest
 from fusegen.render.package import Files
 
-MANIFEST = "manifest.json"
 
+def write_files(files: Files, directory: Path, *, remove: Sequence[str] = ()) -> list[str]:
+    """Writes what differs and returns those paths; removes what orphans() gave. Other packages stay as they are.
 
-def write_files(files: Files, directory: Path) -> list[str]:
-    """Writes what differs and returns those paths. Files of packages that are not in `files` stay as they are.
-
-    Raises SpecError where the directory holds other people's files under the same names.
+    Raises SpecError where the directory holds other people's files under the same names, or cannot be written.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    known = read_manifest(directory)
-    _refuse_foreign(files, directory, known)
-    changed = [path for path, text in files.items() if _write(directory / path, text)]
-    merged = {**{path: digest for path, digest in known.items() if (directory / path).exists()}, **_digests(files)}
-    _write(directory / MANIFEST, manifest_text(merged))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        known = read_manifest(directory)
+        _refuse_foreign(files, directory, known)
+        changed = [path for path, text in files.items() if _write(directory / path, text)]
+        for path in remove:
+            _remove(directory / path)
+        kept = {path: listed for path, listed in known.items() if (directory / path).exists()}
+        written = {path: digest(text.encode()) for path, text in files.items()}
+        _write(directory / MANIFEST, manifest_text({**kept, **written}))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SpecError([Diagnostic("FG502", f"cannot write the files below {directory}: {reason}")]) from error
     return changed
 
 
-def read_manifest(directory: Path) -> dict[str, str]:
-    """Path -> SHA-256 of every file that fusegen wrote there; empty where there is no manifest."""
-    path = directory / MANIFEST
-    if not path.is_file():
-        return {}
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))["files"])
-    except (ValueError, KeyError, TypeError):
-        raise SpecError([Diagnostic("FG501", f"{path} is not a manifest of fusegen")]) from None
+def orphans(files: Files, directory: Path) -> list[str]:
+    """The paths that the manifest lists and `files`, all that is rendered, has not: what may be removed.
 
-
-def manifest_text(digests: dict[str, str]) -> str:
-    return json.dumps({"generator": "fusegen", "format": 1, "files": dict(sorted(digests.items()))}, indent=2) + "\n"
-
-
-def _digests(files: Files) -> dict[str, str]:
-    return {path: hashlib.sha256(text.encode()).hexdigest() for path, text in files.items()}
+    Raises SpecError where one of them is not what fusegen wrote: somebody may miss it.
+    """
+    found: list[str] = []
+    edited: list[str] = []
+    for path, listed in read_manifest(directory).items():
+        file = directory / path
+        if path in files or not file.is_file():
+            continue
+        # A link may lead out of the directory, and what it leads to is not ours to judge.
+        inside = file.resolve() == directory.resolve() / path
+        (found if inside and digest(file.read_bytes()) == listed else edited).append(path)
+    if edited:
+        names = ", ".join(str(directory / path) for path in edited)
+        message = f"edited by hand, and nothing renders it any more: {names}"
+        raise SpecError(
+            [Diagnostic("FG506", message, hint="save the edit elsewhere if you want it, and remove the file")]
+        )
+    return found
 
 
 def _refuse_foreign(files: Files, directory: Path, known: dict[str, str]) -> None:
-    foreign = [path for path in files if path not in known and (directory / path).exists()]
+    """What the manifest does not list may be somebody else's; with the very text that would be written it is ours."""
+    unlisted = [path for path in files if path not in known and (directory / path).exists()]
+    foreign = [path for path in unlisted if not _holds(directory / path, files[path].encode())]
     if foreign:
         found = ", ".join(foreign[:3])
         message = f"{directory} has files that fusegen did not write: {found}"
         raise SpecError([Diagnostic("FG501", message, hint="remove them or choose another --output")])
 
 
+def _holds(path: Path, data: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == data
+
+
 def _write(path: Path, text: str) -> bool:
     """Replaces the file in one step, so that an interrupted run leaves the old or the new text."""
     data = text.encode("utf-8")
-    if path.is_file() and path.read_bytes() == data:
+    if _holds(path, data):
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
@@ -71,3 +86,10 @@ def _write(path: Path, text: str) -> bool:
         Path(temporary).unlink(missing_ok=True)
         raise
     return True
+
+
+def _remove(path: Path) -> None:
+    """Removes the file, and its directory if that leaves it empty; what a build left there stays."""
+    path.unlink(missing_ok=True)
+    if not any(path.parent.iterdir()):
+        path.parent.rmdir()

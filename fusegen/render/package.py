@@ -12,6 +12,8 @@ from fusegen.render.binding import render_bindings
 from fusegen.render.cuda import render_kernels
 from fusegen.render.module import render_module
 
+_HEADERS = (".cuh", ".h")
+
 Files = Mapping[str, str]
 """Paths below the output directory, with `/`, and the text of each file; lines end in LF."""
 
@@ -28,9 +30,9 @@ def render_package(plan: Plan) -> Files:
 
 
 def support_files() -> Files:
-    """The plain headers that every package includes."""
-    directory = templates_directory() / "support"
-    return {f"support/{path.name}": path.read_text(encoding="utf-8") for path in sorted(directory.iterdir())}
+    """The plain headers that every package includes; what editors and file managers leave beside them is not."""
+    headers = [path for path in (templates_directory() / "support").iterdir() if path.suffix in _HEADERS]
+    return {f"support/{path.name}": path.read_text(encoding="utf-8") for path in sorted(headers)}
 
 
 def render_all(plans: Iterable[Plan]) -> Files:

@@ -23,7 +23,7 @@ def run(*arguments: str | Path, cwd: Path = ROOT, **changes: str) -> subprocess.
 
 
 def broken(directory: Path, old: str, new: str) -> Path:
-    path = directory / "broken.yaml"
+    path = directory / SPEC.name
     text = SPEC.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
@@ -126,10 +126,11 @@ def test_help() -> None:
 def test_a_bug_is_told_as_one() -> None:
     """Exit code 3, and a message that asks for a report."""
     script = (
-        "import fusegen.plan.load, fusegen.cli, fusegen.errors, sys\n"
-        "def broken(path): raise fusegen.errors.InternalError('two kernels of one name')\n"
-        "fusegen.plan.load.plan_file = broken\n"
-        "fusegen.cli.main(['plan', 'spec.yaml'])\n"
+        "import fusegen.plan.plan, fusegen.errors\n"
+        "def broken(*arguments): raise fusegen.errors.InternalError('two kernels of one name')\n"
+        "fusegen.plan.plan.make_plan = broken\n"
+        "import fusegen.cli\n"
+        f"fusegen.cli.main(['plan', {str(SPEC)!r}])\n"
     )
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

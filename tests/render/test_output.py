@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fusegen.errors import SpecError
-from fusegen.render.output import MANIFEST, read_manifest, write_files
+from fusegen.render.manifest import MANIFEST, read_manifest
+from fusegen.render.output import write_files
 
 FILES = {"demo/kernels.cu": "// kernels\n", "support/launch.cuh": "// launch\n"}
 
@@ -62,7 +63,49 @@ def test_refuses_foreign_files_and_writes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "demo" / "kernels.cu").read_text() == "mine"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": 3}', "{"])
+def test_takes_what_it_would_write_anyway_for_its_own(tmp_path: Path) -> None:
+    """A lost manifest is written again."""
+    write_files(FILES, tmp_path)
+    (tmp_path / MANIFEST).unlink()
+    assert write_files(FILES, tmp_path) == [] and set(read_manifest(tmp_path)) == set(FILES)
+    (tmp_path / MANIFEST).unlink()
+    (tmp_path / "demo" / "kernels.cu").write_text("mine")
+    with pytest.raises(SpecError, match="FG501"):
+        write_files(FILES, tmp_path)
+
+
+def test_reads_both_sides_of_a_manifest_that_a_merge_left(tmp_path: Path) -> None:
+    write_files(FILES | {"ours/x.cu": "// ours\n", "theirs/x.cu": "// theirs\n"}, tmp_path)
+    lines = (tmp_path / MANIFEST).read_text().splitlines(keepends=True)
+    for before, mark in (("theirs/", ">>>>>>> theirs\n"), ("theirs/", "=======\n"), ("ours/", "<<<<<<< ours\n")):
+        index = next(number for number, line in enumerate(lines) if before in line)
+        lines.insert(index + (mark[0] == ">"), mark)
+    (tmp_path / MANIFEST).write_text("".join(lines))
+    assert set(read_manifest(tmp_path)) == {*FILES, "ours/x.cu", "theirs/x.cu"}
+    write_files(FILES, tmp_path)
+    assert "<<<<" not in (tmp_path / MANIFEST).read_text()
+    assert set(read_manifest(tmp_path)) == {*FILES, "ours/x.cu", "theirs/x.cu"}
+
+
+@pytest.mark.parametrize("what", ["a file in the way", "a directory in the way"])
+def test_says_what_cannot_be_written(tmp_path: Path, what: str) -> None:
+    write_files(FILES, tmp_path)
+    (tmp_path / "demo" / "kernels.cu").unlink()
+    if what == "a file in the way":
+        (tmp_path / "demo").rmdir()
+        (tmp_path / "demo").touch()
+    else:
+        (tmp_path / "demo" / "kernels.cu").mkdir()
+    with pytest.raises(SpecError, match="FG502.*cannot write"):
+        write_files(FILES, tmp_path)
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+NO_HASH = '{"format": 1, "files": {"demo/kernels.cu": "1234"}}'
+NEWER = '{"format": 2, "files": {}}'
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": 3}', "{", NO_HASH, NEWER])
 def test_refuses_a_manifest_of_something_else(tmp_path: Path, text: str) -> None:
     (tmp_path / MANIFEST).write_text(text)
     with pytest.raises(SpecError, match="FG501"):

@@ -1,0 +1,167 @@
+"""Rendered files beside those on disk: a pure function, and what each difference means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fusegen.check.disk import Disk
+from fusegen.check.findings import Finding, Kind
+from fusegen.render.manifest import MANIFEST, digest, has_conflict, manifest_entries, manifest_text
+from fusegen.render.package import Files
+
+PLAN = "plan.json"
+SUPPORT = "support"
+
+
+def compare(rendered: Files, disk: Disk, specs: Mapping[str, str], *, complete: bool) -> list[Finding]:
+    """Every difference, by path, that of the manifest last.
+
+    specs: for each package what its spec file is called. complete: `rendered` is all that there should be, so that
+    the manifest may list nothing else.
+    """
+    comparison = _Comparison(rendered, disk, specs)
+    findings = [comparison.file(path) for path in sorted({*rendered, *disk.files})]
+    findings.append(comparison.manifest(complete))
+    return [finding for finding in findings if finding is not None]
+
+
+class _Comparison:
+    def __init__(self, rendered: Files, disk: Disk, specs: Mapping[str, str]) -> None:
+        self.wanted = {path: text.encode() for path, text in rendered.items()}
+        self.disk = disk
+        self.specs = specs
+        self.listed: dict[str, set[str]] = {}
+        self.damage: str | None = None
+        try:
+            for path, listed in manifest_entries(disk.manifest) if disk.manifest is not None else ():
+                self.listed.setdefault(path, set()).add(listed)
+        except ValueError as error:
+            self.damage = str(error)
+
+    # Files
+
+    def file(self, path: str) -> Finding | None:
+        old, new = self.disk.files.get(path), self.wanted.get(path)
+        if old == new:
+            return None
+        if old is None:
+            meaning = f"{self._source(path)} gives this file, and it is not there: it was removed or never committed."
+            return Finding(path, "missing", meaning, old, new, "build")
+        if new is None:
+            return self._orphan(path, old)
+        kind, meaning = self._difference(path, old, new)
+        return Finding(path, kind, meaning, old, new, "build" if path in self.listed else "remove")
+
+    def _difference(self, path: str, old: bytes, new: bytes) -> tuple[Kind, str]:
+        source = self._source(path)
+        if has_conflict(old):
+            return "conflict", (
+                "A merge left its conflict markers in it: there is nothing to choose from, resolve the specs and the "
+                "templates and render it again."
+            )
+        unix = old.replace(b"\r\n", b"\n")
+        if unix == new:
+            return "line_endings", _LINE_ENDINGS
+        listed = self.listed.get(path)
+        if listed is None:
+            return "changed", (
+                f"It differs from what {source} gives, and without an entry in the manifest nobody can tell whether it "
+                f"was edited by hand or is stale."
+            )
+        if {digest(old), digest(unix)} & listed:
+            return ("stale_plan" if path.endswith(f"/{PLAN}") else "stale"), self._stale(path)
+        also = "" if digest(new) in listed else f" What {source} gives has changed since, too."
+        return "edited", (
+            f"It was edited by hand, or merged: the next `fusegen build` overwrites it, so the change belongs into "
+            f"{self._owner(path)}.{also}"
+        )
+
+    def _stale(self, path: str) -> str:
+        package, _, name = path.partition("/")
+        source = self._source(path)
+        if package == SUPPORT:
+            return f"{source} has changed since it was copied."
+        if name == PLAN:
+            return f"{source} or the planner has changed since: the kernels that are committed follow an old plan."
+        plan = f"{package}/{PLAN}"
+        if self.disk.files.get(plan) == self.wanted.get(plan):
+            return f"The templates, or what {source} says beside the plan, have changed since it was rendered."
+        return f"{source} or the planner has changed since it was rendered, and with it the plan."
+
+    def _orphan(self, path: str, old: bytes) -> Finding:
+        package = path.partition("/")[0]
+        if "/" not in path:
+            why = "No such file is rendered"
+        elif package == SUPPORT:
+            why = "The templates have no such header"
+        elif package in self.specs:
+            why = f"{self.specs[package]} does not give this file"
+        else:
+            why = f"No spec gives the package {package}"
+        listed = self.listed.get(path)
+        if listed is None:
+            meaning = f"{why}, and the manifest does not list it: what is not fusegen's belongs elsewhere."
+        elif digest(old) in listed:
+            return Finding(path, "orphaned", f"{why} any more.", old, None, "prune")
+        else:
+            meaning = f"{why} any more, and it was edited by hand: the edit is lost with it."
+        return Finding(path, "orphaned", meaning, old, None, "remove")
+
+    def _source(self, path: str) -> str:
+        """What a file comes from."""
+        package, _, name = path.partition("/")
+        return f"templates/support/{name}" if package == SUPPORT else self.specs[package]
+
+    def _owner(self, path: str) -> str:
+        source = self._source(path)
+        return source if path.startswith(f"{SUPPORT}/") else f"{source} or the templates"
+
+    # The manifest
+
+    def manifest(self, complete: bool) -> Finding | None:
+        old = self.disk.manifest
+        kept = {} if complete else {path: sorted(listed)[-1] for path, listed in self.listed.items()}
+        digests = {path: digest(data) for path, data in self.wanted.items()}
+        new = manifest_text({**kept, **digests}).encode()
+        if old == new:
+            return None
+        if old is None:
+            meaning = "There is no manifest: nobody can tell which files are fusegen's, or were edited by hand."
+            return Finding(MANIFEST, "manifest", meaning, old, new, "build")
+        if self.damage is not None:
+            meaning = f"It is not a manifest of fusegen: {self.damage}."
+            return Finding(MANIFEST, "manifest", meaning, old, new, "remove")
+        if has_conflict(old):
+            meaning = "A merge left its conflict markers in it: the build reads both sides and writes it again."
+            return Finding(MANIFEST, "conflict", meaning, old, new, "build")
+        if old.replace(b"\r\n", b"\n") == new:
+            return Finding(MANIFEST, "line_endings", _LINE_ENDINGS, old, new, "build")
+        return Finding(MANIFEST, "manifest", self._disagreement(complete), old, new, "build")
+
+    def _disagreement(self, complete: bool) -> str:
+        """What a readable manifest has wrong."""
+        there = self.disk.files
+        current = [path for path, data in self.wanted.items() if there.get(path) == data]
+        wrong = [path for path in current if self.listed.get(path, set()) != {digest(there[path])}]
+        gone = [path for path in self.listed if path not in there and path not in self.wanted] if complete else []
+        if self.listed == {path: {digest(data)} for path, data in self.wanted.items()}:
+            return "It lists what it should in another form: it was edited by hand."
+        parts = []
+        if gone:
+            parts.append(f"lists what is neither there nor rendered: {_some(gone)}")
+        if wrong:
+            parts.append(f"has no entry, or a wrong one, for files that are as they should be: {_some(wrong)}")
+        if not parts:
+            return "It changes with the files above."
+        return f"It {' and '.join(parts)}."
+
+
+_LINE_ENDINGS = (
+    "Its lines end in CRLF, where LF is rendered: git converted them, and `generated/** text eol=lf` in .gitattributes "
+    "keeps it from that."
+)
+
+
+def _some(paths: list[str]) -> str:
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"{', '.join(sorted(paths)[:3])}{more}"

@@ -1,0 +1,46 @@
+"""What is below the output directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.paths import is_by_product
+from fusegen.render.manifest import MANIFEST
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Files by their path below the directory, with `/`, without the manifest and what a build leaves."""
+
+    files: Mapping[str, bytes]
+    manifest: bytes | None
+
+
+def read_disk(directory: Path, rendered: Iterable[str], *, complete: bool) -> Disk:
+    """The rendered paths that are there; with `complete` every other file too. Raises SpecError."""
+    if directory.exists() and not directory.is_dir():
+        raise SpecError([Diagnostic("FG501", f"{directory} is not a directory")])
+    paths = {*rendered, *(_walk(directory) if complete else ())}
+    try:
+        found = {path: _read(directory / path) for path in sorted(paths)}
+        manifest = _read(directory / MANIFEST)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SpecError([Diagnostic("FG507", f"cannot read {error.filename or directory}: {reason}")]) from error
+    return Disk({path: data for path, data in found.items() if data is not None}, manifest)
+
+
+def _read(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def _walk(directory: Path) -> Iterator[str]:
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = PurePosixPath(Path(folder, name).relative_to(directory).as_posix())
+            if not is_by_product(path) and str(path) != MANIFEST:
+                yield str(path)

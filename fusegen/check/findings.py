@@ -1,0 +1,44 @@
+"""What a check finds: one difference between a file and what should be there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "edited", "stale", "stale_plan", "changed", "conflict", "line_endings", "missing", "orphaned", "manifest"
+]  # fmt: skip
+# What `fusegen build` does about it: it writes the file, it removes it when told to prune, or it leaves or refuses a
+# file that may be somebody's work, so that it has to be removed by hand first.
+Repair = Literal["build", "prune", "remove"]
+
+TITLES: dict[Kind, str] = {
+    "edited": "edited by hand",
+    "stale": "stale",
+    "stale_plan": "stale plan",
+    "changed": "changed",
+    "conflict": "merge conflict",
+    "line_endings": "line endings",
+    "missing": "missing",
+    "orphaned": "orphaned",
+    "manifest": "manifest",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One difference. `old` is what the file holds, `new` what it should hold; None where there is, or should be, none.
+
+    path: below the output directory, with `/`. meaning: one sentence.
+    """
+
+    path: str
+    kind: Kind
+    meaning: str
+    old: bytes | None
+    new: bytes | None
+    repair: Repair
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.kind]

@@ -1,0 +1,84 @@
+"""The whole check: specs rendered in memory, compared, and how to repair what differs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from fusegen.check.compare import compare
+from fusegen.check.diff import unified
+from fusegen.check.disk import read_disk
+from fusegen.check.findings import Finding
+from fusegen.check.repair import repair_command
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.plan.packages import plan_packages
+from fusegen.render.package import render_all
+from fusegen.spec.find import spec_files
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found.
+
+    output: the output directory as it was given. rooted: the same from the root of the repository, which is where
+    patches apply and annotations belong. repair: one line for a shell.
+    """
+
+    findings: tuple[Finding, ...]
+    packages: int
+    files: int
+    output: PurePosixPath
+    rooted: PurePosixPath
+    repair: str | None
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+    def diff(self, finding: Finding) -> bytes:
+        return unified(str(self.rooted / finding.path), finding.old, finding.new)
+
+    def patch(self) -> bytes:
+        """All differences; empty where there is none."""
+        return b"".join(self.diff(finding) for finding in self.findings)
+
+
+def check(arguments: Sequence[Path], output: Path) -> Report:
+    """Compares the packages of spec files, or everything below `output` where directories of specs are given.
+
+    Reads files and writes none. Raises SpecError with every mistake in the specs.
+    """
+    complete = any(path.is_dir() for path in arguments)
+    files = spec_files(arguments)
+    plans = plan_packages(files)
+    rendered = render_all(plans)
+    specs = {plan.spec.name: file.as_posix() for plan, file in zip(plans, files, strict=True)}
+    disk = read_disk(output, rendered, complete=complete)
+    findings = compare(rendered, disk, specs, complete=complete)
+    return Report(
+        findings=tuple(findings),
+        packages=len(plans),
+        files=len(rendered),
+        output=PurePosixPath(output.as_posix()),
+        rooted=from_root(output),
+        repair=repair_command(findings, arguments, output, specs, disk),
+    )
+
+
+def write_patch(report: Report, path: Path) -> None:
+    """Writes the patch, an empty one where nothing differs. Raises SpecError."""
+    try:
+        path.write_bytes(report.patch())
+    except OSError as error:
+        raise SpecError([Diagnostic("FG502", f"cannot write {path}: {error.strerror or error}")]) from error
+
+
+def from_root(path: Path) -> PurePosixPath:
+    """The path as seen from the root of its repository; without one, from the current directory or its parent."""
+    real = path.resolve()
+    here = Path.cwd()
+    outside = here if here in real.parents else real.parent
+    root = next((folder for folder in (real, *real.parents) if (folder / ".git").exists()), outside)
+    return PurePosixPath(Path(os.path.relpath(real, root)).as_posix())

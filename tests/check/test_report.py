@@ -1,0 +1,172 @@
+"""What a report looks like: text, JSON, annotations."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fusegen.check.report import SHOWN_LINES, SHOWN_LINES_OF_WHOLE_FILES, formatted, refused
+from fusegen.errors import Diagnostic, Location, SpecError
+from tests.check.drifts import DRIFTS, KERNELS, MANIFEST, A
+
+ESCAPE = "\x1b["
+
+
+def report(project, *names: str):
+    for name in names:
+        DRIFTS[name][0](project)
+    return project.check()
+
+
+# Text
+
+
+def test_text_of_an_edit(project) -> None:
+    lines = formatted(report(project, "a_line_more"), "text").splitlines()
+    assert lines[0] == f"generated/{KERNELS}: edited by hand"
+    assert lines[1].startswith("  It was edited by hand")
+    assert lines[2] == f"diff --git a/generated/{KERNELS} b/generated/{KERNELS}"
+    assert "-// by hand" in lines
+    assert lines[-2:] == [
+        "1 file is not what the specs and templates give. To repair:",
+        "  fusegen build --no-compile specs",
+    ]
+
+
+def test_text_without_drift(project) -> None:
+    assert formatted(project.check(), "text") == (
+        "generated is what the specs and templates give: 2 packages, 14 files\n"
+    )
+    assert "1 package, 10 files" in formatted(project.check(f"specs/{A}.yaml"), "text")
+
+
+def test_a_long_diff_is_cut(project) -> None:
+    file = project.generated / KERNELS
+    file.write_bytes(b"// by hand\n" * 500 + file.read_bytes())
+    (project.generated / "gone").mkdir()
+    (project.generated / "gone" / "notes.txt").write_text("a line\n" * 300)
+    text = formatted(project.check(), "text")
+    edited, orphaned, _ = text.split("\n\n")
+    assert len(edited.splitlines()) == 2 + SHOWN_LINES + 1
+    assert len(orphaned.splitlines()) == 2 + SHOWN_LINES_OF_WHOLE_FILES + 1
+    # Five lines of header, one that begins the hunk.
+    more = 300 + 6 - SHOWN_LINES_OF_WHOLE_FILES
+    assert orphaned.splitlines()[-1] == f"... {more} more lines; --patch FILE writes all"
+
+
+def test_colours_are_for_terminals(project) -> None:
+    found = report(project, "a_line_more")
+    plain, coloured = formatted(found, "text"), formatted(found, "text", colour=True)
+    assert ESCAPE not in plain
+    assert f"{ESCAPE}31m-// by hand" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+
+
+def test_what_a_file_holds_cannot_reach_the_terminal(project) -> None:
+    (project.generated / KERNELS).write_bytes(b"\x1b[2J\x07\xff\xe2\x80\xae[bold]\n")
+    for format_ in ("text", "github", "json"):
+        text = formatted(project.check(), format_)
+        assert all(char.isprintable() or char in "\n\t" for char in text)
+    assert r"-\x1b[2J\x07\xff\u202e[bold]" in formatted(project.check(), "text").splitlines()
+
+
+# JSON
+
+
+@pytest.mark.parametrize("name", DRIFTS)
+def test_json(name: str, project) -> None:
+    found = report(project, name)
+    text = formatted(found, "json")
+    content = json.loads(text)
+    assert text.isascii() and text.endswith("}\n")
+    assert list(content) == ["format", "ok", "findings", "errors", "repair"]
+    assert (content["format"], content["ok"], content["errors"]) == (1, False, [])
+    assert content["repair"] == found.repair
+    assert [each["path"] for each in content["findings"]] == [f"generated/{each.path}" for each in found.findings]
+    for each in content["findings"]:
+        assert list(each) == ["path", "kind", "title", "meaning", "line", "diff"]
+        assert each["line"] >= 1 and each["meaning"].endswith(".") and "\n" not in each["meaning"]
+        assert each["diff"].startswith("diff --git ")
+        assert each["kind"].startswith(each["title"].split()[0]) or each["title"] == "merge conflict"
+
+
+def test_json_without_drift(project) -> None:
+    content = json.loads(formatted(project.check(), "json"))
+    assert content == {"format": 1, "ok": True, "findings": [], "errors": [], "repair": None}
+
+
+# GitHub
+
+
+def test_an_annotation_is_one_line_at_the_first_difference(project) -> None:
+    DRIFTS["a_line_more"][0](project)
+    DRIFTS["a_wrong_hash"][0](project)
+    lines = formatted(project.check(), "github").splitlines()
+    number = (project.generated / KERNELS).read_text().splitlines().index("// by hand") + 1
+    assert len(lines) == 2
+    head = f"::error file=generated/{KERNELS},line={number},title=generated file%3A edited by hand::It was edited"
+    assert lines[0].startswith(head)
+    assert "%0ATo repair all: fusegen build --no-compile specs%0A" in lines[0] and "%0A-// by hand" in lines[0]
+    assert lines[1].startswith(f"::error file=generated/{MANIFEST},line=")
+
+
+def test_an_annotation_is_escaped(project) -> None:
+    (project.generated / "50%,a:b\n::warning::x.txt").write_bytes(b"100%\r\n::stop-commands::x\n")
+    lines = formatted(project.check(), "github").splitlines()
+    assert len(lines) == 1
+    properties, message = re.fullmatch("::error (.*?)::(.*)", lines[0]).groups()
+    assert properties == (
+        "file=generated/50%25%2Ca%3Ab%0A%3A%3Awarning%3A%3Ax.txt,line=1,title=generated file%3A orphaned"
+    )
+    assert r"-100%25\r%0A-::stop-commands::x" in message
+
+
+def test_annotations_belong_to_the_root_of_the_repository(project, monkeypatch) -> None:
+    """Which may be above the project."""
+    subprocess.run(["git", "init", "-q", ".."], check=True)
+    found = report(project, "a_line_more")
+    assert "file=project/generated/" in formatted(found, "github")
+    assert formatted(found, "text").startswith("generated/")
+    assert f"--- a/project/generated/{KERNELS}" in formatted(found, "text")
+
+
+def test_github_without_drift_says_so(project) -> None:
+    assert formatted(project.check(), "github") == formatted(project.check(), "text")
+
+
+# Mistakes in specs
+
+ERROR = SpecError(
+    [
+        Diagnostic("FG201", "100% wrong", Location("specs/x.yaml", 3, 5), "write it\nso", "  source"),
+        Diagnostic("FG505", "no specs"),
+    ]
+)
+
+
+def test_refused_as_json() -> None:
+    content = json.loads(refused(ERROR, "json"))
+    assert (content["ok"], content["findings"], content["repair"]) == (False, [], None)
+    nowhere, somewhere = content["errors"]
+    place = {"file": "specs/x.yaml", "line": 3, "column": 5}
+    assert somewhere == {"code": "FG201", "message": "100% wrong", "hint": "write it\nso", **place}
+    assert nowhere == {
+        "code": "FG505", "message": "no specs", "hint": None, "file": None, "line": None, "column": None
+    }  # fmt: skip
+
+
+def test_refused_as_annotations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    assert refused(ERROR, "github").splitlines() == [
+        "::error title=spec%3A FG505::no specs",
+        "::error file=specs/x.yaml,line=3,col=5,title=spec%3A FG201::100%25 wrong (write it%0Aso)",
+    ]
+
+
+def test_refused_as_text_is_left_to_the_error() -> None:
+    assert refused(ERROR, "text") == ""
