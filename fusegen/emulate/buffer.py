@@ -45,6 +45,7 @@ class Buffer:
         self.shape = tuple(shape)
         self.dtype = dtype
         self.readonly = False
+        self.poison: int | None = None  # the byte that it was filled with
         self.nbytes = dtype.itemsize
         for size in self.shape:
             self.nbytes *= size
@@ -83,7 +84,8 @@ class Buffer:
         """For results: NaN, or a large integer, wherever a kernel writes nothing."""
         buffer = cls(shape, dtype, offset_bytes=offset_bytes)
         floating = dtype.is_floating_point or dtype.is_complex
-        ctypes.memset(buffer.pointer, _POISON_FLOAT if floating else _POISON_INT, buffer.nbytes)
+        buffer.poison = _POISON_FLOAT if floating else _POISON_INT
+        ctypes.memset(buffer.pointer, buffer.poison, buffer.nbytes)
         return buffer
 
     def tensor(self) -> torch.Tensor:
@@ -111,6 +113,10 @@ class Buffer:
         damage = self.damage()
         if damage:
             raise EmulationError(f"{self!r} {damage}")
+
+    def pages(self) -> tuple[int, int]:
+        """The first address of the accessible pages that hold the data, and the one behind the last."""
+        return self._inside, self._end
 
     def covers(self, address: int) -> bool:
         """Whether the address is in this buffer or in the pages that guard it."""

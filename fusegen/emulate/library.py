@@ -19,7 +19,7 @@ _HERE = Path(__file__).resolve().parent
 _INCLUDE = _HERE / "include"
 _NATIVE = _HERE / "native"
 _COMPILER = "g++"
-_COMMON_FLAGS = ["-std=c++17", "-g", "-fPIC", "-shared"]
+_COMMON_FLAGS = ["-std=c++17", "-g1", "-fPIC"]  # functions and lines are all that errors name
 # A fortified longjmp refuses to leave a fibre's stack.
 _ENGINE_FLAGS = [*_COMMON_FLAGS, "-O2", "-U_FORTIFY_SOURCE"]
 _KERNEL_FLAGS = [
@@ -32,6 +32,8 @@ _KERNEL_FLAGS = [
     "-fsanitize=alignment,bounds,signed-integer-overflow",
     "-fsanitize-undefined-trap-on-error",
 ]
+# A call of the engine before every access to memory. ThreadSanitizer's own run-time library is not linked.
+_HOOK_FLAGS = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"]
 _QUOTED_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 # All libraries share the engine's state, and ctypes lets other Python threads run during a call.
@@ -61,6 +63,19 @@ class _Report(ctypes.Structure):
     ]
 
 
+class _Watched(ctypes.Structure):
+    """As in native/regions.h."""
+
+    _fields_ = [
+        ("open", ctypes.c_uint64),
+        ("close", ctypes.c_uint64),
+        ("data", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("granule", ctypes.c_uint32),
+        ("poisoned", ctypes.c_uint32),
+    ]
+
+
 class EmulatedLibrary:
     """The launchers of one kernels.cu, to be called with buffers."""
 
@@ -70,6 +85,8 @@ class EmulatedLibrary:
         # Found through the library, which links the engine: this is the copy that the library uses.
         self._begin = self._library.fusegen_emulate_begin
         self._begin.argtypes, self._begin.restype = [ctypes.c_uint64], None
+        self._watch = self._library.fusegen_emulate_watch
+        self._watch.argtypes, self._watch.restype = [ctypes.POINTER(_Watched), ctypes.c_int64], None
         self._report = self._library.fusegen_emulate_report
         self._report.argtypes, self._report.restype = [], ctypes.POINTER(_Report)
 
@@ -92,9 +109,13 @@ class EmulatedLibrary:
         function.restype = result
         converted = [_convert(arg, first=i == 0) for i, arg in enumerate(args)]
         buffers = {i: arg for i, arg in enumerate(args) if isinstance(arg, Buffer)}
+        distinct = {id(buffer): buffer for buffer in buffers.values()}.values()
+        watched = (_Watched * len(distinct))(*(_watched(buffer) for buffer in distinct))
         with _lock:
+            self._watch(watched, len(watched))
             self._begin(seed)
             value = function(*converted)
+            self._watch(None, 0)  # the buffers may go away
             report = self._report().contents
             message = self._describe(report, buffers) if report.text else None
         if message:
@@ -133,19 +154,24 @@ class EmulatedLibrary:
         return function, os.path.basename(line).partition(" ")[0]  # drops "(discriminator 4)"
 
 
-def compile_kernels(source: Path, *, cache: Path, defines: Sequence[str] = ()) -> EmulatedLibrary:
-    """Compiles a kernels.cu unless the cache has it. The key is the content of everything that goes in."""
+def compile_kernels(source: Path, *, cache: Path, defines: Sequence[str] = (), checked: bool = True) -> EmulatedLibrary:
+    """Compiles a kernels.cu unless the cache has it. The key is the content of everything that goes in.
+
+    checked: whether every access to shared memory and to buffers is looked at before it happens. Without that, a
+    mistake shows by what it does: a fault, a damaged canary, a NaN, a result that depends on the order of threads.
+    """
     source, cache = Path(source).resolve(), Path(cache).resolve()
     cache.mkdir(parents=True, exist_ok=True)
     engine = _build_engine(cache)
-    digest = hashlib.sha256(repr((engine.name, _KERNEL_FLAGS, list(defines))).encode())
+    flags = [*_KERNEL_FLAGS, *(_HOOK_FLAGS if checked else [])]
+    digest = hashlib.sha256(repr((engine.name, flags, list(defines))).encode())
     _hash_source(source, digest, set())
     target = cache / f"{source.stem}-{digest.hexdigest()[:24]}.so"
     if not target.exists():
         options = [f"-D{define}" for define in defines]
         # $ORIGIN: the engine lies beside the library, wherever the cache is moved to.
-        link = ["-x", "none", str(engine), "-Wl,-rpath,$ORIGIN"]
-        _compile([*_KERNEL_FLAGS, *options, "-x", "c++", str(source), *link], target)
+        link = ["-shared", str(engine), "-Wl,-rpath,$ORIGIN"]
+        _compile([*flags, *options, "-x", "c++", str(source)], link, target)
     return EmulatedLibrary(target)
 
 
@@ -155,20 +181,29 @@ def _build_engine(cache: Path) -> Path:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     target = cache / f"libfusegen_emulate-{digest.hexdigest()[:24]}.so"
     if not target.exists():
-        sources = [str(path) for path in sorted(_NATIVE.glob("*.cpp"))]
-        _compile([*_ENGINE_FLAGS, f"-Wl,-soname,{target.name}", *sources, "-ldl", "-lpthread"], target)
+        link = ["-shared", f"-Wl,-soname,{target.name}", "-ldl", "-lpthread"]
+        _compile([*_ENGINE_FLAGS, str(_NATIVE / "engine.cpp")], link, target)
     return target
 
 
-def _compile(arguments: Sequence[str], target: Path) -> None:
-    """Another process may do the same at the same time: whoever ends last replaces an equal file."""
+def _compile(arguments: Sequence[str], link: Sequence[str], target: Path) -> None:
+    """Another process may do the same at the same time: whoever ends last replaces an equal file.
+
+    In two steps: a linker that is told of -fsanitize=thread adds its run-time library.
+    """
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as directory:
-        output = Path(directory) / target.name
-        command = [_COMPILER, f"-I{_INCLUDE}", *arguments, "-o", str(output)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise EmulationBuildError(done.stderr.strip())
+        compiled, output = Path(directory) / "object.o", Path(directory) / target.name
+        compile_ = [f"-I{_INCLUDE}", *arguments, "-c", "-o", str(compiled)]
+        for command in (compile_, [str(compiled), *link, "-o", str(output)]):
+            done = subprocess.run([_COMPILER, *command], capture_output=True, text=True)
+            if done.returncode:
+                raise EmulationBuildError(done.stderr.strip())
         os.replace(output, target)
+
+
+def _watched(buffer: Buffer) -> _Watched:
+    open_, close = buffer.pages()
+    return _Watched(open_, close, buffer.pointer, buffer.nbytes, buffer.dtype.itemsize, buffer.poison == 0xFF)
 
 
 def _hash_source(path: Path, digest: hashlib._Hash, seen: set[Path]) -> None:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 
 _SPEC = """\
 fusegen: 1
 name: {name}
 about: A chain of the tests
-dims: {{batch: 32, {dims}}}
-arguments:
-{arguments}
+dims: {{{dims}}}
+arguments: {{{arguments}}}
 inputs:
 {inputs}
 dtypes: [float32]
 chain:
 {chain}
 """
+_DIMS = {"batch": 32, "features": 64, "in_features": 48}
+_ARGUMENTS = {
+    "features": "{type: dim}",
+    "in_features": "{type: dim}",
+    "groups_of_gn": "{type: int, typical: 4}",
+    "scale_by": "{type: float, default: 1.25}",
+}
 
 
 @dataclass(frozen=True)
@@ -39,25 +46,23 @@ class Other:
     def spec(self, name: str) -> str:
         rows, width = self.rows or "batch", self.channels or "features"
         source = width if self.square or not self.linear else "in_features"
-        dims = ["features: 64", *(["in_features: 48"] if source == "in_features" else [])]
-        arguments = [
-            "features: {type: dim}",
-            *(["in_features: {type: dim}"] if source == "in_features" else []),
-        ]
-        arguments += ["groups_of_gn: {type: int, typical: 4}", "scale_by: {type: float, default: 1.25}"]
         chain = list(self.steps)
         if self.linear:
             options = "" if self.bias else ", bias: false"
             chain.insert(0, f"{{op: linear, name: fc, out_features: {width}{options}}}")
         inputs = [f"x: [{rows}, {source}]", *(f"{other}: [{rows}, {width}]" for other in self.inputs)]
-        text = _SPEC.format(
+        # Nothing may be declared that nothing uses.
+        read = set(re.findall(r"\bvalue: (\w+)", " ".join(chain)))
+        chain = [re.sub(r", save: (\w+)", lambda match: match[0] if match[1] in read else "", step) for step in chain]
+        words = set(re.findall(r"\w+", " ".join((*inputs, *chain))))
+        arguments = [f"{key}: {value}" for key, value in _ARGUMENTS.items() if key in words]
+        return _SPEC.format(
             name=name,
-            dims=", ".join(dims),
-            arguments="\n".join(f"  {line}" for line in arguments),
+            dims=", ".join(f"{key}: {size}" for key, size in _DIMS.items() if key in words),
+            arguments=", ".join(arguments),
             inputs="\n".join(f"  {line}" for line in inputs),
             chain="\n".join(f"  - {step}" for step in chain),
         )
-        return text.replace("{batch: 32, features: 64}", "{features: 64}") if self.rows else text
 
 
 def parameter(op: str, name: str, shape: str, *rest: str) -> str:
@@ -78,6 +83,7 @@ HAND_PICKED = {
     "group_before_layer": Other((GN, SILU, LN), bias=False),
     "layer_before_group": Other((LN, GN), linear=False),
     "rms_between_groups": Other((GN, RMS, "{op: group_norm, name: gn2, num_groups: groups_of_gn, affine: false}")),
+    "rms_without_eps": Other(("{op: rms_norm, name: rms, eps: null}", RELU)),
     "every_norm": Other((BN, GN, LN, RMS)),
     "two_batch_norms": Other((BN, RELU, "{op: batch_norm, name: bn2, affine: false, momentum: null}")),
     "batch_norms_of_two_kinds": Other((BN, "{op: tanh}", "{op: batch_norm, name: bn2, track_running_stats: false}")),

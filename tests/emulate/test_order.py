@@ -1,4 +1,7 @@
-"""Blocks and threads run in an order that the seed sets, with warps near each other or far apart."""
+"""Blocks and threads run in an order that the seed sets, with warps near each other or far apart.
+
+That is what shows a race where accesses are not looked at, so these kernels, races all of them, are compiled without.
+"""
 
 import pytest
 import torch
@@ -44,7 +47,7 @@ def order(library, seed):
 
 
 def test_order_follows_the_seed(build):
-    library = build(SOURCE, "order")
+    library = build(SOURCE, "order", checked=False)
     orders = [order(library, seed) for seed in range(6)]
     assert orders == [order(library, seed) for seed in range(6)]
     for before, after, blocks in orders:
@@ -56,7 +59,7 @@ def test_order_follows_the_seed(build):
 
 
 def test_neither_of_two_threads_is_favoured(build):
-    library = build(SOURCE, "order")
+    library = build(SOURCE, "order", checked=False)
     orders = [order(library, seed)[0] for seed in range(200)]
     for one, other in ((0, 1), (0, 31), (5, 40), (31, 32)):  # of one warp, of two
         assert 70 < sum(each.index(one) < each.index(other) for each in orders) < 130
@@ -64,7 +67,7 @@ def test_neither_of_two_threads_is_favoured(build):
 
 @pytest.mark.parametrize("shuffles", [0, 5, 100])
 def test_a_warp_may_get_far_ahead(build, shuffles):
-    library = build(SOURCE, "order")
+    library = build(SOURCE, "order", checked=False)
     seen = []
     for seed in range(6):
         y = Buffer.poisoned([256], torch.int32)

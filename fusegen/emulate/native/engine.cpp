@@ -1,6 +1,7 @@
 // Runs the blocks of a launch one after another in random order, the threads of a block as fibres.
 #include <numeric>
 
+#include "hooks.h"
 #include "schedule.h"
 
 uint3 threadIdx;
@@ -64,12 +65,19 @@ void run_block(std::uint64_t number) {
   engine.warp = no_warp;
   engine.current = nullptr;
   engine.shared.poison();
+  engine.clock.begin_block();
   run_another();
   std::ptrdiff_t where = 0;
   if (engine.shared.damaged(&where)) {
     fail(nullptr, "a thread wrote byte %td of the block's %zu bytes of shared memory", where,
          engine.shared.bytes());
   }
+}
+
+bool make_shadow() {
+  constexpr std::size_t smallest_element = 2;
+  Shadow& shadow = engine.shared_shadow;
+  return shadow.reserved() || shadow.reserve(SharedMemory::limit, smallest_element);
 }
 
 }  // namespace
@@ -99,7 +107,7 @@ cudaError_t run(const void* kernel, dim3 grid, dim3 block, std::size_t shared, v
   engine.thread_count = static_cast<unsigned>(threads);
   gridDim = grid;
   blockDim = block;
-  if (!engine.stacks.reserve(engine.thread_count) || !engine.shared.place(shared)) {
+  if (!engine.stacks.reserve(engine.thread_count) || !engine.shared.place(shared) || !make_shadow()) {
     return engine.error = cudaErrorMemoryAllocation;
   }
   // Steps of a size that shares no factor with the number of blocks come to each block once.
@@ -107,12 +115,13 @@ cudaError_t run(const void* kernel, dim3 grid, dim3 block, std::size_t shared, v
   const std::uint64_t random = mix(mix(engine.seed) + engine.launches++);
   std::uint64_t step = random % blocks | 1;
   while (std::gcd(step, blocks) != 1) ++step;
+  engine.clock.begin_launch();
   engine.faults.enter(describe_signal);
   if (sigsetjmp(engine.faults.escape, 1) == 0) {
     for (std::uint64_t i = 0; i < blocks; ++i) run_block((random / 7 + i * step) % blocks);
   }
   engine.faults.leave();
-  engine.faults.clear();
+  engine.code_address = 0;
   engine.current = nullptr;
   return engine.error = engine.report.text[0] ? cudaErrorLaunchFailure : engine.error;
 }
@@ -120,6 +129,10 @@ cudaError_t run(const void* kernel, dim3 grid, dim3 block, std::size_t shared, v
 }  // namespace fusegen::emulate
 
 // What Python calls, around each call of a launcher.
+extern "C" void fusegen_emulate_watch(const fusegen::emulate::Watched* watched, std::int64_t count) {
+  fusegen::emulate::engine.regions.watch(watched, static_cast<std::size_t>(count));
+}
+
 extern "C" void fusegen_emulate_begin(std::uint64_t seed) {
   auto& engine = fusegen::emulate::engine;
   engine.seed = seed;

@@ -57,9 +57,8 @@ class Faults {
     sigaltstack(&previous_stack_, nullptr);
   }
 
-  // The instruction that raised the signal, while describe runs; else 0.
+  // The instruction that raised the signal, for describe.
   std::uint64_t code_address() const { return code_address_; }
-  void clear() { code_address_ = 0; }
 
  private:
   static constexpr int count = 4;

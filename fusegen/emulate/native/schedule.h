@@ -78,6 +78,7 @@ void set_runnable(unsigned warp, unsigned lanes, bool runnable) {
 void finish_barrier() {
   for (unsigned w = 0; w * warp_size < engine.thread_count; ++w) set_runnable(w, engine.warps[w].live, true);
   engine.at_barrier = 0;
+  engine.clock.pass_barrier();
   engine.warp = no_warp;  // whoever came last must not always go on first
 }
 
@@ -100,7 +101,9 @@ void try_finish_exchange(Thread& thread) {
     }
     values[lane] = lanes[lane].value;
   }
-  if (thread.kind != Exchange::barrier) {
+  if (thread.kind == Exchange::barrier) {
+    engine.clock.pass_warp_barrier(w);
+  } else {
     for (unsigned rest = mask; rest; rest &= rest - 1) {
       Thread& reader = lanes[__builtin_ctz(rest)];
       if (!(mask >> reader.source & 1)) {

@@ -9,6 +9,8 @@
 #include "emulate_engine.h"
 #include "fault.h"
 #include "fibre.h"
+#include "regions.h"
+#include "shadow.h"
 #include "shared.h"
 
 namespace fusegen::emulate {
@@ -44,6 +46,10 @@ struct Engine {
   Faults faults;
   Stacks stacks;
   SharedMemory shared;
+  Shadow shared_shadow;
+  Regions regions;
+  Clock clock;
+  std::uint64_t code_address = 0;  // of the access that a report is about, or 0
 
   // The launch
   const void* kernel = nullptr;
@@ -88,7 +94,7 @@ bool operator==(const Site& a, const Site& b) {
   void* kernel_base = nullptr;
   void* code_base = nullptr;
   report.kernel_offset = offset_in_library(engine.kernel, &kernel_base);
-  const auto code = offset_in_library(reinterpret_cast<void*>(engine.faults.code_address()), &code_base);
+  const auto code = offset_in_library(reinterpret_cast<void*>(engine.code_address), &code_base);
   report.code_offset = code_base == kernel_base ? code : 0;
   report.block[0] = blockIdx.x, report.block[1] = blockIdx.y, report.block[2] = blockIdx.z;
   report.has_thread = thread != nullptr;
@@ -100,6 +106,7 @@ bool operator==(const Site& a, const Site& b) {
 }
 
 void describe_signal(int signal, void* address, bool write) {
+  engine.code_address = engine.faults.code_address();
   const char* verb = write ? "writes" : "reads";
   const auto at = static_cast<const unsigned char*>(address);
   if (signal == SIGFPE) fail(engine.current, "divides an integer by zero");

@@ -1,0 +1,158 @@
+// Every access of a kernel to memory comes by here before it happens: kernels are compiled with
+// -fsanitize=thread, whose calls these are, but linked without its run-time library.
+// Included once, by engine.cpp.
+#pragma once
+
+#include "state.h"
+
+namespace fusegen::emulate {
+namespace {
+
+struct Attempt {
+  const unsigned char* address;
+  std::size_t bytes;
+  bool writes;
+
+  const char* verb() const { return writes ? "writes" : "reads"; }
+};
+
+// What the attempt is about, in words; `found` is the other access.
+void describe_race(char (&text)[128], Order order, Who who, const char* found) {
+  if (order == Order::other_block) {
+    std::snprintf(text, sizeof text, "another block has %s", found);
+  } else if (who & several_lanes) {
+    std::snprintf(text, sizeof text, "other threads have %s since the last barrier", found);
+  } else {
+    const uint3 index = engine.threads[who].index;
+    std::snprintf(text, sizeof text, "thread (%u, %u, %u) has %s since the last barrier", index.x, index.y,
+                  index.z, found);
+  }
+}
+
+// Remembers the access to one cell. Returns whether it is a race, which `text` then describes.
+bool races(Cell& cell, bool writes, std::uint32_t since, char (&text)[128]) {
+  const Clock& clock = engine.clock;
+  const unsigned thread = engine.current->number;
+  const Order to_write = cell.to_write(clock, since, thread);
+  if (to_write != Order::settled) {
+    describe_race(text, to_write, cell.writer(), "written");
+    return true;
+  }
+  if (!writes) {
+    cell.read(clock, since, thread);
+    return false;
+  }
+  const Order to_reads = cell.to_reads(clock, since, thread);
+  if (to_reads != Order::settled) {
+    describe_race(text, to_reads, cell.reader(), "read");
+    return true;
+  }
+  cell.write(clock, thread);
+  return false;
+}
+
+void check_shared(const Attempt& attempt) {
+  const std::ptrdiff_t first = attempt.address - engine.shared.data();
+  const auto size = static_cast<std::ptrdiff_t>(engine.shared.bytes());
+  const auto last = first + static_cast<std::ptrdiff_t>(attempt.bytes) - 1;
+  const auto stray = [&](std::ptrdiff_t at) { return at < 0 || at >= size; };
+  if (stray(first) || stray(last)) {
+    fail(engine.current, "%s byte %td of the block's %td bytes of shared memory", attempt.verb(),
+         stray(first) ? first : size, size);
+  }
+  char text[128];
+  const auto granule = static_cast<std::ptrdiff_t>(engine.shared_shadow.granule());
+  for (std::ptrdiff_t at = first / granule * granule; at <= last; at += granule) {
+    Cell& cell = engine.shared_shadow.at(static_cast<std::size_t>(at / granule));
+    if (!attempt.writes && !cell.written_since(engine.clock.block)) {
+      fail(engine.current, "reads byte %td of the block's %td bytes of shared memory, which nothing has written",
+           at, size);
+    }
+    if (races(cell, attempt.writes, engine.clock.block, text)) {
+      fail(engine.current, "%s byte %td of the block's %td bytes of shared memory, which %s", attempt.verb(), at,
+           size, text);
+    }
+  }
+}
+
+[[noreturn]] void fail_at(const unsigned char* address, const Attempt& attempt, const char* before = "",
+                          const char* what = "") {
+  engine.report.is_global = 1;
+  engine.report.address = reinterpret_cast<std::uint64_t>(address);
+  fail(engine.current, "%s global memory at %p%s%s", attempt.verb(), static_cast<const void*>(address), before,
+       what);
+}
+
+bool is_poison(const unsigned char* address, std::size_t bytes) {
+  for (; bytes; --bytes) {
+    if (*address++ != poison_byte) return false;
+  }
+  return true;
+}
+
+void check_global(Region& region, const Attempt& attempt) {
+  const unsigned char* end = attempt.address + attempt.bytes;
+  if (attempt.address < region.data) fail_at(attempt.address, attempt);
+  if (end > region.data + region.bytes) {
+    fail_at(attempt.address < region.data + region.bytes ? region.data + region.bytes : attempt.address, attempt);
+  }
+  const std::size_t granule = region.shadow.granule();
+  const auto first = static_cast<std::size_t>(attempt.address - region.data) / granule;
+  const auto last = static_cast<std::size_t>(end - 1 - region.data) / granule;
+  char text[128];
+  for (std::size_t i = first; i <= last; ++i) {
+    const unsigned char* at = region.data + i * granule;
+    Cell& cell = region.shadow.at(i);
+    if (races(cell, attempt.writes, engine.clock.launch, text)) fail_at(at, attempt, ", which ", text);
+    // The poison itself too: an earlier call may have written.
+    if (region.poisoned && !attempt.writes && !cell.written() && is_poison(at, granule)) {
+      fail_at(at, attempt, ", which nothing has written");
+    }
+  }
+}
+
+void check(const void* address, std::size_t bytes, bool writes, const void* caller) {
+  if (!engine.current) return;  // a launcher's own access
+  const Attempt attempt{static_cast<const unsigned char*>(address), bytes, writes};
+  if (engine.stacks.contains(address)) return;
+  const bool shared = engine.shared.contains(address);
+  Region* region = shared ? nullptr : engine.regions.find(attempt.address);
+  if (!shared && !region) return;
+  // The call returns behind itself; the instruction before that has the line of the access.
+  engine.code_address = reinterpret_cast<std::uint64_t>(caller) - 1;
+  if (shared) {
+    check_shared(attempt);
+  } else {
+    check_global(*region, attempt);
+  }
+  engine.code_address = 0;
+}
+
+}  // namespace
+}  // namespace fusegen::emulate
+
+#define FUSEGEN_HOOK(name, bytes, writes)                                                       \
+  extern "C" void __tsan_##name(void* address) {                                                \
+    fusegen::emulate::check(address, bytes, writes, __builtin_return_address(0));               \
+  }
+#define FUSEGEN_HOOKS(bytes)                            \
+  FUSEGEN_HOOK(read##bytes, bytes, false)               \
+  FUSEGEN_HOOK(write##bytes, bytes, true)               \
+  FUSEGEN_HOOK(unaligned_read##bytes, bytes, false)     \
+  FUSEGEN_HOOK(unaligned_write##bytes, bytes, true)
+FUSEGEN_HOOK(read1, 1, false)
+FUSEGEN_HOOK(write1, 1, true)
+FUSEGEN_HOOKS(2)
+FUSEGEN_HOOKS(4)
+FUSEGEN_HOOKS(8)
+FUSEGEN_HOOKS(16)
+#undef FUSEGEN_HOOKS
+#undef FUSEGEN_HOOK
+
+extern "C" void __tsan_read_range(void* address, std::size_t bytes) {
+  fusegen::emulate::check(address, bytes, false, __builtin_return_address(0));
+}
+extern "C" void __tsan_write_range(void* address, std::size_t bytes) {
+  fusegen::emulate::check(address, bytes, true, __builtin_return_address(0));
+}
+extern "C" void __tsan_init() {}

@@ -1,0 +1,139 @@
+"""Barriers that are missing, or that only some threads come to. Each one in each kind of kernel that relies on it."""
+
+from __future__ import annotations
+
+from tests.emulate.mutants.mutant import EARLY, RACE, UNWRITTEN, Mutant, wrong
+
+_FIRST = [  # what it is removed from, the scenario, the kernel that is caught
+    ("sum_over_y", "column", "train_forward_column", "true"),
+    ("sum_over_y", "split", "train_backward_partials", "N > 1"),
+    ("sum_over_y", "split", "train_backward_finalise", "N == 1"),
+    ("sum_over_y", "short rows", "backward_row", "N > 1"),
+    ("sum_over_y", "segments", "backward_apply", "N > 1"),
+    ("sum_over_lanes", "long rows", "forward_row", "true"),
+    ("sum_over_lanes", "segments", "forward_segments", "true"),
+    ("merge_over_y", "reductions", "twice", "true"),
+]
+_SECOND = [
+    *_FIRST[:-1],
+    ("sum_over_y", "stream", "backward", "N > 1"),
+    ("sum_over_lanes", "column", "train_backward_total", "true"),
+    ("merge_over_y", "split", "train_forward_partials", "N > 1"),
+    ("merge_over_y", "split", "train_forward_finalise", "N == 1"),
+]
+
+# The first barrier keeps a call from overwriting what others still read for the call before, the second one keeps
+# them from reading before it is written.
+REMOVED = [
+    Mutant(
+        f"{function} in {kernel} without barrier {nth + 1}",
+        run,
+        "__syncthreads();",
+        f"if (!({where})) __syncthreads();",
+        RACE if nth == 0 else EARLY,
+        within=function,
+        kernel=kernel,
+        file="reduce.cuh",
+        nth=nth,
+        of=2,
+    )
+    for nth, cases in enumerate((_FIRST, _SECOND))
+    for function, run, kernel, where in cases
+]
+
+_SITE = r"reduce.cuh:\d+"
+_OTHER_BARRIER = rf"is at the barrier {_SITE} while thread \(.*\) waits at the barrier {_SITE}"
+_AT_BARRIER = rf"waits at {_SITE} with mask 0xffffffff for lane \d+, which waits at {_SITE} for the block's barrier"
+_AT_SHUFFLE = rf"is at {_SITE} while lane \d+ is in another shuffle at {_SITE}"
+_EXITED = r"names lane \d+, but no such lane is alive|for lane \d+, which has exited"
+
+DIVERGENT = [
+    Mutant(
+        "only some rows of a block come to a barrier",
+        "column",
+        "__syncthreads();",
+        "if (threadIdx.y % 2 == 0) __syncthreads();",
+        _OTHER_BARRIER,
+        within="sum_over_y",
+        kernel="train_forward_column",
+        file="reduce.cuh",
+        of=2,
+    ),
+    Mutant(
+        "only the first warp comes to the last barrier",
+        "long rows",
+        "__syncthreads();",
+        "if (threadIdx.x < 32) __syncthreads();",
+        f"{_OTHER_BARRIER}|{EARLY}",
+        within="sum_over_lanes",
+        kernel="forward_row",
+        file="reduce.cuh",
+        nth=1,
+        of=2,
+    ),
+    Mutant(
+        "threads without a column leave before a sum",
+        "column",
+        "sum_over_y<kVec>(d_over_divide_value_sum, shared);",
+        "if (!active) return; sum_over_y<kVec>(d_over_divide_value_sum, shared);",
+        _EXITED,
+        within="train_backward_column",
+        kernel="train_backward_column",
+    ),
+    Mutant(
+        "threads without a row leave the loop before the others",
+        "few lanes",
+        "base < rows",
+        "base + threadIdx.y < rows",
+        f"{_EXITED}|{_AT_BARRIER}|{_AT_SHUFFLE}",
+        within="backward_row",
+        kernel="backward_row",
+    ),
+    Mutant(
+        "all but the first row return from a block that has another sum to take",
+        "split",
+        "sum_over_y<1>(d_over_divide_value_sum_all, shared);",
+        "sum_over_y<1>(d_over_divide_value_sum_all, shared); if (threadIdx.y != 0) return;",
+        wrong("grad_bn_weight"),  # the second sum has the others' values of the first
+        within="train_backward_finalise",
+    ),
+]
+
+# A loop comes back to the same shared memory: what the last sum of one turn reads, the first of the next overwrites.
+LOOPS = [
+    Mutant(
+        "the second turn overwrites what others still read for the first",
+        "long rows",
+        "group_norm_moments_total = sum_over_lanes(group_norm_moments_total, lanes, shared);",
+        """for (int offset = 16; offset > 0; offset /= 2)
+             group_norm_moments_total += __shfl_xor_sync(kAllLanes, group_norm_moments_total, offset);
+           if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = group_norm_moments_total;
+           __syncthreads();
+           group_norm_moments_total = shared[0];
+           for (int warp = 1; warp < warp_count(); ++warp) group_norm_moments_total += shared[warp];""",
+        RACE,
+        within="forward_row",
+        kernel="forward_row",
+    ),
+]
+
+# Kernels of one launcher rely on the end of the one before as on a barrier.
+LAUNCHES = [
+    Mutant(
+        f"{kernel} is not launched",
+        run,
+        f"launch({kernel}<T, Out, Param{rest}>, ...)",
+        "cudaSuccess",
+        UNWRITTEN,
+        within=launcher,
+        kernel=caught,
+    )
+    for kernel, rest, launcher, run, caught in (
+        ("train_forward_partials", ", kVec", "train_forward_launch", "split", "train_forward_finalise"),
+        ("train_forward_finalise", "", "train_forward_launch", "split", "train_forward_apply"),
+        ("forward_segments", ", kVec", "forward_launch", "segments", "forward_apply"),
+        ("backward_segments", ", kVec", "backward_launch", "segments", "backward_apply"),
+    )
+]
+
+BARRIERS = [*REMOVED, *DIVERGENT, *LOOPS, *LAUNCHES]

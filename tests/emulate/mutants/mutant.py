@@ -1,0 +1,118 @@
+"""Mutants: what is changed in a copy of emitted sources, and who has to notice.
+
+All mutants of one source are compiled into one library, and `fusegen_mutant` says which of them runs: a statement
+becomes `if (fusegen_mutant == 7) { changed } else { original }`, an expression `(fusegen_mutant == 7 ? changed :
+original)`. With 0 everything is as it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# What a verdict says of a mutant that was caught, as regular expressions.
+SINCE = "since the last barrier"
+RACE = rf"of shared memory, which (thread \(.*\) has|other threads have) (written|read) {SINCE}"
+# A reader too early may also come before anything was written.
+EARLY = rf"of shared memory, which (nothing has written|(thread \(.*\) has|other threads have) (written|read) {SINCE})"
+BLOCKS = "which another block has (written|read)"
+UNWRITTEN = "reads global memory .*, which nothing has written"
+BEYOND_SHARED = r"(reads|writes) byte \d+ of the block's \d+ bytes of shared memory \["
+MISALIGNED = "makes a misaligned access"
+
+
+def nan(*names: str) -> str:
+    """These results, and maybe others, have elements that nothing has written."""
+    return "".join(rf"(?=.*\bNaN in {name}\b)" for name in names)
+
+
+def wrong(*names: str) -> str:
+    """These results, and maybe others, are finite and wrong."""
+    return "".join(rf"(?=.*\bwrong {name}\b)" for name in names)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change.
+
+    old is found in `file`, inside of the function `within`, as occurrence `nth` of exactly `of`; white space counts
+    as one blank, and "..." before the last parenthesis is all up to the one that matches. run names the scenario that
+    has to notice, caught is a regular expression for its verdict, and kernel is the one that a reported error must
+    name.
+    """
+
+    name: str
+    run: str
+    old: str
+    new: str
+    caught: str
+    within: str | None = None
+    kernel: str | None = None
+    file: str = "kernels.cu"
+    nth: int = 0
+    of: int = 1
+
+    def span(self, text: str) -> tuple[int, int]:
+        """Where `old` is in the source's text."""
+        start, end = (0, len(text)) if self.within is None else function(text, self.within)
+        head, dots, tail = self.old.partition("...")
+        pattern = re.compile(r"\s+".join(re.escape(word) for word in head.split()))
+        found = [match.span() for match in pattern.finditer(text, start, end)]
+        assert len(found) == self.of, f"{self.name}: {head!r} occurs {len(found)} times, not {self.of}"
+        start, end = found[self.nth]
+        if dots:
+            end = _closing(text, end, head.count("(") - head.count(")")) + len(tail) - 1
+            assert text[:end].endswith(tail)
+        return start, end
+
+    @property
+    def is_statement(self) -> bool:
+        return self.old.endswith((";", "}"))
+
+
+def function(text: str, name: str) -> tuple[int, int]:
+    """Where the definition of the function is: from its name to the brace that ends it in the first column."""
+    heads = [match for match in re.finditer(rf"\b{name}\(", text) if _is_definition(text, match.end())]
+    assert len(heads) == 1, f"{name} is defined {len(heads)} times"
+    return heads[0].start(), text.index("\n}\n", heads[0].end())
+
+
+def _is_definition(text: str, at: int) -> bool:
+    """Whether the parameter list that starts there is followed by a body."""
+    return text[_closing(text, at, 1) :].lstrip().startswith("{")
+
+
+def _closing(text: str, at: int, depth: int) -> int:
+    """The end of the parenthesis that closes so many open ones."""
+    while depth:
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        at += 1
+    return at
+
+
+def with_mutants(text: str, mutants: Iterable[tuple[int, Mutant]]) -> str:
+    """The source with every mutant in it, each under its number. Places are the same, apart, or one in another."""
+    at: dict[tuple[int, int], list[tuple[int, Mutant]]] = {}
+    for number, mutant in mutants:
+        at.setdefault(mutant.span(text), []).append((number, mutant))
+    spans = sorted(at, key=lambda span: (span[0], -span[1]))
+
+    def rewrite(start: int, end: int) -> str:
+        parts = []
+        while spans and spans[0][0] < end:
+            span = spans.pop(0)
+            assert start <= span[0] and span[1] <= end, f"mutants overlap: {text[slice(*span)]!r}"
+            parts += [text[start : span[0]], _choice(rewrite(*span), at[span])]
+            start = span[1]
+        return "".join(parts) + text[start:end]
+
+    return rewrite(0, len(text))
+
+
+def _choice(original: str, group: list[tuple[int, Mutant]]) -> str:
+    if group[0][1].is_statement:
+        branches = "".join(f"if (fusegen_mutant == {number}) {{ {each.new} }} else " for number, each in group)
+        return f"{branches}{{ {original} }}"
+    choices = "".join(f"fusegen_mutant == {number} ? ({each.new}) : " for number, each in group)
+    return f"({choices}({original}))"

@@ -1,0 +1,165 @@
+"""Runs that have to notice a mutant: a chain's forward and backward on a schedule, beside double precision."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+import fusegen
+from fusegen.emulate import Buffer, EmulatedLibrary, EmulationError, compile_kernels
+from fusegen.plan.load import plan_file
+from fusegen.render.output import write_files
+from fusegen.render.package import render_all
+from fusegen.verify.emulated import EmulatedTail, tail_reference
+from tests.chains.originals import CHAINS
+from tests.emulate.mutants.mutant import Mutant, with_mutants
+from tests.emulate.test_chains import LIMITS, count_batch
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# The functions of reduce.cuh one after another, which is allowed, though no chain does it with moments today.
+REDUCTIONS = """
+#include "../support/launch.cuh"
+#include "../support/reduce.cuh"
+
+using namespace fusegen;
+
+__global__ void twice(const float* x, float* y) {
+  float* shared = shared_memory<float>();
+  Moments<float> one[1] = {{x[thread_index()], 0}}, other[1] = {{-x[thread_index()], 0}};
+  merge_over_y<1>(one, 1.0f, shared);
+  merge_over_y<1>(other, 1.0f, shared);
+  if (threadIdx.y != 0) return;
+  y[threadIdx.x] = one[0].mean;
+  y[32 + threadIdx.x] = other[0].mean;
+}
+
+extern "C" int run_twice(int, const void* x, void* y) {
+  return launch(twice, dim3(1), dim3(32, 8), 256 * 3 * sizeof(float), nullptr, static_cast<const float*>(x),
+                static_cast<float*>(y));
+}
+"""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A source to mutate. chain: a key of CHAINS, or None for REDUCTIONS; programs: those that are compiled."""
+
+    name: str
+    chain: str | None
+    programs: tuple[str, ...] = ("forward", "backward")
+
+    def write(self, root: Path) -> Path:
+        """Renders the package below `root`: float32 only, and launched as on a GPU of one multiprocessor."""
+        if self.chain is None:
+            # The support headers are the same whatever the chain is.
+            write_files(render_all([plan_file(ROOT / "specs" / f"{CHAINS['kb12'].spec}.yaml")]), root)
+            source = root / "reductions" / "kernels.cu"
+            source.parent.mkdir()
+            source.write_text(REDUCTIONS, encoding="utf-8")
+            return source
+        plan = plan_file(ROOT / "specs" / f"{CHAINS[self.chain].spec}.yaml")
+        write_files(render_all([plan]), root)
+        source = root / plan.spec.name / "kernels.cu"
+        source.write_text(self.cut(source.read_text(encoding="utf-8")), encoding="utf-8")
+        return source
+
+    def cut(self, text: str) -> str:
+        """Fewer instances to compile, and more turns of a block's loops than on a large GPU."""
+        text, one = re.subn(r"(kMultiprocessors =) \d+;", r"\1 1;", text)
+        kept = {f"{program}_launch<float" for program in self.programs}
+        cases = re.compile(r"^    case \d+:.*\n      return run\(\s*(\w+_launch<\w+)[^;]*;\n", re.MULTILINE)
+        text = cases.sub(lambda match: match[0] if match[1] in kept else "", text)
+        assert one == 1 and text.count("    case ") == len(self.programs)
+        return text
+
+
+def build(copy: Copy, mutants: list[tuple[int, Mutant]], root: Path) -> EmulatedLibrary:
+    """The copy with these mutants in it, compiled."""
+    source = copy.write(root)
+    for name in {each.file for _, each in mutants}:
+        path = source if name == "kernels.cu" else root / "support" / name
+        text = path.read_text(encoding="utf-8")
+        path.write_text(with_mutants(text, [each for each in mutants if each[1].file == name]), encoding="utf-8")
+    source.write_text('extern "C" { int fusegen_mutant = 0; }\n' + source.read_text(encoding="utf-8"), encoding="utf-8")
+    return compile_kernels(source, cache=root / "cache")
+
+
+def choose(library: EmulatedLibrary, number: int) -> None:
+    """The mutant that runs from now on; 0 is none."""
+    ctypes.c_int.in_dll(library._library, "fusegen_mutant").value = number
+
+
+@dataclass(frozen=True)
+class Tail:
+    """A chain in training mode. Groups count only where the chain has them."""
+
+    copy: str
+    rows: int
+    channels: int
+    groups: int = 1
+    schedule: str = "automatic"
+    misalign: bool = False
+
+    def verdict(self, library: EmulatedLibrary, chain: str | None, root: Path, seed: int) -> str:
+        """What was wrong, or "fine"."""
+        assert chain is not None
+        plan, module, tensors, expected = prepared(chain, self.rows, self.channels, self.groups, root)
+        tail = EmulatedTail(plan, plan.variants[0], library, module)
+        try:
+            run = tail.run(tensors, plan.modes[0], schedule=self.schedule, seed=seed, misalign=self.misalign)
+        except EmulationError as error:
+            return str(error)
+        return compare(run.values, expected)
+
+
+@dataclass(frozen=True)
+class Reductions:
+    """REDUCTIONS, with one thread's value for each."""
+
+    copy: str
+
+    def verdict(self, library: EmulatedLibrary, chain: str | None, root: Path, seed: int) -> str:
+        values = torch.randn(8, 32)
+        y = Buffer.poisoned([64], torch.float32)
+        try:
+            library.call("run_twice", 0, Buffer.from_tensor(values, readonly=True), y, seed=seed)
+        except EmulationError as error:
+            return str(error)
+        mean = values.double().mean(0)
+        return compare({"means": y.tensor()}, {"means": torch.cat((mean, -mean))})
+
+
+@functools.cache
+def prepared(chain: str, rows: int, channels: int, groups: int, root: Path):
+    """The generated module with every parameter and buffer away from its initial value, and what is expected of it."""
+    given = CHAINS[chain]
+    plan = plan_file(ROOT / "specs" / f"{given.spec}.yaml")
+    torch.manual_seed(0)
+    module = fusegen.load(given.spec, root)(*given.arguments(channels, channels, groups))
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.is_floating_point():
+            tensor.data.uniform_(0.5, 1.5)
+    module.train()
+    tensors = {plan.chain.source.name: torch.randn(rows, channels), "grad_y": torch.randn(rows, channels)}
+    expected = tail_reference(plan, module, tensors, plan.modes[0], True)
+    count_batch(plan, module, True)
+    return plan, module, tensors, expected
+
+
+def compare(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> str:
+    """Which results have a NaN, and which are wrong without one."""
+    verdicts = []
+    for name in found.keys() & expected.keys():
+        exact = expected[name]
+        difference = (found[name].double().reshape(exact.shape) - exact).abs().max()
+        if difference.isnan():
+            verdicts.append(f"NaN in {name}")
+        elif difference > LIMITS[found[name].dtype] * max(1.0, float(exact.abs().max())):
+            verdicts.append(f"wrong {name}")
+    return ", ".join(sorted(verdicts)) or "fine"

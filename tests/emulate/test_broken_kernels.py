@@ -1,0 +1,133 @@
+"""The emulator can fail: each mistake in a copy of emitted kernels is caught, and by what should catch it."""
+
+from __future__ import annotations
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.emulate.mutants.barriers import BARRIERS  # noqa: E402
+from tests.emulate.mutants.bounds import BOUNDS  # noqa: E402
+from tests.emulate.mutants.coverage import template_sources, untouched  # noqa: E402
+from tests.emulate.mutants.mutant import Mutant  # noqa: E402
+from tests.emulate.mutants.scenario import Copy, Reductions, Tail, build, choose  # noqa: E402
+from tests.emulate.mutants.stores import STORES  # noqa: E402
+from tests.emulate.mutants.sums import SUMS  # noqa: E402
+
+MUTANTS = dict(enumerate([*BARRIERS, *BOUNDS, *STORES, *SUMS], start=1))
+
+# Between them they have every kind of kernel.
+COPIES = {
+    each.name: each
+    for each in (
+        Copy("batch norm", "kb97", ("train_forward", "train_backward")),
+        Copy("group norm", "kb30"),
+        Copy("no norm", "kb12"),
+        Copy("reductions", None),
+    )
+}
+SCENARIOS = {
+    # 132 channels are a vector more than a block of the stream kernels has, 70 rows make three blocks of them.
+    "column": Tail("batch norm", 70, 132, schedule="on chip"),
+    "split": Tail("batch norm", 70, 132, schedule="split"),
+    "stream": Tail("no norm", 70, 132),
+    "odd": Tail("no norm", 70, 34),
+    "misaligned": Tail("no norm", 70, 132, misalign=True),
+    # A group is a warp with two vectors in some threads; 41 rows are more than one turn of each block.
+    "short rows": Tail("group norm", 41, 264, 2, schedule="on chip"),
+    "few lanes": Tail("group norm", 5, 64, 2, schedule="on chip"),
+    # One lane in four has no group.
+    "three groups": Tail("group norm", 9, 96, 3, schedule="on chip"),
+    # A group is four warps, and a block has more than one of them to do.
+    "long rows": Tail("group norm", 9, 544, 2, schedule="on chip"),
+    "segments": Tail("group norm", 41, 264, 2, schedule="split"),
+    "reductions": Reductions("reductions"),
+}
+OF_COPY = {
+    copy: [(number, mutant) for number, mutant in MUTANTS.items() if SCENARIOS[mutant.run].copy == copy]
+    for copy in COPIES
+}
+SEEDS = range(3)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("broken")
+
+
+@pytest.fixture(scope="module")
+def libraries(root):
+    """Each copy with all of its mutants, compiled."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = pool.map(lambda copy: build(copy, OF_COPY[copy.name], directory(root, copy.name)), COPIES.values())
+        return dict(zip(COPIES, built, strict=True))
+
+
+def directory(root: Path, name: str) -> Path:
+    path = root / name.replace(" ", "_")
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def verdict(libraries, root: Path, run: str, number: int, seed: int) -> str:
+    scenario = SCENARIOS[run]
+    library = libraries[scenario.copy]
+    choose(library, number)
+    try:
+        return scenario.verdict(library, COPIES[scenario.copy].chain, directory(root, scenario.copy), seed)
+    finally:
+        choose(library, 0)
+
+
+@pytest.mark.parametrize("run", SCENARIOS)
+def test_copies_without_a_mutant_are_right(run, libraries, root):
+    for seed in SEEDS:
+        assert verdict(libraries, root, run, 0, seed) == "fine"
+
+
+@pytest.mark.parametrize("number", MUTANTS, ids=[mutant.name for mutant in MUTANTS.values()])
+def test_mutant_is_caught(number, libraries, root):
+    """Whatever order blocks and threads run in."""
+    mutant: Mutant = MUTANTS[number]
+    for seed in SEEDS:
+        found = verdict(libraries, root, mutant.run, number, seed)
+        assert re.search(mutant.caught, found), f"seed {seed}: {found}"
+        if mutant.kernel is not None:
+            assert re.search(rf"[ :]{mutant.kernel}[<(]", found), f"seed {seed}: {found}"
+
+
+def untouched_in(sources: dict[str, str]) -> list[tuple[str, int]]:
+    return untouched(sources, COPIES.values(), {name: [mutant for _, mutant in OF_COPY[name]] for name in COPIES})
+
+
+def test_every_barrier_and_shuffle_of_the_templates_has_a_mutant():
+    assert untouched_in(template_sources()) == []
+
+
+@pytest.mark.parametrize(
+    "name, text, number",
+    [
+        ("support/reduce.cuh", "  const Acc delta = b.mean - a.mean;", 0),
+        ("support/math.cuh", "namespace fusegen {", 0),
+        ("kernels/row.cu.j2", "{% if k.partial_sums %}", 0),
+        ("kernels/parts.j2", "{% macro columns(k) %}", 0),
+        ("bindings.cpp.j2", "namespace {", 0),  # which renders no kernel at all
+    ],
+)
+def test_a_further_barrier_would_be_missed(name, text, number):
+    sources = template_sources()
+    assert text in sources[name]
+    sources[name] = sources[name].replace(text, f"{text}\n__syncthreads();", 1)
+    assert untouched_in(sources) == [(name, number)]
+
+
+def test_a_barrier_in_a_comment_is_none():
+    sources = template_sources()
+    sources["support/math.cuh"] += "// Like __syncthreads().\n"
+    sources["kernels/row.cu.j2"] += "{# Like __syncthreads(). #}\n"
+    assert untouched_in(sources) == []
