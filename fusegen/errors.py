@@ -47,6 +47,10 @@ CODES: dict[str, str] = {
     "FG501": "an output directory that is not fusegen's",
     "FG502": "the output cannot be written",
     "FG503": "a tool that is missing or failed",
+    "FG504": "a spec that is not in a file of its own name",
+    "FG505": "no specs where they were looked for",
+    "FG506": "a file edited by hand that would have to be removed",
+    "FG507": "the output cannot be read",
 }
 
 # A spec may be one line of 256 KiB; show only this much of a line.

@@ -33,9 +33,12 @@ def differentiate(graph: Graph, result: Node, grad: Node, leaves: Sequence[Node]
             continue
         if node.op == "detach" or node.op in _STATISTICS:
             continue
-        rule = FUNCTIONS[node.op].gradient
-        if rule is None:
+        function = FUNCTIONS.get(node.op)
+        if function is None:
+            raise InternalError(f"no function is called '{node.op}', which {node!r} applies")
+        if function.gradient is None:
             raise InternalError(f"no gradient rule for {node!r}")
+        rule = function.gradient
         for operand, part in zip(node.operands, rule(graph, node, total), strict=True):
             if part is not None and operand in wanted:
                 _accumulate(graph, contributions.setdefault(operand, {}), part, operand)

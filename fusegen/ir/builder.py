@@ -1,69 +1,43 @@
-"""From a spec to a Chain: walks the steps, lets each add itself to the graph, and collects every mistake."""
+"""What the steps of a chain build: its graph, and what the module around it owns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any, TypeVar
 
-from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.chain import Buffer, Chain, Constant, Contraction, Input, Parameter
 from fusegen.ir.extent import ALL, CHANNEL, FULL, SCALAR, Dim, Extent
-from fusegen.ir.graph import Graph, Node, verify
-from fusegen.ir.names import OP_NAMES, REFERENCE_NAMES, clashes
-from fusegen.ops.step import StepError
+from fusegen.ir.graph import Graph, Node
+from fusegen.ir.mistakes import Field, Mistakes
+from fusegen.ir.names import OP_NAMES, REFERENCE_NAMES
+from fusegen.ir.symbols import Symbols
+from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
 
+Held = TypeVar("Held", Parameter, Buffer, Constant)
 
-def build_chain(spec, document, training: bool) -> Chain:
-    """The chain of `spec` for training or evaluation. Raises SpecError with every step that does not fit.
+INITS = ("randn", "rand", "ones", "zeros")
 
-    document: where the spec's fields stand in the file, for the errors.
-    """
-    builder = ChainBuilder(spec, training)
-    running = builder.start
-    diagnostics: list[Diagnostic] = []
-    for name in spec.inputs:
-        if name in OP_NAMES:
-            message = f"the name '{name}' is used by the generated code itself"
-            diagnostics.append(document.diagnostic("FG206", message, ("inputs", name), key=True))
-    for name, argument in spec.arguments.items():
-        for symbol in builder.unconstructible(argument.is_ if argument.type == "shape" else ()):
-            diagnostics.append(
-                document.diagnostic("FG301", NO_SIZE.format(symbol), ("arguments", name), hint=SIZE_HINT)
-            )
-    for index, step in enumerate(spec.chain):
-        builder.step = index
-        try:
-            running = step.build(builder, running)
-            builder.remember(step, running)
-        except StepError as error:
-            path = ("chain", index) + ((error.field,) if error.field else ())
-            diagnostics.append(document.diagnostic(error.code, error.message, path, hint=error.hint))
-            if running is None:  # the contraction itself: no step behind it has anything to work on
-                break
-    if diagnostics:
-        raise SpecError(diagnostics)
-    chain = builder.finish(running)
-    if found := clashes(chain):
-        raise SpecError([document.diagnostic("FG305", message, ("chain",)) for message in found])
-    verify([chain.result, *chain.updates.values()])
-    return chain
-
-
-NO_SIZE = "the constructor needs the size '{}', but no argument gives it"
-SIZE_HINT = "add it to 'arguments' as {type: dim}"
+_TAKEN = "the name '{}' is taken: the generated code has an argument or a variable of that name"
+_TAKEN_HINT = "choose another name"
 
 
 class ChainBuilder:
-    """What a step may ask for while it adds itself to the graph. step: the index of the one that does."""
+    """What a step may ask for while it adds itself to the graph.
 
-    def __init__(self, spec, training: bool) -> None:
+    A method that finds a mistake notes it and returns a stand-in, so that the step's other mistakes are found too.
+    step: the index of the step that asks. rows, channels: the sizes of the running value; None where nobody can tell.
+    """
+
+    def __init__(self, spec, mistakes: Mistakes, training: bool) -> None:
         self.spec = spec
+        self.mistakes = mistakes
+        self.refuse = mistakes.refuse
         self.training = training
         self.step = 0
         self.graph = Graph(_names(spec))
-        self.inputs = [Input(name, tuple(shape)) for name, shape in spec.inputs.items()]
-        first = self.inputs[0]
-        self.rows, self.channels = first.shape if len(first.shape) == 2 else (0, 0)
+        self.symbols = Symbols(spec, mistakes)
+        self.inputs = [Input(name, self.symbols.of_input(name)) for name in spec.inputs]
+        self.rows, self.channels = self.inputs[0].shape if self.inputs else (None, None)
         self.tail_inputs: dict[str, Node] = {}
         self.contraction: Contraction | None = None
         self.parameters: dict[str, Parameter] = {}
@@ -71,41 +45,80 @@ class ChainBuilder:
         self.constants: dict[str, Constant] = {}
         self.updates: dict[str, Node] = {}
         self.batch_norms: list[tuple[str, bool]] = []
-        self.group_counts: list[Dim] = []
+        self.group_counts: dict[Dim, DocumentPath] = {}
+        self._places: dict[str, DocumentPath] = {name: ("inputs", name) for name in spec.inputs}
+        self._stand_ins: set[str] = set()
         self._saved: dict[str, Node] = {}
+        self._saved_by: dict[str, int] = {}
+        self._attributes: dict[str, str] = {}
         self._owners: dict[str, object] = {}
         self._source: Node | None = None
+        for name in OP_NAMES.intersection(spec.inputs):
+            mistakes.add("FG206", _TAKEN.format(name), ("inputs", name), _TAKEN_HINT, key=True)
 
-    @property
+    # From the first step to the last
+
     def start(self) -> Node | None:
-        """The running value before the first step; the first step that is no contraction makes it a leaf of
-        the tail."""
-        first = self.spec.chain[0]
-        return None if first.op == "linear" else self._begin(self.inputs[0].name)
+        """The running value before the first step; None where that is a linear layer, whose product is a leaf."""
+        first = self.spec.chain[0] if self.spec.chain else None
+        if first is not None and first.op == "linear":
+            return None
+        return self._begin(self.inputs[0].name if self.inputs else "x")
 
     def _begin(self, name: str) -> Node:
         self._source = self.graph.tensor(name, FULL)
         return self._source
 
-    def contract(self, step) -> Node:
-        if step is not self.spec.chain[0]:
-            raise StepError("FG308", "linear can only be the first step of a chain")
+    def contract(self, step, x: Node | None) -> Node:
+        """The product of a linear layer with the running value x."""
         self._own(step.name)
-        out = self.dim(step.out_features, "out_features")
-        self.constructed((self.channels, out), None)
-        self.contraction = Contraction(step.name, self.inputs[0].name, self.channels, out)
+        out = self.symbols.size(step.out_features, "out_features")
+        if x is not None:
+            self.refuse("FG308", "linear can only be the first step of a chain")
+            self.channels = None
+            return x
+        self.symbols.constructed((self.channels,), None)
+        self.symbols.constructed((out,), "out_features")
+        source = self.inputs[0].name if self.inputs else "x"
+        self.contraction = Contraction(step.name, source, self.channels, out)
+        self._places.setdefault(step.name, self.mistakes.place("name"))
         self.channels = out
         return self._begin(self.contraction.product)
 
-    def finish(self, result: Node) -> Chain:
-        assert self._source is not None
+    def remember(self, name: str | None, value: Node | None) -> None:
+        """Keeps the result of a step under the name that it is saved by."""
+        if name is None:
+            return
+        if name in self._saved:
+            self.refuse("FG208", f"a value named '{name}' exists already", "save")
+        elif name in self.spec.inputs:
+            self.refuse("FG208", f"'{name}' is an input: a value needs another name", "save")
+        elif name in REFERENCE_NAMES:
+            self.refuse("FG206", _TAKEN.format(name), "save", _TAKEN_HINT)
+        self._saved.setdefault(name, value or self.graph.tensor(name, FULL))
+        self._saved_by.setdefault(name, self.step)
+
+    def pass_over(self, written: Any, running: Node | None) -> None:
+        """Takes a step that nobody can read for one that makes whatever it says."""
+        said = written if isinstance(written, dict) else {}
+        if self.step == 0 and nearest(str(said.get("op")), ["linear"]):
+            self.channels = None
+        if isinstance(said.get("save"), str):
+            self._saved.setdefault(said["save"], running or self.graph.tensor("x", FULL))
+        if isinstance(said.get("parameter"), str):
+            self._stand_in(said["parameter"])
+
+    def finish(self, result: Node | None) -> Chain:
+        if self.training:  # evaluation has no use for everything
+            self.symbols.report_unused(self._saved_by)
+        source = self._source or self._begin("x")
         return Chain(
             graph=self.graph,
             rows=self.rows,
             channels=self.channels,
             inputs=self.inputs,
-            source=self._source,
-            result=result,
+            source=source,
+            result=result or source,
             contraction=self.contraction,
             training=self.training,
             parameters=self.parameters,
@@ -115,112 +128,89 @@ class ChainBuilder:
             updates=self.updates,
             batch_norms=self.batch_norms,
             group_counts=self.group_counts,
+            places=self._places,
         )
-
-    def remember(self, step, value: Node) -> None:
-        if step.save is None:
-            return
-        if step.save in self._saved:
-            raise StepError("FG208", f"a value named '{step.save}' exists already", "save")
-        if step.save in self.spec.inputs:
-            raise StepError("FG208", f"'{step.save}' is an input: a value needs another name", "save")
-        if step.save in REFERENCE_NAMES:
-            raise StepError("FG206", f"the name '{step.save}' is used by the generated code itself", "save")
-        self._saved[step.save] = value
 
     # Sizes and shapes
 
-    def dim(self, value: int | str, field: str) -> Dim:
-        if isinstance(value, str) and value not in self.spec.dims:
-            raise StepError("FG209", f"'{value}' is not a symbol of dims", field, _suggest(value, self.spec.dims))
+    def groups(self, value: Dim) -> Dim:
+        """The number of groups of a norm: a number, or an argument."""
+        if isinstance(value, str) and self.symbols.argument(value, "num_groups", ("int",)) is None:
+            return value
+        count, channels = self.symbols.typical(value), self.symbols.typical(self.channels)
+        if count is not None and channels is not None and (count < 1 or channels % count):
+            self.refuse("FG304", f"{count} groups do not divide {channels} channels", "num_groups")
+        self.group_counts.setdefault(value, self.mistakes.place("num_groups"))
         return value
 
-    def constructed(self, dims: Iterable[Dim], field: str | None) -> None:
-        """Refuses sizes that the constructor needs and does not get."""
-        for symbol in self.unconstructible(dims):
-            raise StepError("FG301", NO_SIZE.format(symbol), field, SIZE_HINT)
-
-    def unconstructible(self, dims: Iterable[Dim]) -> list[str]:
-        return [
-            dim for dim in dims if isinstance(dim, str) and dim in self.spec.dims and dim not in self.spec.arguments
-        ]
-
-    def groups(self, value: int | str) -> Dim:
-        if isinstance(value, str):
-            argument = self.spec.arguments.get(value)
-            if argument is None:
-                raise StepError(
-                    "FG301", f"no argument named '{value}'", "num_groups", _suggest(value, self.spec.arguments)
-                )
-            if argument.type != "int":
-                raise StepError("FG302", f"argument '{value}' should have the type int", "num_groups")
-        sizes = self.typical(value), self.typical(self.channels)
-        if sizes[1] % sizes[0]:
-            raise StepError("FG304", f"{sizes[0]} groups do not divide {sizes[1]} channels", "num_groups")
-        if value not in self.group_counts:
-            self.group_counts.append(value)
-        return value
-
-    def typical(self, dim: Dim) -> int:
-        """The size that planning assumes for a dimension or an integer argument."""
-        if isinstance(dim, int):
-            return dim
-        return self.spec.dims[dim] if dim in self.spec.dims else self.spec.arguments[dim].typical
-
-    def extent_of(self, shape: tuple[Dim, ...], field: str) -> Extent:
-        """Where a tensor of this shape varies when it is broadcast to [rows, channels]."""
-        if len(shape) > 2:
-            raise StepError("FG303", f"{len(shape)} dimensions do not broadcast to [rows, channels]", field)
-        rows, channels = ((1,) * (2 - len(shape)) + shape) if shape else (1, 1)
-        for dim, full, axis in ((rows, self.rows, "rows"), (channels, self.channels, "channels")):
-            if dim not in (1, full):
-                raise StepError("FG303", f"{dim} does not broadcast to {full} {axis}", field)
+    def extent_of(self, shape: tuple[Dim | None, ...], field: Field) -> Extent | None:
+        """Where a tensor of this shape varies when it is broadcast to [rows, channels]; None if it does not fit."""
+        rows, channels = ((1,) * (2 - len(shape)) + shape)[-2:]
+        pairs = ((rows, self.rows), (channels, self.channels))
+        if len(shape) > 2 or any(dim not in (1, full, None) and full is not None for dim, full in pairs):
+            to = _text((self.rows, self.channels))
+            self.refuse("FG303", f"the shape {_text(shape)} does not broadcast to {to}", field)
+            return None
         return Extent(rows != 1, 1 if channels == 1 else ALL)
 
-    # Tensors and constants
+    # Tensors
 
     def parameter(self, name: str, shape: object, init: object) -> Node:
+        """A parameter of the module itself. A second use of it has neither a shape nor an init."""
         if shape is None:
-            if name not in self.parameters:
-                hint = _suggest(name, self.parameters)
-                raise StepError(
-                    "FG301", f"parameter '{name}' is used here before a step gives its shape", "parameter", hint
-                )
-            return self.graph.tensor(name, self.parameters[name].extent)
-        self._own(name, "parameter")
+            return self._again(name, init)
+        hint = "a parameter that is used again is only named" if name in self.parameters else None
+        self._own(name, "parameter", hint=hint)
         if init is None:
-            raise StepError("FG202", f"parameter '{name}' needs an init", "parameter")
-        if isinstance(init, str) and init not in ("randn", "rand", "ones", "zeros"):
-            self._argument(init, "init")
-        dims = tuple(self._shape(shape))
-        extent = self.extent_of(dims, "shape")
-        self.constructed(dims, "shape")
-        self.parameters[name] = Parameter(name, name, dims, extent)
+            self.refuse("FG202", f"parameter '{name}' needs an init", "parameter")
+        elif isinstance(init, str) and init not in INITS:
+            self.symbols.argument(init, "init", ("float", "int"), INITS)
+        dims = self._shape(shape)
+        extent = None if dims is None else self.extent_of(dims, "shape")
+        if dims is None or extent is None:
+            return self._stand_in(name)
+        self.symbols.constructed(dims, "shape")
+        self._declare(self.parameters, Parameter(name, name, dims, extent), "parameter")
         return self.graph.tensor(name, extent)
 
-    def _shape(self, shape: object) -> list[Dim]:
+    def _again(self, name: str, init: object) -> Node:
+        """A parameter that an earlier step has made."""
+        if name in self.parameters:
+            if init is not None:
+                self.refuse("FG205", f"parameter '{name}' has its init where its shape is given", "init")
+            return self.graph.tensor(name, self.parameters[name].extent)
+        if name not in self._stand_ins and not self.mistakes.in_damaged_step:
+            hint = self.symbols.references.missing("parameter", name, [*self.parameters, *sorted(self._stand_ins)])
+            self.refuse("FG301", f"parameter '{name}' is used here before a step gives its shape", "parameter", hint)
+        return self._stand_in(name)
+
+    def _stand_in(self, name: str) -> Node:
+        """A parameter of unknown shape, which later steps may use."""
+        self._stand_ins.add(name)
+        return self.graph.tensor(name, CHANNEL)
+
+    def _shape(self, shape: Any) -> tuple[Dim | None, ...] | None:
         if isinstance(shape, str):
-            argument = self.spec.arguments.get(shape)
-            if argument is None or argument.type != "shape":
-                raise StepError(
-                    "FG301", f"no argument of type shape named '{shape}'", "shape", _suggest(shape, self.spec.arguments)
-                )
-            shape = argument.is_
-        return [self.dim(dim, "shape") for dim in shape]
+            argument = self.symbols.argument(shape, "shape", ("shape",))
+            # The spec's own checks report a symbol in `is` that is not declared.
+            return argument and tuple(dim if self._is_size(dim) else None for dim in argument.is_)
+        return tuple(self.symbols.size(dim, ("shape", index)) for index, dim in enumerate(shape))
+
+    def _is_size(self, dim: Dim) -> bool:
+        return isinstance(dim, int) or dim in self.spec.dims
 
     def owned_parameter(
         self, module: str, key: str, shape: tuple[Dim, ...], extent: Extent, in_product: bool = False
     ) -> Node:
+        """A parameter of the submodule `module`."""
         name = f"{module}_{key}"
-        if name in self.parameters:
-            raise StepError("FG305", f"'{module}.{key}' and parameter '{name}' would share a name", "name")
         self._own(module)
-        self.parameters[name] = Parameter(name, f"{module}.{key}", shape, extent, in_product)
+        self._declare(self.parameters, Parameter(name, f"{module}.{key}", shape, extent, in_product), "name")
         return self.graph.tensor(name, extent)
 
     def buffer(self, module: str, key: str, extent: Extent = CHANNEL) -> Node:
         name = f"{module}_{key}"
-        self.buffers[name] = Buffer(name, f"{module}.{key}", extent, integer=extent == SCALAR)
+        self._declare(self.buffers, Buffer(name, f"{module}.{key}", extent, integer=extent == SCALAR), "name")
         return self.graph.tensor(name, extent)
 
     def update_buffer(self, buffer: Node, value: Node) -> None:
@@ -230,68 +220,90 @@ class ChainBuilder:
         self._own(name)
         self.batch_norms.append((name, tracked))
 
+    def value(self, name: str) -> Node:
+        """The result of an earlier step."""
+        if name not in self._saved:
+            hint = self.symbols.references.missing("value", name, self._saved)
+            if name in self.spec.inputs:
+                hint = f"'{name}' is an input: give it as one"
+            self.refuse("FG301", f"no step before this one saves '{name}'", "value", hint)
+            return self.graph.tensor(name, FULL)
+        self.symbols.references.use("value", name)
+        return self._saved[name]
+
+    def input(self, name: str) -> Node:
+        """An input of the module, in the shape of the running value."""
+        known = {tensor.name: tensor.shape for tensor in self.inputs}
+        if name not in known:
+            if not self.symbols.is_unread("inputs", name):
+                hint = self.symbols.references.missing("input", name, known)
+                if name in self._saved:
+                    hint = f"'{name}' is a value: give it as one"
+                self.refuse("FG301", f"no input named '{name}'", "input", hint)
+            return self.graph.tensor(name, FULL)
+        self.symbols.references.use("input", name)
+        sizes = (self.rows, self.channels)
+        unknown = None in (*sizes, *known[name]) or self.spec.inputs[name] is None
+        if not unknown and known[name] != sizes:
+            message = f"the input '{name}' has the shape {_text(known[name])}, but {_text(sizes)} is needed here"
+            self.refuse("FG303", message, "input")
+        self.tail_inputs[name] = self.graph.tensor(name, FULL)
+        return self.tail_inputs[name]
+
+    # Constants
+
     def scalar(self, value: float | str, field: str) -> Node:
         """A step's constant: a literal, or an argument that the module keeps as an attribute."""
         if not isinstance(value, str):
             return self.graph.literal(value)
-        self._argument(value, field)
+        self.symbols.argument(value, field, ("float", "int"))
         self._own(value, field, owner="argument")
-        self.constants[value] = Constant(value, value)
+        self._declare(self.constants, Constant(value, value), field)
         return self.graph.scalar(value)
 
     def constant(self, value: float | str, name: str | None) -> Node:
+        """An operand that is a constant. name: the attribute that holds a number."""
         if name is None:
             return self.scalar(value, "constant")
         self._own(name)
-        self.constants[name] = Constant(name, name)
+        self._declare(self.constants, Constant(name, name), "name")
         return self.graph.scalar(name)
 
     def owned_scalar(self, value: float | str | None, module: str, key: str) -> Node:
         """A constant that a norm holds, read there at run time so that later changes to it count."""
         self._own(module)
-        self.constructed((self.channels,), None)
+        self.symbols.constructed((self.channels,), None)
         if isinstance(value, str):
-            self._argument(value, key)
+            self.symbols.argument(value, key, ("float", "int"))
         name = f"{module}_{key}"
-        self.constants[name] = Constant(name, f"{module}.{key}")
+        self._declare(self.constants, Constant(name, f"{module}.{key}"), "name")
         return self.graph.scalar(name)
 
-    def value(self, name: str) -> Node:
-        if name not in self._saved:
-            raise StepError("FG301", f"no step before this one saves '{name}'", "value", _suggest(name, self._saved))
-        return self._saved[name]
+    # Names
 
-    def input(self, name: str) -> Node:
-        known = {tensor.name: tensor for tensor in self.inputs}
-        if name not in known:
-            raise StepError("FG301", f"no input named '{name}'", "input", _suggest(name, known))
-        if known[name].shape != (self.rows, self.channels):
-            raise StepError("FG303", f"input '{name}' must have the shape [{self.rows}, {self.channels}] here", "input")
-        self.tail_inputs[name] = self.graph.tensor(name, FULL)
-        return self.tail_inputs[name]
+    def _declare(self, table: dict[str, Held], thing: Held, field: str) -> None:
+        """Notes something that the module holds. `bn.eps` and an attribute `bn_eps` would have one name."""
+        before = self._attributes.setdefault(thing.name, thing.attribute)
+        if before != thing.attribute:
+            message = f"the generated code would call both {before} and {thing.attribute} '{thing.name}'"
+            self.refuse("FG305", message, field, "rename one")
+        table[thing.name] = thing
+        self._places.setdefault(thing.name, self.mistakes.place(field))
 
-    def _argument(self, name: str, field: str) -> None:
-        argument = self.spec.arguments.get(name)
-        if argument is None:
-            raise StepError("FG301", f"no argument named '{name}'", field, _suggest(name, self.spec.arguments))
-        if argument.type not in ("float", "int"):
-            raise StepError("FG302", f"argument '{name}' is a {argument.type}, a number is needed", field)
-
-    def _own(self, name: str, field: str = "name", owner: str | None = None) -> None:
-        """Notes an attribute of the module; two steps cannot own the same. owner: "argument" if that holds it
-        for all steps."""
+    def _own(self, name: str, field: str = "name", owner: str | None = None, hint: str | None = None) -> None:
+        """Notes an attribute of the module; two steps cannot own the same. owner: "argument" if that holds it for
+        all steps."""
         if name in OP_NAMES:
-            raise StepError("FG206", f"the name '{name}' is used by the generated code itself", field)
+            self.refuse("FG206", _TAKEN.format(name), field, _TAKEN_HINT)
         if self._owners.setdefault(name, owner or self.step) != (owner or self.step):
-            raise StepError("FG305", f"two steps would own the attribute '{name}'", field)
+            self.refuse("FG305", f"two steps would own the attribute '{name}'", field, hint)
+
+
+def _text(shape: tuple[Dim | None, ...]) -> str:
+    return f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
 def _names(spec) -> frozenset[str]:
     """What the spec calls its tensors and constants."""
     operands = [step.parameter or step.name for step in spec.chain if hasattr(step, "parameter")]
     return frozenset({*spec.inputs, *spec.arguments, *operands} - {None})
-
-
-def _suggest(name: str, known) -> str | None:
-    close = nearest(name, list(known))
-    return f"did you mean '{close}'?" if close else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from fusegen.ir.extent import Dim, Extent
 from fusegen.ir.graph import Graph, Node
+from fusegen.spec.document import DocumentPath
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ class Chain:
     source: the leaf that enters the tail: the contraction's output, or the module's input where there is no
     contraction.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
-    groups: the number of groups, where the chain normalises groups of channels.
+    group_counts: each number of groups that a norm has, with the place of the first that does.
+    places: where the spec has the cause of each input, parameter, buffer and constant, and the contraction, by name.
     """
 
     graph: Graph
@@ -103,4 +105,5 @@ class Chain:
     tail_inputs: dict[str, Node] = field(default_factory=dict)
     updates: dict[str, Node] = field(default_factory=dict)
     batch_norms: list[tuple[str, bool]] = field(default_factory=list)
-    group_counts: list[Dim] = field(default_factory=list)
+    group_counts: dict[Dim, DocumentPath] = field(default_factory=dict)
+    places: dict[str, DocumentPath] = field(default_factory=dict)

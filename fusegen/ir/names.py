@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from fusegen.spec.document import DocumentPath
 
 if TYPE_CHECKING:
     from fusegen.ir.chain import Chain
@@ -32,6 +33,9 @@ KERNEL_NAMES = frozenset(
 # A kernel's locals that belong to a value `x`: `x_in` what was loaded of it, and so on.
 _LOCAL_ENDINGS = ("_in", "_out", "_tile", "_held", "_ptr", "_all", "_total", "_moments_count", "_moments_share", "_m2")
 
+# The type of an input `x` is the template parameter `XIn`.
+_TYPE_ENDING = "In"
+
 # Arguments and locals of the generated ops and methods, beside which a tensor or constant of the spec would stand.
 OP_NAMES = frozenset(
     """
@@ -39,7 +43,10 @@ OP_NAMES = frozenset(
     dtypes expected
     gradients groups launch make makers mode modes need needs norms operand output parameter reference rows
     schedule scratch
-    stream workspace y zip
+    in_features needs_input needs_weight stream workspace y zip
+    aligned_to_16 forward_dispatch backward_dispatch train_forward_dispatch train_backward_dispatch
+    eval_forward_dispatch eval_backward_dispatch ForwardArguments BackwardArguments TrainForwardArguments
+    TrainBackwardArguments EvalForwardArguments EvalBackwardArguments
     Dtypes F OptionalTensor Path Scratch ScalarType Tensor check_launch glue int64_t kAutomatic kModes size_t
     """.split()
 )
@@ -50,27 +57,46 @@ REFERENCE_NAMES = frozenset({"F"})
 
 def is_kernels_own(name: str) -> bool:
     """Whether a kernel may use the name for something of its own."""
-    return name in KERNEL_NAMES or name.endswith(_LOCAL_ENDINGS)
+    return name in KERNEL_NAMES or name.endswith((*_LOCAL_ENDINGS, _TYPE_ENDING))
 
 
-def clashes(chain: Chain) -> list[str]:
-    """What two things of the generated ops would be called alike, once submodules and attributes stand beside
-    each other."""
-    repeated = [name for name, count in Counter(_op_names(chain)).items() if count > 1]
-    return [
-        f"the generated code would call two things '{name}'; rename an input, a step or a parameter"
-        for name in repeated
-    ]
+def clashes(chain: Chain) -> list[tuple[str, DocumentPath]]:
+    """What two things of the generated ops would be called alike, once submodules and attributes stand beside each
+    other. A message for each pair, and where the later of the two stands in the spec."""
+    first: dict[str, DocumentPath] = {}
+    found: dict[tuple[DocumentPath, ...], str] = {}
+    for name, place in _op_names(chain):
+        if name not in first:
+            first[name] = place
+        else:
+            found.setdefault(tuple(sorted((first[name], place), key=_order)), name)
+    return [(f"the generated code would call two things '{name}'", later) for (_, later), name in found.items()]
 
 
-def _op_names(chain: Chain) -> Iterator[str]:
+def _order(place: DocumentPath) -> tuple[bool, tuple[str, ...]]:
+    """What nothing in the spec is the cause of, then the inputs, then the steps."""
+    return place[:1] == ("chain",), tuple(f"{step:9}" if isinstance(step, int) else step for step in place)
+
+
+def _op_names(chain: Chain) -> Iterator[tuple[str, DocumentPath]]:
+    """Every name of the generated ops, and where the spec has its cause."""
+    places = chain.places
+    for name in sorted(OP_NAMES - {"y"}):
+        yield name, ()
     tensors = [*(tensor.name for tensor in chain.inputs), *chain.parameters, *chain.buffers]
+    placed = [(tensor, places[tensor]) for tensor in tensors]
     if chain.contraction:
-        tensors += [chain.contraction.operand, chain.contraction.weight, chain.contraction.product]
-    for name in [*tensors, "y"]:
-        yield from (name, f"{name}_in", f"grad_{name}")
-    yield from chain.constants
+        contracted = (chain.contraction.operand, chain.contraction.weight, chain.contraction.product)
+        placed += [(tensor, places[chain.contraction.name]) for tensor in contracted]
+    for tensor, place in placed:
+        for name in (tensor, f"{tensor}_in", f"grad_{tensor}"):
+            yield name, place
+    for name in ("y", "y_in", "grad_y"):
+        yield name, ()
+    for name in chain.constants:
+        yield name, places[name]
     for norm, _ in chain.batch_norms:
-        yield from (f"{norm}_mean", f"{norm}_var", f"{norm}_batches")
-    for name in {tensor.name for tensor in chain.inputs}:
-        yield f"type of {name.replace('_', '').lower()}"
+        for name in (f"{norm}_mean", f"{norm}_var", f"{norm}_batches"):
+            yield name, places[f"{norm}_eps"]
+    for name in dict.fromkeys(tensor.name for tensor in chain.inputs):
+        yield "".join(part.capitalize() for part in name.split("_")) + _TYPE_ENDING, places[name]

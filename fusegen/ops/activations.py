@@ -7,6 +7,7 @@ from typing import Literal
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Scalar, scalar_text
 from fusegen.ops.step import Dtypes, Step, StepError
+from fusegen.spec.base import Given
 
 
 class Activation(Step):
@@ -121,8 +122,8 @@ class Clamp(Step):
     """Passes the gradient at both bounds."""
 
     op: Literal["clamp"]
-    min: Scalar | None = None
-    max: Scalar | None = None
+    min: Given[Scalar] = None
+    max: Given[Scalar] = None
 
     def build(self, chain, x: Node) -> Node:
         if self.min is None and self.max is None:

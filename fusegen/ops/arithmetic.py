@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
-
-from pydantic import model_validator
 
 from fusegen.ir.extent import SCALAR, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Number, Scalar, scalar_text
 from fusegen.ops.step import Dtypes, Step, StepError, promote
+from fusegen.spec.base import Given
+from fusegen.spec.model import Shape
 from fusegen.spec.names import AttributeName, Identifier
+from fusegen.spec.wording import alternatives
 
 Init = Literal["randn", "rand", "ones", "zeros"] | Number | Identifier
+_OPERANDS = ("parameter", "constant", "value", "input")
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
 
@@ -25,31 +28,18 @@ class Arithmetic(Step):
     """
 
     op: Literal["add", "sub", "mul", "div", "minimum", "maximum"]
-    parameter: AttributeName | None = None
-    shape: list[int | Identifier] | Identifier | None = None
-    init: Init | None = None
-    constant: Scalar | None = None
-    name: AttributeName | None = None
-    value: Identifier | None = None
-    input: Identifier | None = None
+    parameter: Given[AttributeName] = None
+    shape: Given[Identifier | Shape] = None
+    init: Given[Init] = None
+    constant: Given[Scalar] = None
+    name: Given[AttributeName] = None
+    value: Given[Identifier] = None
+    input: Given[Identifier] = None
     swap: bool = False
     detach: bool = False
 
-    @model_validator(mode="after")
-    def _one_operand(self) -> Arithmetic:
-        given = [key for key in ("parameter", "constant", "value", "input") if getattr(self, key) is not None]
-        if len(given) != 1:
-            found = " and ".join(given) or "none"
-            raise ValueError(f"give exactly one of parameter, constant, value and input, not {found}")
-        if self.parameter is None and (self.shape is not None or self.init is not None):
-            raise ValueError("shape and init belong to a parameter")
-        if self.name is not None and not isinstance(self.constant, int | float):
-            raise ValueError("name belongs to a constant given as a number")
-        if self.detach and self.value is None and self.input is None:
-            raise ValueError("detach belongs to a value or an input")
-        return self
-
     def build(self, chain, x: Node) -> Node:
+        self._refuse_keys_of_others(chain)
         operand = self._operand(chain)
         if self.detach:
             operand = chain.graph.add("detach", operand, name=f"{operand.name}_detached")
@@ -58,22 +48,44 @@ class Arithmetic(Step):
             return chain.graph.add("mul", left, self._inverse(chain, right), name=self._result_name())
         return chain.graph.add(self.op, left, right, name=self._result_name())
 
+    def _refuse_keys_of_others(self, chain) -> None:
+        """Exactly one operand, and only the keys that go with it."""
+        given = [key for key in _OPERANDS if getattr(self, key) is not None]
+        if not given:
+            raise StepError("FG307", f"{self.op} needs an operand: {alternatives(_OPERANDS)}")
+        for key in given[1:]:
+            chain.refuse("FG307", f"{self.op} takes one operand, not both {given[0]} and {key}", key)
+        keys = {"shape": self.shape is not None, "init": self.init is not None, "detach": self.detach}
+        for key, owners in (("shape", ["parameter"]), ("init", ["parameter"]), ("detach", ["value", "input"])):
+            if keys[key] and not set(owners) & set(given):
+                chain.refuse("FG307", f"{key} goes with {alternatives(owners)}, not with {given[0]}", key)
+        if self.name is not None and not isinstance(self.constant, int | float):
+            chain.refuse("FG307", "name goes with a constant that is given as a number", "name")
+
     def _operand(self, chain) -> Node:
+        """The operand; of several that were given, each is looked up."""
+        found = []
         if self.parameter is not None:
-            return chain.parameter(self.parameter, self.shape, self.init)
+            found.append(chain.parameter(self.parameter, self.shape, self.init))
         if self.constant is not None:
-            return chain.constant(self.constant, self.name)
+            found.append(chain.constant(self.constant, self.name))
         if self.value is not None:
-            return chain.value(self.value)
-        return chain.input(self.input)
+            found.append(chain.value(self.value))
+        if self.input is not None:
+            found.append(chain.input(self.input))
+        return found[0]
 
     @staticmethod
     def _inverse(chain, divisor: Node) -> Node:
         """Dividing by a constant multiplies by its reciprocal, as PyTorch's CUDA kernel does."""
         if divisor.op == "literal":
-            if divisor.attribute == 0:
-                raise StepError("FG205", "division by the constant 0", "constant")
-            return chain.graph.literal(1.0 / divisor.attribute)
+            try:
+                inverse = 1.0 / divisor.attribute
+            except ZeroDivisionError:
+                raise StepError("FG205", "division by the constant 0", "constant") from None
+            if math.isinf(inverse):
+                raise StepError("FG205", f"1 / {divisor.attribute} is too large for a double", "constant")
+            return chain.graph.literal(inverse)
         return chain.graph.add("reciprocal", divisor, name=f"inverse_{divisor.name}")
 
     def _result_name(self) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from fusegen.ir.extent import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Dtypes, Step
-from fusegen.spec.names import AttributeName, Identifier
+from fusegen.spec.model import Dimension
+from fusegen.spec.names import AttributeName
 
 
 class Linear(Step):
@@ -17,11 +16,11 @@ class Linear(Step):
 
     op: Literal["linear"]
     name: AttributeName
-    out_features: Annotated[int, Field(ge=1)] | Identifier
+    out_features: Dimension
     bias: bool = True
 
     def build(self, chain, x: Node) -> Node:
-        product = chain.contract(self)
+        product = chain.contract(self, x)
         if not self.bias:
             return product
         bias = chain.owned_parameter(self.name, "bias", (chain.channels,), CHANNEL, in_product=True)

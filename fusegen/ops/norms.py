@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Dim, segment
 from fusegen.ir.graph import Node
 from fusegen.ops import normalisation
-from fusegen.ops.scalars import Scalar, scalar_text
+from fusegen.ops.scalars import NotNegative, Positive, scalar_text
 from fusegen.ops.step import Dtypes, Step
+from fusegen.spec.model import Dimension
 from fusegen.spec.names import AttributeName, Identifier
 
 
@@ -18,7 +17,7 @@ class Norm(Step):
     """A normalisation kept as a submodule `name`; its eps stays an attribute of that submodule."""
 
     name: AttributeName
-    eps: Scalar = 1e-5
+    eps: NotNegative | Identifier = 1e-5
     affine: bool = True
 
     def eager(self, x: str) -> str:
@@ -46,7 +45,8 @@ class BatchNorm(Norm):
     """nn.BatchNorm1d: per-channel statistics over the rows in training, running statistics in evaluation."""
 
     op: Literal["batch_norm"]
-    momentum: Scalar | None = 0.1
+    eps: Positive | Identifier = 1e-5
+    momentum: NotNegative | Identifier | None = 0.1
     track_running_stats: bool = True
 
     def build(self, chain, x: Node) -> Node:
@@ -88,7 +88,7 @@ class BatchNorm(Norm):
 
 class GroupNorm(Norm):
     op: Literal["group_norm"]
-    num_groups: Annotated[int, Field(ge=1)] | Identifier
+    num_groups: Dimension
 
     def build(self, chain, x: Node) -> Node:
         groups: Dim = chain.groups(self.num_groups)
@@ -125,7 +125,10 @@ class LayerNorm(Norm):
 
 
 class RmsNorm(Norm):
+    """nn.RMSNorm. Without an eps the module takes the least that counts beside 1 in the dtype of the arithmetic."""
+
     op: Literal["rms_norm"]
+    eps: NotNegative | Identifier | None = 1e-5  # type: ignore[assignment]
 
     def build(self, chain, x: Node) -> Node:
         xhat = normalisation.uncentred(chain.graph, x, ROW, self._eps(chain), self.name)
@@ -133,7 +136,8 @@ class RmsNorm(Norm):
 
     def construct(self, channels: Dim) -> list[str]:
         affine = "" if self.affine else ", elementwise_affine=False"
-        return [f"self.{self.name} = nn.RMSNorm({channels}, eps={scalar_text(self.eps, '')}{affine})"]
+        eps = None if self.eps is None else scalar_text(self.eps, "")
+        return [f"self.{self.name} = nn.RMSNorm({channels}, eps={eps}{affine})"]
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         return "float32" if dtypes.autocast else running

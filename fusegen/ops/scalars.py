@@ -6,10 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from fusegen.spec.base import Plain
 from fusegen.spec.names import Identifier
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Scalar = Number | Identifier
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False), Plain("a number")]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), Plain("a number")]
 
 
 def scalar_text(value: float | str, owner: str = "self.") -> str:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fusegen.ir.extent import Dim
 from fusegen.ir.graph import Node
+from fusegen.spec.base import Given
 from fusegen.spec.names import Identifier
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Step(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    save: Identifier | None = None
+    save: Given[Identifier] = None
 
     def build(self, chain: ChainBuilder, x: Node) -> Node:
         """Adds the op to the chain's graph and returns its result. Raises StepError."""

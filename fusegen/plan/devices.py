@@ -33,6 +33,11 @@ DEVICES = {
 }
 
 
+def is_known(target: str) -> bool:
+    """Whether the table has a compute capability; `a` stands for code that runs on that one alone."""
+    return target in DEVICES or (target.endswith("a") and target != "sm_80a" and target[:-1] in DEVICES)
+
+
 def planning_device(targets: list[str]) -> Device:
     """One device that launch shapes of all targets respect: the newest target's size, the least shared memory
     of all."""

@@ -1,16 +1,63 @@
-"""From a spec file to its plan."""
+"""From spec files to their plans."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.ir.examine import examine_chain
 from fusegen.ops.catalogue import STEPS
 from fusegen.plan.plan import Plan, make_plan
+from fusegen.plan.refusals import refusals
+from fusegen.spec.document import Document
 from fusegen.spec.model import spec_model
-from fusegen.spec.validate import load
+from fusegen.spec.partial import read_partly
+from fusegen.spec.validate import merge, validate
+from fusegen.spec.yaml import read_yaml
 
 
 def plan_file(path: Path | str) -> Plan:
-    """The plan of a spec file. Raises SpecError."""
-    spec, document = load(spec_model(STEPS), path)
+    """The plan of a spec file. Raises SpecError with every mistake in it."""
+    return plan_document(read_yaml(path, lenient=True))
+
+
+def plan_document(document: Document) -> Plan:
+    """As plan_file, of a file that has been read."""
+    try:
+        spec = validate(spec_model(STEPS), document)
+    except SpecError as error:
+        if any(diagnostic.code == "FG213" for diagnostic in error.diagnostics):
+            raise
+        # Mistakes in one part must not hide those in another.
+        partial = read_partly(STEPS, document)
+        chain, mistakes = examine_chain(partial, document, training=True)
+        mistakes = merge(mistakes, refusals(partial, chain, document))
+        raise SpecError(merge(error.diagnostics, mistakes)) from None
     return make_plan(spec, document)
+
+
+def plan_files(paths: Iterable[Path | str]) -> list[Plan]:
+    """The plans of several spec files, for one output directory. Raises SpecError with every mistake in all of them."""
+    plans: list[Plan] = []
+    mistakes: list[Diagnostic] = []
+    taken: dict[str, str] = {}
+    for path in dict.fromkeys(map(Path, paths)):
+        try:
+            document = read_yaml(path, lenient=True)
+            plan = plan_document(document)
+        except SpecError as error:
+            mistakes += error.diagnostics
+            continue
+        plans.append(plan)
+        # Some file systems take names that differ only in case for one.
+        names = {f"package {plan.spec.name.lower()}": "package", **{f"op {name}": "ops" for name in plan.op_names}}
+        for name, what in names.items():
+            other = taken.setdefault(name, document.file)
+            if other != document.file:
+                message = f"the name '{plan.spec.name}' gives {what} that {other} has already"
+                mistakes.append(document.diagnostic("FG208", message, ("name",), hint="rename one"))
+                break
+    if mistakes:
+        raise SpecError(mistakes)
+    return plans

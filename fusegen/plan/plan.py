@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.errors import Diagnostic, SpecError
+from fusegen.errors import SpecError
 from fusegen.ir.autodiff import differentiate
-from fusegen.ir.builder import build_chain
 from fusegen.ir.chain import Chain
+from fusegen.ir.examine import build_chain, examine_chain
 from fusegen.ir.extent import FULL
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.devices import Device, planning_device
 from fusegen.plan.model import Mode, Tensor, Variant
 from fusegen.plan.modes import modes
+from fusegen.plan.refusals import refusals
 from fusegen.plan.schedule import Scheduler
+from fusegen.spec.validate import merge
 
 RESULT = "y"
 
@@ -32,42 +34,25 @@ class Plan:
         """The training variant's chain: it has every parameter, buffer and constant."""
         return self.variants[0].chain
 
+    @property
+    def op_names(self) -> list[str]:
+        """What the package registers below torch.ops.fusegen."""
+        programs = [program for variant in self.variants for program in (variant.forward, variant.backward)]
+        return [f"{self.spec.name}_{program.name}" for program in programs]
+
 
 def make_plan(spec, document) -> Plan:
     """Plans a validated spec. Raises SpecError where the chain does not fit together or cannot be scheduled."""
-    if len(spec.inputs[spec.running_input]) != 2:
-        message = "the first input must have the shape [rows, channels]"
-        raise SpecError([document.diagnostic("FG303", message, ("inputs", spec.running_input))])
-    training = build_chain(spec, document, training=True)
-    _refuse_what_cannot_be_scheduled(training, document)
+    training, mistakes = examine_chain(spec, document, training=True)
+    mistakes = merge(mistakes, refusals(spec, training, document))
+    if mistakes:
+        raise SpecError(mistakes)
     if any(tracked for _, tracked in training.batch_norms):
         evaluation = build_chain(spec, document, training=False)
         variants = (_variant("train", training), _variant("eval", evaluation))
     else:
         variants = (_variant("", training),)
     return Plan(spec, planning_device(spec.targets), variants, tuple(modes(spec, training)))
-
-
-def _refuse_what_cannot_be_scheduled(chain: Chain, document) -> None:
-    diagnostics: list[Diagnostic] = []
-    if len(set(chain.group_counts) - {1}) > 1:
-        counts = " and ".join(str(count) for count in chain.group_counts)
-        message = f"one chain can normalise by one number of groups, not by {counts}"
-        diagnostics.append(document.diagnostic("FG401", message, ("chain",)))
-    used = {chain.inputs[0].name, *chain.tail_inputs}
-    for tensor in chain.inputs:
-        if tensor.name not in used:
-            diagnostics.append(
-                document.diagnostic(
-                    "FG306", f"nothing uses the input '{tensor.name}'", ("inputs", tensor.name), key=True
-                )
-            )
-    for parameter in chain.parameters.values():
-        if parameter.extent.rows and not parameter.extent.is_full:
-            message = f"parameter '{parameter.name}' differs from row to row: not supported"
-            diagnostics.append(document.diagnostic("FG401", message, ("chain",)))
-    if diagnostics:
-        raise SpecError(diagnostics)
 
 
 def _variant(name: str, chain: Chain) -> Variant:

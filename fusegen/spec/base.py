@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 Item = TypeVar("Item")
@@ -44,4 +44,14 @@ NOT_NULL = "not null"
 # A field that may be left out, but not be null.
 Given = Annotated[Item | None, BeforeValidator(_given), NOT_NULL]
 
-PositiveInt = Annotated[int, Field(gt=0), Plain("a positive whole number")]
+# Grids, and the sizes of the vendor library's matrix product, are counted in 32 bits.
+MAX_SIZE = 2**31 - 1
+
+
+def _countable(value: int) -> int:
+    if value > MAX_SIZE:
+        raise problem("FG402", f"a size may be at most {MAX_SIZE}, found the number {value}")
+    return value
+
+
+PositiveInt = Annotated[int, Field(gt=0), AfterValidator(_countable), Plain("a positive whole number")]

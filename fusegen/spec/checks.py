@@ -1,29 +1,43 @@
 """What must agree between the parts of a spec, as far as that can be said without knowing any op.
 
 These look at the document's raw data and step over whatever has the wrong type, which is reported
-elsewhere: a misspelt key then does not hide an undeclared symbol.
+elsewhere: a misspelt key then does not hide an undeclared symbol. What the chain says of symbols and
+arguments is checked where the ops are known, in fusegen.ir.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
+
+from pydantic_core import PydanticCustomError
 
 from fusegen.errors import Diagnostic, quote
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.wording import nearest, suggest
+from fusegen.spec.names import camel_case, check_class, check_spec_name, is_spoilt
+from fusegen.spec.wording import suggest
 
-# Guessing is slow, and a file with more undeclared names than this was not written as a spec.
-_MAX_GUESSED = 200
+_SECTIONS = {"dims": dict, "arguments": dict, "inputs": dict, "chain": list}
 
 
-def cross_check(document: Document) -> Iterator[Diagnostic]:
-    """Every disagreement between dims, arguments, inputs and chain."""
-    yield from _symbols_declared(document)
-    yield from _symbols_used(document)
+def cross_check(document: Document, keys: Collection[str]) -> Iterator[Diagnostic]:
+    """Every disagreement between dims, arguments and inputs. keys: those that a spec may have."""
+    if "dims" not in unreadable_sections(document, keys):
+        yield from _symbols_declared(document)
     yield from _one_name_one_thing(document)
     yield from _defaults_last(document)
     yield from _defaults_fit(document)
+    yield from _class_of_name(document)
+
+
+def unreadable_sections(document: Document, keys: Collection[str]) -> frozenset[str]:
+    """The sections that nothing can be said of: of the wrong type, or missing where some key is misspelt."""
+    misspelt = any(key not in keys for key in document.data)
+    return frozenset(
+        section
+        for section, type_ in _SECTIONS.items()
+        if (misspelt if section not in document.data else not isinstance(document.data[section], type_))
+    )
 
 
 def _mapping(value: Any, key: str) -> dict[str, Any]:
@@ -55,42 +69,15 @@ def _symbols_declared(document: Document) -> Iterator[Diagnostic]:
     dims = _mapping(document.data, "dims")
     for path, shape in _shapes(document):
         for index, symbol in enumerate(shape):
-            if isinstance(symbol, str) and symbol not in dims:
+            if isinstance(symbol, str) and symbol not in dims and not is_spoilt(symbol, list(dims)):
                 message = f"the symbol {quote(symbol)} is not declared in 'dims'"
                 hint = suggest(symbol, list(dims), among="declared")
                 yield document.diagnostic("FG209", message, (*path, index), hint=hint)
     for name, _ in _arguments(document, "dim"):
-        if name not in dims:
+        if name not in dims and not is_spoilt(name, list(dims)):
             message = f"the argument {quote(name)} is a dim, but 'dims' declares no such symbol"
             hint = suggest(name, list(dims), among="declared")
             yield document.diagnostic("FG209", message, ("arguments", name), key=True, hint=hint)
-
-
-def _symbols_used(document: Document) -> Iterator[Diagnostic]:
-    dims = _mapping(document.data, "dims")
-    used = {symbol for _, shape in _shapes(document) for symbol in shape if isinstance(symbol, str)}
-    used |= {name for name, _ in _arguments(document, "dim")}
-    used |= set(_texts(document.data.get("inputs")))  # also where a list was forgotten
-    # A symbol that some undeclared one was probably meant to be is used once that is repaired.
-    undeclared = sorted(used - dims.keys())
-    used |= {nearest(name, list(dims)) for name in undeclared[:_MAX_GUESSED]}
-    # Which keys of a step take a symbol is the ops' business; any mention counts.
-    used |= set(_texts(document.data.get("chain")))
-    for symbol in dims:
-        if symbol not in used:
-            message = f"nothing uses the symbol {quote(symbol)}"
-            yield document.diagnostic("FG210", message, ("dims", symbol), key=True)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, below in value.items():
-            yield from _texts(below if key != "op" else None)
-    elif isinstance(value, list):
-        for below in value:
-            yield from _texts(below)
 
 
 def _one_name_one_thing(document: Document) -> Iterator[Diagnostic]:
@@ -137,3 +124,19 @@ def _defaults_fit(document: Document) -> Iterator[Diagnostic]:
             if isinstance(want, int) and isinstance(have, int) and want != have:
                 message = f"the default has {have} here, but 'is' has {want}"
                 yield document.diagnostic("FG214", message, (*path, index))
+
+
+def _class_of_name(document: Document) -> Iterator[Diagnostic]:
+    """A spec without `class` whose name gives a class that cannot be written."""
+    name = document.data.get("name")
+    if "class" in document.data or not isinstance(name, str):
+        return
+    try:
+        check_spec_name(name)
+    except PydanticCustomError:
+        return
+    try:
+        check_class(camel_case(name))
+    except PydanticCustomError as error:
+        message = f"{quote(name)} cannot name a class: {error.message()}"
+        yield document.diagnostic("FG206", message, ("name",), hint="give the class a name with 'class'")

@@ -11,9 +11,10 @@ from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from fusegen.errors import Diagnostic, quote
 from fusegen.spec import checks
+from fusegen.spec.annotations import fields
 from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, problem
-from fusegen.spec.document import Document
-from fusegen.spec.names import AttributeName, Identifier, SpecName, camel_case
+from fusegen.spec.document import Document, DocumentPath
+from fusegen.spec.names import AttributeName, ClassName, Identifier, SpecName, camel_case
 from fusegen.spec.wording import suggest
 
 FORMAT_VERSION = 1
@@ -55,7 +56,8 @@ def _about(value: str) -> str:
     """A line that may stand in a comment or docstring of either language without ending it."""
     if not value.isprintable():
         raise problem("FG205", "'about' must be one line of printable text")
-    for refused in ("\\", '"', "*/", "/*"):
+    # `??/` is a backslash to compilers that still know trigraphs.
+    for refused in ("\\", '"', "*/", "/*", "??/"):
         if refused in value:
             raise problem("FG205", f"'about' may not contain {refused}")
     return value.strip()
@@ -105,7 +107,7 @@ class SpecModel(SpecPart):
     fusegen: Annotated[int, AfterValidator(_version), Plain("the number of the format version")]
     name: SpecName
     about: Annotated[str, Field(max_length=MAX_ABOUT_LENGTH), AfterValidator(_about)]
-    class_: Given[Identifier] = Field(default=None, alias="class")
+    class_: Given[ClassName] = Field(default=None, alias="class")
     dims: dict[Identifier, PositiveInt] = Field(default_factory=dict, max_length=MAX_NAMES)
     arguments: dict[AttributeName, Argument] = Field(default_factory=dict, max_length=MAX_NAMES)
     inputs: Annotated[dict[Identifier, Shape], Field(min_length=1, max_length=MAX_NAMES)]
@@ -131,10 +133,20 @@ class SpecModel(SpecPart):
         """The name of the input that the chain's first step takes."""
         return next(iter(self.inputs))
 
+    @property
+    def unreadable(self) -> frozenset[DocumentPath]:
+        """As in PartialSpec: nothing is."""
+        return frozenset()
+
+    @classmethod
+    def keys(cls) -> frozenset[str]:
+        """What may be written at the top level."""
+        return frozenset(fields(cls))
+
     @classmethod
     def cross_check(cls, document: Document) -> Iterable[Diagnostic]:
         """For validate(): what must agree between the parts."""
-        return checks.cross_check(document)
+        return checks.cross_check(document, cls.keys())
 
 
 @functools.cache

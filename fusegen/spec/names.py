@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -11,12 +12,16 @@ from fusegen.errors import quote
 from fusegen.spec.base import Plain, problem
 from fusegen.spec.reserved import (
     CPP_KEYWORDS,
+    CPP_MACRO_PREFIXES,
     CPP_MACROS,
     CUDA_BUILTINS,
     GENERATED_NAMES,
     MODULE_ATTRIBUTES,
+    MODULE_GLOBALS,
     PYTHON_KEYWORDS,
+    WINDOWS_DEVICES,
 )
+from fusegen.spec.wording import nearest
 
 MAX_NAME_LENGTH = 64
 
@@ -47,10 +52,18 @@ def check_identifier(name: str) -> str:
         raise problem("FG206", f"{shown} is not a name", rule)
     if "__" in name:
         raise problem("FG206", f"the name {shown} has two underscores in a row, which C++ reserves")
+    if name.startswith(CPP_MACRO_PREFIXES):
+        raise problem("FG206", f"the name {shown} begins as macros of the headers do that the generated code includes")
     for words, why in _RESERVED:
         if name in words:
             raise problem("FG206", f"the name {shown} {why}")
     return name
+
+
+def is_spoilt(name: str, known: Sequence[str]) -> bool:
+    """Whether the name is missing only because the one that was meant is not written as a name at all."""
+    close = nearest(name, known)
+    return close is not None and not _IDENTIFIER.fullmatch(close)
 
 
 def check_attribute(name: str) -> str:
@@ -61,10 +74,20 @@ def check_attribute(name: str) -> str:
     return check_identifier(name)
 
 
+def check_class(name: str) -> str:
+    """As check_identifier, and no name that the generated module looks up beside the class."""
+    if name in MODULE_GLOBALS:
+        raise problem("FG206", f"the name {quote(name)} is used by the generated code itself")
+    return check_identifier(name)
+
+
 def check_spec_name(name: str) -> str:
-    """As check_identifier, and usable as a package beside the others."""
-    if name in _TAKEN_PACKAGES:
+    """As check_identifier, and usable as a package beside the others, on file systems without case too."""
+    if name.lower() in _TAKEN_PACKAGES:
         raise problem("FG206", f"the name {quote(name)} is taken by fusegen's own part of the output")
+    if name.lower() in WINDOWS_DEVICES:
+        message = f"the name {quote(name)} is a device on Windows, where no directory can have it"
+        raise problem("FG206", message)
     return check_identifier(name)
 
 
@@ -78,5 +101,7 @@ Identifier = Annotated[str, AfterValidator(check_identifier), Plain("a name")]
 
 # A name that becomes an attribute of the module: parameters, submodules, constants, arguments.
 AttributeName = Annotated[str, AfterValidator(check_attribute), Plain("a name")]
+
+ClassName = Annotated[str, AfterValidator(check_class), Plain("a name")]
 
 SpecName = Annotated[str, AfterValidator(check_spec_name), Plain("a name")]

@@ -42,8 +42,10 @@ CPP_MACROS = frozenset(
     NULL NAN INFINITY EOF HUGE_VAL HUGE_VALF errno assert offsetof stdin stdout stderr linux unix i386
     major minor makedev I SEEK_SET SEEK_CUR SEEK_END INT_MAX INT_MIN UINT_MAX LONG_MAX LONG_MIN CHAR_BIT
     FLT_MAX FLT_MIN FLT_EPSILON DBL_MAX DBL_MIN DBL_EPSILON M_PI M_E M_SQRT2 M_SQRT1_2 RAND_MAX BUFSIZ
+    math_errhandling sched_priority st_atime st_ctime st_mtime
     """.split()
 )
+CPP_MACRO_PREFIXES = ("AT_", "C10_", "CUDA_", "FUSEGEN_", "M_", "PRI", "PYBIND11_", "Py_", "PyBUF_", "SCN", "TORCH_")
 
 # Names that the generated code itself uses where a spec's names are in scope.
 GENERATED_NAMES = frozenset(
@@ -51,6 +53,14 @@ GENERATED_NAMES = frozenset(
     self cls super torch nn fusegen std at c10 none
     isinstance len tuple list dict int float bool str object ValueError TypeError RuntimeError
     """.split()
+)
+
+# What a generated module looks up in its own globals or among Python's built-ins; its class must not hide it.
+MODULE_GLOBALS = frozenset("F Path all any iter next sorted staticmethod type zip".split())
+
+# Files of these names cannot exist on Windows, with or without a suffix: no one there could check out the repository.
+WINDOWS_DEVICES = frozenset(
+    ["con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(1, 10))]
 )
 
 # The public attributes of torch.nn.Module as of 2.13; written out since nothing here may import

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.spec.annotations import Target, describe, fields, literals, resolve_location, tags
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.wording import found, suggest
+from fusegen.spec.wording import found, nearest, suggest
 from fusegen.spec.yaml import read_yaml
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -21,12 +22,14 @@ Model = TypeVar("Model", bound=BaseModel)
 # Each finding costs a search for what was meant; a file with more is not a spec that someone wrote.
 MAX_FINDINGS = 1000
 
+_LIKE_A_NUMBER = re.compile(r"[-+]?\.?[0-9]")
+
 # What pydantic's constraint errors say, with their context filled in.
 _CONSTRAINTS = {
-    "greater_than": "greater than {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
+    "greater_than": "greater than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
     "multiple_of": "a multiple of {multiple_of}",
     "finite_number": "finite",
     "too_short": "at least {min_length} long",
@@ -53,16 +56,19 @@ def validate(model: type[Model], document: Document) -> Model:
     try:
         result = model.model_validate(document.data)
     except ValidationError as error:
-        diagnostics = _merge(diagnostics, _translate(model, document, error))
+        diagnostics = merge(diagnostics, _translate(model, document, error))
+        unknown_format = [diagnostic for diagnostic in diagnostics if diagnostic.code == "FG213"]
+        if unknown_format:
+            raise SpecError(unknown_format) from None  # whatever else there is may be right in that format
     cross_check = getattr(model, "cross_check", None)
     if cross_check is not None:
-        diagnostics = _merge(diagnostics, itertools.islice(cross_check(document), MAX_FINDINGS))
+        diagnostics = merge(diagnostics, itertools.islice(cross_check(document), MAX_FINDINGS))
     if diagnostics or result is None:
         raise SpecError(diagnostics)
     return result
 
 
-def _merge(earlier: list[Diagnostic], later: Iterable[Diagnostic]) -> list[Diagnostic]:
+def merge(earlier: Sequence[Diagnostic], later: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Both, without what is said of a place that has a complaint already: that is only its echo."""
     taken = {diagnostic.location for diagnostic in earlier}
     return [*earlier, *(diagnostic for diagnostic in later if diagnostic.location not in taken)]
@@ -83,6 +89,12 @@ class _Finding:
         return self.kind == "literal_error" or self.kind.endswith(("_type", "_parsing", "_from_float"))
 
 
+    @property
+    def is_text_for_a_number(self) -> bool:
+        """A number would do, and the text is more like one than like a name."""
+        return self.kind == "FG206" and self.target.in_union and bool(_LIKE_A_NUMBER.match(self.value))
+
+
 def _translate(model: type[BaseModel], document: Document, error: ValidationError) -> list[Diagnostic]:
     findings = [
         _Finding(
@@ -96,14 +108,19 @@ def _translate(model: type[BaseModel], document: Document, error: ValidationErro
     by_place: dict[tuple[DocumentPath, bool], list[_Finding]] = {}
     for finding in findings:
         by_place.setdefault((finding.target.path, finding.target.at_key), []).append(finding)
+    corrected = {(*finding.target.path[:-1], meant) for finding in findings if (meant := _meant_key(document, finding))}
     parents = {path[:end] for path, _ in by_place for end in range(len(path))}
     result = []
     for (path, _), group in itertools.islice(by_place.items(), MAX_FINDINGS):
+        if path in corrected and group[0].kind == "missing":
+            continue  # it is there, but misspelt
         # Of the members of a union, the one that the value got furthest into has the useful complaint.
         below = path in parents
         # Pydantic counts only the valid elements of a list; the invalid ones are reported themselves.
         definite = [f for f in group if not f.is_mismatch and not (f.kind == "too_short" and below)]
-        if definite:
+        if definite and definite[0].is_text_for_a_number:
+            result.append(_mismatch(document, group, "numbers are written as 1000 or 2.5e-3, and without quotes"))
+        elif definite:
             result.append(_explain(document, definite[0]))
         elif not below:
             result.append(_mismatch(document, group))
@@ -134,7 +151,7 @@ def _explain(document: Document, finding: _Finding) -> Diagnostic:
     return document.diagnostic(code, message, target.path, key=target.at_key, hint=hint)
 
 
-def _mismatch(document: Document, group: list[_Finding]) -> Diagnostic:
+def _mismatch(document: Document, group: list[_Finding], advice: str | None = None) -> Diagnostic:
     """No type that the place accepts fits the value."""
     target, value = group[0].target, group[0].value
     known = literals(target.annotation)
@@ -142,21 +159,30 @@ def _mismatch(document: Document, group: list[_Finding]) -> Diagnostic:
     message = f"{_subject(target.path)} must be {describe(target.annotation)}, found {found(value)}"
     hint = suggest(value, known) if is_choice else None
     # A list of all the choices is in the message already.
-    hint = hint if hint and hint.startswith("did you mean") else None
-    code = "FG205" if is_choice else "FG204"
+    hint = hint if hint and hint.startswith("did you mean") else advice
+    code = "FG205" if is_choice and not advice else "FG204"
     return document.diagnostic(code, message, target.path, key=target.at_key, hint=hint)
 
 
 def _unknown_key(document: Document, target: Target) -> Diagnostic:
-    known = list(fields(target.model)) if target.model else []
     message = f"unknown key {quote(str(target.path[-1]))}{_owner(target)}"
-    written = document.data
+    hint = suggest(str(target.path[-1]), _absent_keys(document, target), among="it may still have")
+    return document.diagnostic("FG201", message, target.path, key=True, hint=hint)
+
+
+def _absent_keys(document: Document, target: Target) -> list[str]:
+    """What an unknown key may have been meant to be: a key that the mapping can have and has not."""
+    written: Any = document.data
     for step in target.path[:-1]:
         written = written[step]
-    # A key that is there already is not what was meant.
-    missing = [name for name in known if name not in written]
-    hint = suggest(str(target.path[-1]), missing, among="it may still have")
-    return document.diagnostic("FG201", message, target.path, key=True, hint=hint)
+    return [name for name in (fields(target.model) if target.model else ()) if name not in written]
+
+
+def _meant_key(document: Document, finding: _Finding) -> str | None:
+    """The key of which an unknown one is a misspelling."""
+    if finding.kind != "extra_forbidden":
+        return None
+    return nearest(str(finding.target.path[-1]), _absent_keys(document, finding.target))
 
 
 def _bad_tag(document: Document, finding: _Finding) -> Diagnostic:

@@ -6,6 +6,7 @@ the parser early, so no file of the accepted size can make this slow or deep.
 
 from __future__ import annotations
 
+import bisect
 import os
 import re
 from collections.abc import Iterator
@@ -25,8 +26,8 @@ from fusegen.spec.wording import found
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 16
 
-# The line breaks that the parser counts; str.splitlines knows more and would shift the caret's line.
-_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+# What editors take for the end of a line. str.splitlines knows more, and so do versions of YAML before 1.2.
+_LINE_BREAK = re.compile("\r\n|[\n\r]")
 
 
 def read_yaml(path: str | os.PathLike[str], *, lenient: bool = False) -> Document:
@@ -48,8 +49,7 @@ def read_yaml(path: str | os.PathLike[str], *, lenient: bool = False) -> Documen
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        lines = _LINE_BREAK.split(content[: error.start].decode("utf-8"))
-        place = Location(file, len(lines), len(lines[-1]) + 1)
+        place = _place(content[: error.start].decode("utf-8").removeprefix("\ufeff"), file)
         raise SpecError([Diagnostic("FG102", "the file is not UTF-8 text", place)]) from None
     return parse_yaml(text, file, lenient=lenient)
 
@@ -63,6 +63,12 @@ def parse_yaml(text: str, file: str, *, lenient: bool = False) -> Document:
     return document
 
 
+def _place(before: str, file: str) -> Location:
+    """Behind this text."""
+    lines = _LINE_BREAK.split(before)
+    return Location(file, len(lines), len(lines[-1]) + 1)
+
+
 class _Reader:
     """One pass over the events of one file."""
 
@@ -70,6 +76,7 @@ class _Reader:
         self.text = text
         self.file = file
         self.lines = tuple(_LINE_BREAK.split(text))
+        self.starts = [0, *(match.end() for match in _LINE_BREAK.finditer(text))]
         self.values: dict[DocumentPath, Location] = {}
         self.keys: dict[DocumentPath, Location] = {}
         self.problems: list[Diagnostic] = []
@@ -101,25 +108,20 @@ class _Reader:
         try:
             yield from parser.parse(self.text)
         except ReaderError as error:
-            lines = _LINE_BREAK.split(self.text[: error.position])
-            raise self._broken(
-                f"YAML does not allow the character U+{ord(self.text[error.position]):04X}",
-                len(lines),
-                len(lines[-1]) + 1,
-            ) from None
+            message = f"YAML does not allow the character U+{ord(self.text[error.position]):04X}"
+            raise self._broken(message, error.position) from None
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             context = error.context
             if context and mark and error.context_mark and error.context_mark.line != mark.line:
-                context += f" that begins on line {error.context_mark.line + 1}"
+                context += f" that begins on line {self._at(error.context_mark.index).line}"
             message = ": ".join(part for part in (context, error.problem) if part)
             message = message.replace("'<stream end>'", "the end of the file")
             hint = "indent with spaces, not tabs" if r"'\t'" in message else None
-            line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-            raise self._broken(message or "not well-formed YAML", line, column, hint) from None
+            raise self._broken(message or "not well-formed YAML", mark.index if mark else 0, hint) from None
         except (YAMLError, ValueError, LookupError, AttributeError, AssertionError, TypeError):
             # The parser answers some malformed input with an accident instead of an error.
-            raise self._broken("not well-formed YAML", 1, 1) from None
+            raise self._broken("not well-formed YAML", 0) from None
 
     def _value(self, stream: Iterator[Any], event: Any, path: DocumentPath | None, depth: int) -> Any:
         """The data that begins with `event`. Positions are recorded unless `path` is None."""
@@ -178,7 +180,7 @@ class _Reader:
                 self._problem("FG105", message, event)
                 key = None
             elif key is not None:
-                first[key] = event.start_mark.line + 1
+                first[key] = self._place(event).line
                 if path is not None:
                     below = (*path, key)
                     self.keys[below] = self._place(event)
@@ -202,7 +204,12 @@ class _Reader:
         return key
 
     def _place(self, event: Any) -> Location:
-        return Location(self.file, event.start_mark.line + 1, event.start_mark.column + 1)
+        return self._at(event.start_mark.index)
+
+    def _at(self, index: int) -> Location:
+        """The place of a character. The parser's own columns leave out byte order marks."""
+        line = bisect.bisect_right(self.starts, index)
+        return Location(self.file, line, index - self.starts[line - 1] + 1)
 
     def _diagnostic(self, code: str, message: str, place: Location, hint: str | None = None) -> Diagnostic:
         source = self.lines[place.line - 1] if place.line <= len(self.lines) else None
@@ -215,6 +222,5 @@ class _Reader:
         """The error that ends reading, with the mistakes found on the way to it."""
         return SpecError([*self.problems, self._diagnostic(code, message, self._place(event))])
 
-    def _broken(self, message: str, line: int, column: int, hint: str | None = None) -> SpecError:
-        place = Location(self.file, line, column)
-        return SpecError([*self.problems, self._diagnostic("FG104", message, place, hint)])
+    def _broken(self, message: str, index: int, hint: str | None = None) -> SpecError:
+        return SpecError([*self.problems, self._diagnostic("FG104", message, self._at(index), hint)])

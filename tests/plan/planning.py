@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 
 from fusegen.plan.load import plan_file
@@ -15,13 +16,14 @@ _TEXT = """\
 fusegen: 1
 name: demo
 about: A demo
-dims: {{batch: 16, width: 32, hidden: 64}}
-arguments: {{width: {{type: dim}}, hidden: {{type: dim}}{arguments}}}
+dims: {{{dims}}}
+arguments: {{{arguments}}}
 inputs: {{x: {shape}{inputs}}}
 dtypes: [{dtypes}]
 targets: [{targets}]
 chain:
 {chain}"""
+_SIZES = {"batch": 16, "width": 32, "hidden": 64}
 LINEAR = "op: linear, name: gemm, out_features: hidden"
 
 
@@ -43,6 +45,12 @@ def planned(
     """The plan of a chain over x: [16, 32]; `hidden` is 64. Each step is the inside of its braces."""
     path = directory / "spec.yaml"
     chain = "".join(f"  - {{{step}}}\n" for step in steps)
-    fields = {"arguments": arguments, "shape": shape, "inputs": inputs, "dtypes": dtypes, "targets": targets}
+    # Only symbols that something uses may be declared.
+    used = [name for name in _SIZES if re.search(rf"\b{name}\b", chain + shape + inputs)]
+    fields = {
+        "dims": ", ".join(f"{name}: {_SIZES[name]}" for name in used),
+        "arguments": ", ".join(f"{name}: {{type: dim}}" for name in used if name != "batch") + arguments,
+        **{"shape": shape, "inputs": inputs, "dtypes": dtypes, "targets": targets},
+    }
     path.write_text(_TEXT.format(chain=chain, **fields), encoding="utf-8")
     return plan_file(path)

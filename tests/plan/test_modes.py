@@ -50,7 +50,7 @@ def test_result_under_autocast(tmp_path, steps: list[str], expected: str) -> Non
 
 
 def test_a_saved_value_keeps_its_dtype(tmp_path) -> None:
-    steps = (LINEAR + ", save: a", "op: softplus, save: b", "op: sigmoid", "op: mul, value: a")
+    steps = (LINEAR + ", save: a", "op: softplus", "op: sigmoid", "op: mul, value: a")
     assert outputs(planned(tmp_path, *steps))["autocast float16"] == "float32"
     steps = (LINEAR + ", save: a", "op: relu", "op: mul, value: a")
     assert outputs(planned(tmp_path, *steps))["autocast float16"] == "float16"

@@ -1,0 +1,46 @@
+"""From a spec to a Chain: walks the steps, lets each add itself, and collects every mistake."""
+
+from __future__ import annotations
+
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.ir.builder import ChainBuilder
+from fusegen.ir.chain import Chain
+from fusegen.ir.graph import verify
+from fusegen.ir.mistakes import Mistakes
+from fusegen.ir.names import clashes
+from fusegen.ops.step import StepError
+
+
+def build_chain(spec, document, training: bool) -> Chain:
+    """The chain of `spec` for training or evaluation. Raises SpecError with every mistake in it."""
+    chain, mistakes = examine_chain(spec, document, training)
+    if mistakes:
+        raise SpecError(mistakes)
+    return chain
+
+
+def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnostic]]:
+    """The chain, and every mistake in it. A chain with mistakes is good for nothing but to look for more of them.
+
+    spec: a SpecModel, or a PartialSpec. document: where its fields stand in the file.
+    """
+    mistakes = Mistakes(document, spec.unreadable)
+    builder = ChainBuilder(spec, mistakes, training)
+    running = builder.start()
+    for index, step in enumerate(spec.chain):
+        mistakes.enter(index)
+        builder.step = index
+        if step is None:
+            builder.pass_over(document.data["chain"][index], running)
+            continue
+        try:
+            running = step.build(builder, running)
+        except StepError as error:
+            mistakes.refuse(error.code, error.message, error.field, error.hint)
+        builder.remember(step.save, running)
+    chain = builder.finish(running)
+    for message, place in clashes(chain):
+        mistakes.add("FG305", message, place, "rename an input, a step or a parameter", key=len(place) == 2, last=True)
+    if not mistakes.found:
+        verify([chain.result, *chain.updates.values()])
+    return chain, mistakes.found

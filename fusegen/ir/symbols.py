@@ -1,0 +1,129 @@
+"""What the names in a spec stand for: sizes, constructor arguments, and the shapes of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fusegen.ir.extent import Dim
+from fusegen.ir.mistakes import Field, Mistakes
+from fusegen.ir.references import References
+from fusegen.spec.names import is_spoilt
+from fusegen.spec.wording import alternatives, nearest
+
+NO_SIZE = "the constructor needs the size '{}', but no argument gives it"
+SIZE_HINT = "add it to 'arguments' as {type: dim}"
+
+
+class Symbols:
+    """Looks names up for the steps of a chain. None, as a size or an argument, is one that nobody could read."""
+
+    def __init__(self, spec, mistakes: Mistakes) -> None:
+        self.spec = spec
+        self.mistakes = mistakes
+        self.references = References(mistakes.document, spec.unreadable)
+        self._reported: set[str] = set()
+        for name, argument in spec.arguments.items():
+            if argument is not None and argument.type == "dim" and name not in spec.dims:
+                # Meant for another symbol; that this one has no argument is the same mistake.
+                self._reported.add(nearest(name, list(spec.dims)) or "")
+                self.references.missing("symbol", name, spec.dims)
+        for name, argument in spec.arguments.items():
+            for index, dim in enumerate(argument.is_ if argument is not None and argument.type == "shape" else ()):
+                self._declared(dim)
+                for symbol in self._unconstructible([dim]):
+                    mistakes.add("FG301", NO_SIZE.format(symbol), ("arguments", name, "is", index), SIZE_HINT)
+
+    # Sizes
+
+    def _declared(self, dim: Dim) -> Dim | None:
+        """The size, if it has one; the spec's own checks report a symbol outside the chain that has none."""
+        if isinstance(dim, int):
+            return dim
+        if dim in self.spec.dims:
+            self.references.use("symbol", dim)
+            return dim
+        self.references.missing("symbol", dim, self.spec.dims)
+        return None
+
+    def size(self, value: Dim, field: Field) -> Dim | None:
+        """A size that a step asks for."""
+        known = self._declared(value)
+        if known is None and not self.is_unread("dims", str(value)):
+            hint = self.references.missing("symbol", str(value), self.spec.dims)
+            self.mistakes.refuse("FG209", f"'{value}' is not a symbol of dims", field, hint)
+        return known
+
+    def of_input(self, name: str) -> tuple[Dim | None, ...]:
+        """The shape of an input. The first has two dimensions in any case: rows and channels."""
+        written = self.spec.inputs[name]
+        shape = tuple(self._declared(dim) for dim in written or ())
+        if name == next(iter(self.spec.inputs)) and len(shape) != 2:
+            if written is not None:
+                message = "the first input must have the shape [rows, channels]"
+                self.mistakes.add("FG303", message, ("inputs", name))
+            return None, None
+        return shape
+
+    def typical(self, dim: Dim | None) -> int | None:
+        """The size that planning assumes for a size or an integer argument."""
+        if dim is None or isinstance(dim, int):
+            return dim
+        if dim in self.spec.dims:
+            return self.spec.dims[dim]
+        argument = self.spec.arguments.get(dim)
+        return argument.typical if argument is not None else None
+
+    def constructed(self, dims: Iterable[Dim | None], field: Field) -> None:
+        """Refuses sizes that the constructor needs and does not get."""
+        for symbol in self._unconstructible(dims):
+            self.mistakes.refuse("FG301", NO_SIZE.format(symbol), field, SIZE_HINT)
+
+    def _unconstructible(self, dims: Iterable[Dim | None]) -> list[str]:
+        if ("arguments",) in self.spec.unreadable:
+            return []
+        found = [dim for dim in dims if isinstance(dim, str) and dim in self.spec.dims]
+        found = [dim for dim in found if dim not in self.spec.arguments and dim not in self._reported]
+        self._reported.update(found)
+        return found
+
+    def is_unread(self, section: str, name: str) -> bool:
+        """Whether a name may be missing from a section only because nobody can read it there."""
+        return (section,) in self.spec.unreadable or is_spoilt(name, list(getattr(self.spec, section)))
+
+    # Arguments
+
+    def argument(self, name: str, field: Field, types: Sequence[str], words: Iterable[str] = ()) -> Any:
+        """The constructor argument, if it has one of the types. words: what else may stand there."""
+        arguments = self.spec.arguments
+        if name not in arguments:
+            if not self.is_unread("arguments", name):
+                fitting = [other for other, each in arguments.items() if each is None or each.type in types]
+                known = fitting if nearest(name, [*words, *fitting]) else arguments
+                hint = self.references.missing("argument", name, known, words)
+                self.mistakes.refuse("FG301", f"no argument named '{name}'", field, hint)
+            return None
+        self.references.use("argument", name)
+        argument = arguments[name]
+        if argument is not None and argument.type not in types:
+            message = f"the argument '{name}' is of type {argument.type}, but {alternatives(types)} is needed here"
+            self.mistakes.refuse("FG302", message, field)
+            return None
+        return argument
+
+    # What nothing refers to
+
+    def report_unused(self, saved: dict[str, int]) -> None:
+        """Notes every name that nothing refers to. saved: the step that saves each value."""
+        arguments, references, add = self.spec.arguments, self.references, self.mistakes.add
+        dims = {name for name, argument in arguments.items() if argument is not None and argument.type == "dim"}
+        for name in references.unused("symbol", [name for name in self.spec.dims if name not in arguments]):
+            add("FG210", f"nothing uses the symbol '{name}'", ("dims", name), key=True, last=True)
+        others = [name for name, argument in arguments.items() if argument is not None and name not in dims]
+        unused = [*references.unused("symbol", dims), *references.unused("argument", others)]
+        for name in unused:
+            add("FG306", f"nothing uses the argument '{name}'", ("arguments", name), key=True, last=True)
+        for name in references.unused("input", list(self.spec.inputs)[1:]):
+            add("FG306", f"nothing uses the input '{name}'", ("inputs", name), key=True, last=True)
+        for name in references.unused("value", saved):
+            add("FG306", f"nothing uses the value '{name}'", ("chain", saved[name], "save"), last=True)

@@ -1,0 +1,49 @@
+"""What the planner refuses of a chain that fits together, each with its place and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusegen.errors import Diagnostic
+from fusegen.ir.chain import Chain
+from fusegen.ops.norms import Norm
+from fusegen.plan.devices import DEVICES, is_known
+
+# Each is a phase of its own: the work of planning grows with the third power of their number, the code with the second.
+MAX_NORMS = 12
+
+
+def refusals(spec, chain: Chain, document) -> Iterator[Diagnostic]:
+    """Every reason why the chain cannot be planned. spec: a SpecModel or PartialSpec."""
+    yield from _unknown_targets(spec, document)
+    yield from _numbers_of_groups(chain, document)
+    yield from _parameters_of_the_rows(chain, document)
+    yield from _too_many_norms(spec, document)
+
+
+def _unknown_targets(spec, document) -> Iterator[Diagnostic]:
+    for index, target in enumerate(spec.targets):
+        if not is_known(target):
+            message, hint = f"unsupported target '{target}'", f"supported: {', '.join(DEVICES)}"
+            yield document.diagnostic("FG212", message, ("targets", index), hint=hint)
+
+
+def _numbers_of_groups(chain: Chain, document) -> Iterator[Diagnostic]:
+    (first, *others) = [count for count in chain.group_counts if count != 1] or [1]
+    for count in others:
+        message = f"one chain can normalise by one number of groups, not by {first} and {count}"
+        yield document.diagnostic("FG401", message, chain.group_counts[count])
+
+
+def _parameters_of_the_rows(chain: Chain, document) -> Iterator[Diagnostic]:
+    for parameter in chain.parameters.values():
+        if parameter.extent.rows and not parameter.extent.is_full:
+            message = f"parameter '{parameter.name}' has one value for each row: no kernel takes its gradient's sums"
+            yield document.diagnostic("FG401", message, (*chain.places[parameter.name][:2], "shape"))
+
+
+def _too_many_norms(spec, document) -> Iterator[Diagnostic]:
+    norms = [index for index, step in enumerate(spec.chain) if isinstance(step, Norm)]
+    if len(norms) > MAX_NORMS:
+        message = f"a chain can have at most {MAX_NORMS} norms: each is a stage of its own"
+        yield document.diagnostic("FG401", message, ("chain", norms[MAX_NORMS]), hint="split the chain in two")

@@ -1,0 +1,164 @@
+"""Specs that look like someone's: every key an op may have, with values that mostly fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+UNARY = ("relu", "gelu", "sigmoid", "tanh", "silu", "swish", "mish", "hardswish", "exp", "square")
+BINARY = ("add", "sub", "mul", "div", "minimum", "maximum")
+NAMES = (
+    "a",
+    "b",
+    "scale",
+    "shift",
+    "norm",
+    "bn",
+    "gate",
+    "v",
+    "value",
+    "row",
+    "exp",
+    "x_ptr",
+    "a_bias",
+    "T",
+    "In",
+    "u",
+)
+
+
+class _Draft:
+    """A spec in the making: what later steps can refer to."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self.draw = draw
+        self.rows = draw(st.sampled_from(("batch", "batch", "batch", 7)))
+        self.width = draw(st.sampled_from(("features", "features", 24)))
+        self.inputs = {"x": [self.rows, self.width]}
+        self.arguments: dict[str, Any] = {}
+        self.parameters: list[str] = []
+        self.saved: list[str] = []
+        self.names = list(draw(st.permutations(NAMES)))
+        self.chain: list[dict[str, Any]] = []
+
+    def name(self) -> str:
+        """Mostly a new one."""
+        if self.draw(st.integers(0, 19)) == 0 or not self.names:
+            return self.draw(st.sampled_from(NAMES))
+        return self.names.pop()
+
+    def number(self) -> Any:
+        """A literal, or an argument that is declared with it."""
+        if self.draw(st.booleans()):
+            return self.draw(st.sampled_from((0, 1, -0.5, 0.25, 2, 1e-3, 3.5, -0.0, 1e-20, 123456789.0)))
+        name = self.draw(st.sampled_from(("by", "slope", "low", "high")))
+        default = self.draw(st.sampled_from((None, 0.5, 2)))
+        self.arguments.setdefault(name, {"type": "float", **({} if default is None else {"default": default})})
+        return name
+
+    def eps(self) -> dict[str, Any]:
+        return self.draw(st.sampled_from(({}, {"eps": 1e-3}, {"eps": 0.5}, {"affine": False})))
+
+    def norm(self) -> dict[str, Any]:
+        kind = self.draw(st.sampled_from(("batch_norm", "group_norm", "layer_norm", "rms_norm")))
+        step = {"op": kind, "name": self.name(), **self.eps()}
+        if kind == "batch_norm":
+            step |= self.draw(
+                st.sampled_from(({}, {"momentum": None}, {"momentum": 0.3}, {"track_running_stats": False}))
+            )
+        if kind == "group_norm":
+            step["num_groups"] = self.draw(st.sampled_from((1, 4, 4, 4, "groups_of", 5)))
+            if step["num_groups"] == "groups_of":
+                self.arguments["groups_of"] = {"type": "int", "typical": 4}
+        if kind == "layer_norm":
+            step |= self.draw(st.sampled_from(({}, {"bias": False})))
+        if kind == "rms_norm":
+            step |= self.draw(st.sampled_from(({}, {"eps": None})))
+        return step
+
+    def unary(self) -> dict[str, Any]:
+        kind = self.draw(st.sampled_from((*UNARY, "leaky_relu", "softplus", "clamp", "hardtanh")))
+        extra: dict[str, Any] = {}
+        if kind == "leaky_relu" and self.draw(st.booleans()):
+            extra = {"negative_slope": self.number()}
+        if kind == "softplus" and self.draw(st.booleans()):
+            extra = {"beta": 2, "threshold": self.number()}
+        if kind == "clamp":
+            extra = self.draw(st.sampled_from(({"min": -1}, {"max": 0.5}, {"min": -1, "max": 2})))
+        if kind == "hardtanh":
+            extra = {"min_val": -2, "max_val": self.number()}
+        if kind == "gelu":
+            extra = self.draw(st.sampled_from(({}, {"approximate": "tanh"})))
+        return {"op": kind, **extra}
+
+    def binary(self) -> dict[str, Any]:
+        step = {"op": self.draw(st.sampled_from(BINARY)), **self.operand()}
+        return step | self.draw(st.sampled_from(({}, {}, {"swap": True})))
+
+    def operand(self) -> dict[str, Any]:
+        kind = self.draw(st.sampled_from(("parameter", "again", "constant", "value", "input")))
+        detach = self.draw(st.sampled_from(({}, {}, {"detach": True})))
+        if kind == "again" and self.parameters:
+            return {"parameter": self.draw(st.sampled_from(self.parameters))}
+        if kind == "value" and self.saved:
+            return {"value": self.draw(st.sampled_from(self.saved)), **detach}
+        if kind == "input":
+            name = self.draw(st.sampled_from(("x", "r", "s_2")))
+            self.inputs.setdefault(name, [self.rows, self.width])
+            return {"input": name, **detach}
+        if kind == "constant":
+            number = self.number()
+            named = {} if isinstance(number, str) or self.draw(st.booleans()) else {"name": self.name()}
+            return {"constant": number, **named}
+        self.parameters.append(self.name())
+        shapes = [[], [1], [self.width], [1, self.width], [self.rows, self.width], [3], [self.rows, 1]]
+        shape: Any = self.draw(st.sampled_from((*shapes[:5], *shapes[:5], *shapes)))
+        if shape and self.draw(st.integers(0, 3)) == 0:
+            self.arguments["like"], shape = {"type": "shape", "is": shape}, "like"
+        init = self.draw(st.sampled_from(("randn", "rand", "ones", "zeros", 0.5)))
+        return {"parameter": self.parameters[-1], "shape": shape, "init": init}
+
+
+@st.composite
+def plausible(draw: st.DrawFn) -> dict[str, Any]:
+    """A whole spec. Most are right; names that meet and shapes that do not fit are left in."""
+    draft = _Draft(draw)
+    if draw(st.integers(0, 9)) < 6:
+        source = draw(st.sampled_from((draft.width, "in_features")))
+        draft.inputs["x"] = [draft.rows, source]
+        bias = draw(st.sampled_from(({}, {"bias": False})))
+        draft.chain.append({"op": "linear", "name": draft.name(), "out_features": draft.width, **bias})
+    for _ in range(draw(st.integers(1, 7))):
+        kind = draw(st.sampled_from((draft.norm, draft.unary, draft.binary, draft.binary)))
+        step = kind()
+        if draw(st.integers(0, 4)) == 0:
+            draft.saved.append(f"s{len(draft.saved)}")
+            step["save"] = draft.saved[-1]
+        draft.chain.append(step)
+    return _declared(draft)
+
+
+def _declared(draft: _Draft) -> dict[str, Any]:
+    """With dims and arguments for what is used, and without names that nothing uses."""
+    read = {step.get("value") for step in draft.chain}
+    chain = [{key: each for key, each in step.items() if key != "save" or each in read} for step in draft.chain]
+    sizes = {"batch": 32, "features": 24, "in_features": 40}
+    mentioned = {size for shape in draft.inputs.values() for size in shape}
+    mentioned |= {size for step in chain if isinstance(step.get("shape"), list) for size in step["shape"]}
+    mentioned |= {step.get("out_features") for step in chain}
+    mentioned |= set(draft.arguments["like"]["is"]) if "like" in draft.arguments else set()
+    dims = {name: size for name, size in sizes.items() if name in mentioned}
+    required = {name: each for name, each in draft.arguments.items() if "default" not in each}
+    optional = {name: each for name, each in draft.arguments.items() if "default" in each}
+    arguments = {name: {"type": "dim"} for name in dims if name != "batch"} | required | optional
+    return {
+        "fusegen": 1,
+        "name": "drafted",
+        "about": "A chain of the tests",
+        **({"dims": dims} if dims else {}),
+        **({"arguments": arguments} if arguments else {}),
+        "inputs": draft.inputs,
+        "dtypes": draft.draw(st.sampled_from((["float32"], ["bfloat16", "float16"], ["float16", "float32"]))),
+        "chain": chain,
+    }
