@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from fusegen.ir.chain import Buffer, Chain, Constant, Contraction, Input, Parameter
@@ -100,13 +101,18 @@ class ChainBuilder:
 
     def pass_over(self, written: Any, running: Node | None) -> None:
         """Takes a step that nobody can read for one that makes whatever it says."""
-        said = written if isinstance(written, dict) else {}
-        if self.step == 0 and nearest(str(said.get("op")), ["linear"]):
+        op = written.get("op") if isinstance(written, dict) else None
+        if self.step == 0 and (not isinstance(op, str) or nearest(op, ["linear"])):
             self.channels = None
-        if isinstance(said.get("save"), str):
-            self._saved.setdefault(said["save"], running or self.graph.tensor("x", FULL))
-        if isinstance(said.get("parameter"), str):
-            self._stand_in(said["parameter"])
+        if isinstance(written, dict):
+            self.assume([written.get("save"), written.get("parameter")], running)
+
+    def assume(self, names: Iterable[object], running: Node | None) -> None:
+        """Takes the names for those of values and parameters: nobody can read what they are."""
+        for name in names:
+            if isinstance(name, str):
+                self._saved.setdefault(name, running or self.graph.tensor("x", FULL))
+                self._stand_in(name)
 
     def finish(self, result: Node | None) -> Chain:
         if self.training:  # evaluation has no use for everything
@@ -179,7 +185,7 @@ class ChainBuilder:
             if init is not None:
                 self.refuse("FG205", f"parameter '{name}' has its init where its shape is given", "init")
             return self.graph.tensor(name, self.parameters[name].extent)
-        if name not in self._stand_ins and not self.mistakes.in_damaged_step:
+        if name not in self._stand_ins and not self.mistakes.missing_keys:
             hint = self.symbols.references.missing("parameter", name, [*self.parameters, *sorted(self._stand_ins)])
             self.refuse("FG301", f"parameter '{name}' is used here before a step gives its shape", "parameter", hint)
         return self._stand_in(name)

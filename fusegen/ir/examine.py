@@ -26,18 +26,20 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
     """
     mistakes = Mistakes(document, spec.unreadable)
     builder = ChainBuilder(spec, mistakes, training)
+    written = document.data.get("chain", [])
     running = builder.start()
     for index, step in enumerate(spec.chain):
         mistakes.enter(index)
         builder.step = index
         if step is None:
-            builder.pass_over(document.data["chain"][index], running)
+            builder.pass_over(written[index], running)
             continue
         try:
             running = step.build(builder, running)
         except StepError as error:
             mistakes.refuse(error.code, error.message, error.field, error.hint)
         builder.remember(step.save, running)
+        builder.assume([written[index].get(key) for key in sorted(mistakes.missing_keys)], running)
     chain = builder.finish(running)
     for message, place in clashes(chain):
         mistakes.add("FG305", message, place, "rename an input, a step or a parameter", key=len(place) == 2, last=True)

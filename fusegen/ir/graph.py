@@ -71,7 +71,9 @@ class Graph:
         """The node of this expression; `extent` defaults to what the operands broadcast to."""
         if extent is None:
             extent = broadcast(*(operand.extent for operand in operands))
-        key = (op, tuple(operand.index for operand in operands), attribute, extent)
+        # 0.0 and -0.0 are equal, but not the same constant.
+        exact = repr(attribute) if isinstance(attribute, float) else attribute
+        key = (op, tuple(operand.index for operand in operands), exact, extent)
         if key not in self._known:
             unique = self._unique(name, named_by_spec=op in ("tensor", "scalar"))
             node = Node(op, operands, attribute, extent, unique, len(self.nodes), temporary)

@@ -17,8 +17,8 @@ _OF_ONE_KEY = frozenset({"FG206", "FG208", "FG209", "FG301", "FG302", "FG305"})
 class Mistakes:
     """Notes mistakes with their place.
 
-    unreadable: what is missing from the spec at hand. A step that lacks a key may seem to have mistakes that are
-    only echoes of that.
+    unreadable: what is missing from the spec at hand. missing_keys: those of the present step. Without them it may seem
+    to have mistakes that are only echoes of that.
     """
 
     def __init__(self, document: Document, unreadable: Collection[DocumentPath]) -> None:
@@ -26,23 +26,18 @@ class Mistakes:
         self.found: list[Diagnostic] = []
         self._unreadable = unreadable
         self._step = 0
-        self._missing_keys: frozenset[str | int] = frozenset()
+        self.missing_keys: frozenset[str | int] = frozenset()
 
     def enter(self, step: int) -> None:
         """Whatever is refused from now on is about this step of the chain."""
         self._step = step
         here = ("chain", step)
-        self._missing_keys = frozenset(path[2] for path in self._unreadable if path[:2] == here and len(path) > 2)
-
-    @property
-    def in_damaged_step(self) -> bool:
-        """Whether the step lacks keys that could not be read."""
-        return bool(self._missing_keys)
+        self.missing_keys = frozenset(path[2] for path in self._unreadable if path[:2] == here and len(path) > 2)
 
     def refuse(self, code: str, message: str, field: Field = None, hint: str | None = None) -> None:
         """Notes a mistake of the present step."""
         place = self.place(field)
-        if self._missing_keys and (code not in _OF_ONE_KEY or place[2:3] == () or place[2] in self._missing_keys):
+        if self.missing_keys and (code not in _OF_ONE_KEY or place[2:3] == () or place[2] in self.missing_keys):
             return
         self.add(code, message, place, hint)
 

@@ -51,11 +51,11 @@ def plan_files(paths: Iterable[Path | str]) -> list[Plan]:
             continue
         plans.append(plan)
         # Some file systems take names that differ only in case for one.
-        names = {f"package {plan.spec.name.lower()}": "package", **{f"op {name}": "ops" for name in plan.op_names}}
+        names = {f"package {plan.spec.name.lower()}": "the package", **{f"op {name}": "ops" for name in plan.op_names}}
         for name, what in names.items():
             other = taken.setdefault(name, document.file)
             if other != document.file:
-                message = f"the name '{plan.spec.name}' gives {what} that {other} has already"
+                message = f"'{plan.spec.name}' would give {what} a name that {other} gives already"
                 mistakes.append(document.diagnostic("FG208", message, ("name",), hint="rename one"))
                 break
     if mistakes:

@@ -17,6 +17,7 @@ from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.names import camel_case, check_class, check_spec_name, is_spoilt
 from fusegen.spec.wording import suggest
 
+_ARGUMENT_KEYS = {"type", "is", "typical"}
 _SECTIONS = {"dims": dict, "arguments": dict, "inputs": dict, "chain": list}
 
 
@@ -104,7 +105,7 @@ def _defaults_last(document: Document) -> Iterator[Diagnostic]:
             continue
         if "default" in argument:
             with_default = with_default or name
-        elif with_default:
+        elif with_default and argument.keys() <= _ARGUMENT_KEYS:  # or it is there, but misspelt
             message = f"the argument {quote(name)} has no default, but {quote(with_default)} before it has"
             yield document.diagnostic("FG214", message, ("arguments", name), key=True)
 

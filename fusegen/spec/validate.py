@@ -88,7 +88,6 @@ class _Finding:
         """The value is of a type that this member of a union has not; another member may take it."""
         return self.kind == "literal_error" or self.kind.endswith(("_type", "_parsing", "_from_float"))
 
-
     @property
     def is_text_for_a_number(self) -> bool:
         """A number would do, and the text is more like one than like a name."""

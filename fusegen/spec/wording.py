@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from fusegen.errors import quote
 _MAX_COMPARED = 64
 # Nor is a file with more names than this a spec that someone wrote.
 _MAX_KNOWN = 100
+_PLAIN = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
 # A longer list of choices hides the message.
 _MAX_LISTED = 10
 
@@ -51,4 +53,5 @@ def suggest(word: str, known: Sequence[str], *, among: str = "known") -> str | N
     close = nearest(word, known)
     if close is not None:
         return f"did you mean {quote(close)}?"
-    return f"{among}: {', '.join(known)}" if 0 < len(known) <= _MAX_LISTED else None
+    plain = [name for name in known if _PLAIN.fullmatch(name)]  # those of a spec may be anything
+    return f"{among}: {', '.join(plain)}" if plain and len(known) <= _MAX_LISTED else None

@@ -145,14 +145,18 @@ class _Reader:
         return self._sequence(stream, path, depth)
 
     def _scalar(self, event: Any) -> str | int | float | bool | None:
-        if any("\ud800" <= char <= "\udfff" for char in event.value):
-            # An escape such as "\ud800" is half a character; it could be neither printed nor written.
-            self._problem("FG104", "the text holds half a surrogate pair", event)
-            return None
+        text = str(event.value)
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            # JSON writes some characters as two escapes. One alone is none: it could be neither printed nor written.
+            try:
+                text = text.encode("utf-16", "surrogatepass").decode("utf-16")
+            except UnicodeDecodeError:
+                self._problem("FG104", "the text holds half a surrogate pair", event)
+                return None
         if not event.implicit[0]:
-            return str(event.value)  # quoted, or a block, or under a tag that has been refused
+            return text  # quoted, or a block, or under a tag that has been refused
         try:
-            return resolve(event.value)
+            return resolve(text)
         except BadNumber as error:
             self._problem("FG109", str(error), event)
             return None

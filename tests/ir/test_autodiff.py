@@ -148,3 +148,9 @@ def test_an_op_without_a_rule_is_a_bug() -> None:
     e = Example()
     with pytest.raises(InternalError, match="no gradient rule"):
         e.gradients(e.apply("reciprocal", e.x), e.x)
+
+
+def test_an_op_that_nobody_defined_is_a_bug() -> None:
+    e = Example()
+    with pytest.raises(InternalError, match="no function is called 'frobnicate'"):
+        e.gradients(e.apply("frobnicate", e.x), e.x)

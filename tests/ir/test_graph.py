@@ -16,7 +16,8 @@ def test_equal_expressions_are_one_node() -> None:
     assert graph.add("add", x, b, name="again") is once and once.name == "once"
     assert graph.tensor("x", FULL) is x
     assert graph.literal(2) is graph.literal(2.0)
-    assert len(graph.nodes) == 4
+    assert graph.literal(0) is not graph.literal(-0.0), "x + 0 and x + -0 differ where x is -0"
+    assert len(graph.nodes) == 6
 
 
 def test_what_makes_expressions_differ() -> None:

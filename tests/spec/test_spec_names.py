@@ -7,14 +7,15 @@ import keyword
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from fusegen.spec.names import AttributeName, Identifier, SpecName, camel_case
-from fusegen.spec.reserved import MODULE_ATTRIBUTES, PYTHON_KEYWORDS
+from fusegen.spec.names import AttributeName, ClassName, Identifier, SpecName, camel_case, is_spoilt
+from fusegen.spec.reserved import MODULE_ATTRIBUTES, PYTHON_KEYWORDS, WINDOWS_DEVICES
 
 
 class Names(BaseModel):
     plain: Identifier = "a"
     attribute: AttributeName = "a"
     spec: SpecName = "a"
+    class_: ClassName = "A"
 
 
 def codes(**names: str) -> list[str]:
@@ -25,7 +26,11 @@ def codes(**names: str) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("name", ["a", "X", "bn_eps", "multiply_weight", "x2", "a" * 64, "match", "min", "lambda_"])
+# `match` is a keyword in its own statement only.
+@pytest.mark.parametrize(
+    "name",
+    ["a", "X", "bn_eps", "multiply_weight", "x2", "a" * 64, "match", "min", "lambda_", "console", "com10"],
+)
 def test_accepted(name: str) -> None:
     assert codes(plain=name, attribute=name, spec=name) == []
 
@@ -35,13 +40,19 @@ def test_accepted(name: str) -> None:
     ["", "a b", "a\n", "a" * 65]
     # Not identifiers, one of them spelt with a Cyrillic letter.
     + ["2x", "a-b", "a.b", "a;b", 'a"', "\u00e4", "\u0430", "x\u0301", "_a", "__a", "a__b"]
-    + ["lambda", "None", "template", "xor_eq", "threadIdx", "float4", "NULL", "linux", "self", "torch"],
+    + ["lambda", "None", "True", "async", "template", "xor_eq", "concept", "co_await", "char8_t", "int", "typename"]
+    + ["threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "float4", "dim3", "half", "cudaStream_t"]
+    + ["NULL", "linux", "errno", "stdin", "M_PI", "FUSEGEN_DEVICE", "Py_None", "PRId64", "C10_X", "TORCH_X"]
+    + ["self", "torch", "nn", "std", "_Reserved", "__dunder__", "__init__", "__", "_", "a__", "x ", "\ttab", "x\0"],
 )
 def test_refused(name: str) -> None:
-    assert codes(plain=name, attribute=name, spec=name) == ["FG206"] * 3
+    assert codes(plain=name, attribute=name, spec=name, class_=name) in (
+        ["FG206"] * 4,
+        ["FG206", "FG207", *["FG206"] * 2],
+    )
 
 
-@pytest.mark.parametrize("name", ["train", "forward", "state_dict", "training"])
+@pytest.mark.parametrize("name", ["train", "forward", "state_dict", "training", "parameters", "to", "apply", "eval"])
 def test_module_attributes_are_refused_as_attributes_only(name: str) -> None:
     assert codes(attribute=name) == ["FG207"]
     assert codes(plain=name) == []
@@ -50,6 +61,26 @@ def test_module_attributes_are_refused_as_attributes_only(name: str) -> None:
 def test_a_spec_may_not_take_the_place_of_the_support_headers() -> None:
     assert codes(spec="support") == ["FG206"]
     assert codes(plain="support") == []
+
+
+@pytest.mark.parametrize("name", ["con", "nul", "AUX", "Com1", "lpt9", "Support"])
+def test_a_package_must_be_a_directory_everywhere(name: str) -> None:
+    assert codes(spec=name) == ["FG206"]
+    assert codes(plain=name, attribute=name) == []
+
+
+def test_devices_of_windows() -> None:
+    assert len(WINDOWS_DEVICES) == 22 and all(name == name.lower() for name in WINDOWS_DEVICES)
+
+
+@pytest.mark.parametrize("name", ["F", "Path", "zip", "any", "torch", "True"])
+def test_a_class_may_not_hide_what_its_module_uses(name: str) -> None:
+    assert codes(class_=name) == ["FG206"]
+
+
+def test_a_name_that_is_missing_because_it_is_spoilt() -> None:
+    assert is_spoilt("out_features", ["in", "out-features"])
+    assert not is_spoilt("out_features", ["out_feature", "batch"]) and not is_spoilt("x", [])
 
 
 def test_every_keyword_of_this_python_is_known() -> None:

@@ -199,6 +199,11 @@ def test_files_that_hold_no_mapping(text: str) -> None:
     errors_of(text)
 
 
+def test_a_character_as_json_writes_it() -> None:
+    assert parse_yaml(r'{"a": "\ud83d\ude00", "\ud83d\ude00": 1}', "f").data == {"a": "\U0001f600", "\U0001f600": 1}
+    assert codes(errors_of(r'{"a": "\ude00\ud83d"}')) == ["FG104"]
+
+
 def test_control_characters_do_not_reach_the_terminal() -> None:
     error = errors_of('"a\\e[31m": 1\n"a\\e[31m": 2\n')
     assert "\x1b" not in str(error)
