@@ -1,33 +1,37 @@
-"""One generated package in, its `_C.so` out: key, lock, compile, move into place."""
+"""Generated packages in, their `_C.so` out: key, lock, compile, move into place."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusegen.build.commands import Commands
 from fusegen.build.errors import BuildError
-from fusegen.build.key import KEY_FILE, OUTPUT, Inputs, collect_inputs, key_text, why_stale
-from fusegen.build.libraries import find_libraries
-from fusegen.build.steps import run_steps
-from fusegen.build.toolchain import find_ninja, find_toolchain
+from fusegen.build.key import OUTPUT, Inputs, collect_inputs, why_stale
+from fusegen.build.libraries import Libraries, find_libraries
+from fusegen.build.toolchain import Toolchain, find_ninja, find_toolchain
 from fusegen.paths import BUILD_STORE
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
     from rich.console import Console
 
+    from fusegen.build.job import Job
     from fusegen.build.progress import BuildProgress
 
 # Somebody who waits longer than this is told what for.
 _SILENT_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """A package, `generated/<name>`, and the GPU architectures to compile it for, such as `sm_90`."""
+
+    package: Path
+    targets: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -52,57 +56,135 @@ def build_extension(
     console: Console | None = None,
     force: bool = False,
 ) -> BuildResult:
-    """Compiles `generated/<name>` into its `_C.so`, unless it is there already and made of the same.
+    """Builds one package, as `build_extensions` does."""
+    request = Request(Path(package), targets)
+    return build_extensions([request], verification=verification, console=console, force=force)[0]
 
-    `targets` are GPU architectures such as `sm_90`; `verification` adds the double kernels; `force` compiles
-    all of it again. Safe to call from several processes at once, and to interrupt: `_C.so` is replaced in one
-    step, and only by a complete one. A BuildError names the command that failed and its message.
+
+def build_extensions(
+    requests: Sequence[Request],
+    *,
+    verification: bool = False,
+    console: Console | None = None,
+    force: bool = False,
+) -> list[BuildResult]:
+    """Compiles each package into its `_C.so`, all at once, but for those that are made of the same already.
+
+    `verification` adds the double kernels; `force` compiles all of it again. Safe to call from several processes
+    at once, and to interrupt: `_C.so` is replaced in one step, and only by a complete one. A BuildError names the
+    first command that failed and its message; packages that were finished by then are in place.
     """
-    started = time.monotonic()
-    package = Path(package).resolve()
-    toolchain, libraries = find_toolchain(), find_libraries()
+    build = _Build(find_toolchain(), find_libraries(), verification, force)
+    requests = [Request(Path(request.package).resolve(), tuple(request.targets)) for request in requests]
+    packages = [request.package for request in requests]
+    if twice := sorted({str(package) for package in packages if packages.count(package) > 1}):
+        raise BuildError(f"asked to build twice: {', '.join(twice)}")
+    with _reported():
+        results: dict[Path, BuildResult] = {}
+        stale = []
+        for request in requests:
+            inputs = build.inputs(request)
+            if build.reason(inputs) is None:
+                results[request.package] = build.result(inputs, None)
+            else:
+                stale.append(request)
+        if stale:
+            results |= build.run(stale, console)
+    return [results[package] for package in packages]
 
-    def collect() -> Inputs:
+
+@dataclass(frozen=True)
+class _Build:
+    """What all packages of one call share, and how they are built."""
+
+    toolchain: Toolchain
+    libraries: Libraries
+    verification: bool
+    force: bool
+    started: float = field(default_factory=time.monotonic)
+
+    def inputs(self, request: Request) -> Inputs:
         return collect_inputs(
-            package, targets=targets, verification=verification, toolchain=toolchain, libraries=libraries
+            request.package,
+            targets=request.targets,
+            verification=self.verification,
+            toolchain=self.toolchain,
+            libraries=self.libraries,
         )
 
-    def result(reason: str | None, inputs: Inputs) -> BuildResult:
-        return BuildResult(package / OUTPUT, inputs.key, reason, time.monotonic() - started)
+    def reason(self, inputs: Inputs) -> str | None:
+        return "forced" if self.force else why_stale(inputs)
 
-    inputs = collect()
-    if not force and why_stale(inputs) is None:
-        return result(None, inputs)
+    def result(self, inputs: Inputs, reason: str | None) -> BuildResult:
+        return BuildResult(inputs.package / OUTPUT, inputs.key, reason, time.monotonic() - self.started)
 
-    # Imported here: neither is needed when there is nothing to do, and that has to be quick.
-    from filelock import FileLock
+    def run(self, requests: Sequence[Request], console: Console | None) -> dict[Path, BuildResult]:
+        """Builds packages that seemed stale, holding the locks of all."""
+        # Imported here: none of it is needed when there is nothing to do, and that has to be quick.
+        from filelock import FileLock
 
-    from fusegen.build.progress import BuildProgress
+        from fusegen.build.commands import Commands
+        from fusegen.build.job import Job
+        from fusegen.build.progress import BuildProgress
+        from fusegen.build.signals import unwinding
 
-    store = package.parent / BUILD_STORE / package.name
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(package.parent / BUILD_STORE / f"{package.name}.lock")
-        with BuildProgress(package.name, console) as progress, _held(lock, progress):
-            # Who held the lock may have built just this, or the sources may have changed while we waited.
-            inputs = collect()
-            reason = "forced" if force else why_stale(inputs)
-            if reason is not None:
-                commands = Commands(inputs, toolchain, libraries, targets, verification)
-                _compile(commands, store, reason, force, progress)
-                progress.finish()
-    except OSError as error:
-        raise BuildError(f"cannot build in {package}: {error}") from error
-    return result(reason, inputs)
+        results: dict[Path, BuildResult] = {}
+        with unwinding(), BuildProgress(console) as progress, ExitStack() as cleanup:
+            # Everybody takes locks in the same order, so no two builds wait for each other.
+            for package in sorted(request.package for request in requests):
+                _store(package).mkdir(parents=True, exist_ok=True)
+                lock = FileLock(_store(package).with_name(f"{package.name}.lock"))
+                cleanup.enter_context(_held(lock, package.name, progress))
+            jobs: list[Job] = []
+            for request in requests:
+                # Who held the lock may have built just this, or the sources may have changed while we waited.
+                inputs = self.inputs(request)
+                reason = self.reason(inputs)
+                if reason is None:
+                    results[request.package] = self.result(inputs, None)
+                    continue
+                commands = Commands(inputs, self.toolchain, self.libraries, request.targets, self.verification)
+                jobs.append(Job(commands, _store(request.package), reason, self.force))
+                cleanup.callback(jobs[-1].clear)
+            if jobs:
+                results |= self._compile(jobs, progress)
+        return results
+
+    def _compile(self, jobs: Sequence[Job], progress: BuildProgress) -> dict[Path, BuildResult]:
+        """Runs the steps of all jobs as one graph: a core that one package leaves idle works for another."""
+        from fusegen.build.steps import Step, run_steps
+
+        steps = [step for job in jobs for step in job.steps()]
+        linked = {job.output: job for job in jobs}
+        results: dict[Path, BuildResult] = {}
+
+        def ended(step: Step, done: int) -> None:
+            progress.step(step.what, done)
+            if job := linked.get(step.output):
+                inputs = job.commands.inputs
+                results[inputs.package] = self.result(inputs, job.reason)
+
+        progress.begin({job.name: job.reason for job in jobs}, len(steps))
+        outcome = run_steps(find_ninja(), steps, work=jobs[0].work, ended=ended)
+        for job in jobs:
+            if job.place(outcome.finished):
+                progress.built(job.name, results[job.commands.inputs.package].seconds)
+        if outcome.error is not None:
+            raise outcome.error
+        return results
+
+
+def _store(package: Path) -> Path:
+    return package.parent / BUILD_STORE / package.name
 
 
 @contextmanager
-def _held(lock: BaseFileLock, progress: BuildProgress) -> Iterator[None]:
+def _held(lock: BaseFileLock, name: str, progress: BuildProgress) -> Iterator[None]:
     """Holds the lock, saying so when it takes a while to get."""
     try:
         lock.acquire(timeout=_SILENT_SECONDS)
     except TimeoutError:  # filelock's Timeout is one
-        progress.waiting()
+        progress.waiting(name)
         lock.acquire()
     try:
         yield
@@ -110,36 +192,11 @@ def _held(lock: BaseFileLock, progress: BuildProgress) -> Iterator[None]:
         lock.release()
 
 
-def _compile(commands: Commands, store: Path, reason: str, force: bool, progress: BuildProgress) -> None:
-    """Compiles what is missing in a directory of this build's own, then moves everything into place.
-
-    Nothing is ever written where another build, or the one after an interrupted one, could see it half done:
-    objects enter the store by a rename, under a name that says their content, and so does the output.
-    """
-    inputs = commands.inputs
-    # We hold the lock, so whatever is still lying there is of a build that was killed.
-    for left in store.glob("work-*"):
-        shutil.rmtree(left, ignore_errors=True)
-    work = Path(tempfile.mkdtemp(prefix="work-", dir=store))
+@contextmanager
+def _reported() -> Iterator[None]:
+    """What the file system refuses fails the build, and is no bug: a full disk, a directory without access."""
     try:
-        names = {source: inputs.object_name(source) for source in (*inputs.cuda, *inputs.cxx)}
-        missing = [source for source, name in names.items() if force or not (store / name).is_file()]
-        steps = [commands.compile_step(source, work / names[source]) for source in missing]
-        objects = [(work if source in missing else store) / name for source, name in names.items()]
-        steps.append(commands.link_step(objects, work / OUTPUT))
-        progress.begin(reason, len(steps))
-        run_steps(find_ninja(), steps, work=work, cwd=inputs.package, finished=progress.step)
-        # Only now: after a failure an object may be half written (a compiler that was killed, a full disk).
-        for source in missing:
-            os.replace(work / names[source], store / names[source])
-        text = key_text(inputs, work / OUTPUT)
-        (work / KEY_FILE).write_text(text, encoding="utf-8")
-        # The old key goes first: stopped between these lines, the next build finds no key and builds again.
-        (inputs.package / KEY_FILE).unlink(missing_ok=True)
-        os.replace(work / OUTPUT, inputs.package / OUTPUT)
-        os.replace(work / KEY_FILE, inputs.package / KEY_FILE)
-        for old in store.glob("*.o"):
-            if old.name not in names.values():
-                old.unlink(missing_ok=True)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        yield
+    except OSError as error:
+        place = "" if error.filename is None else f"{error.filename}: "
+        raise BuildError(f"cannot build: {place}{error.strerror or error}") from error

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusegen.build.flags import cxx_flags, link_flags, nvcc_flags
-from fusegen.build.key import Inputs
+from fusegen.build.flags import cxx_flags, link_flags, nvcc_flags, part_flags
+from fusegen.build.key import Inputs, Unit
 from fusegen.build.libraries import Libraries
 from fusegen.build.steps import Step
 from fusegen.build.toolchain import Toolchain
@@ -24,10 +24,13 @@ class Commands:
     targets: Sequence[str]
     verification: bool
 
-    def compile_step(self, source: Path, output: Path) -> Step:
-        """Compiles one source. Its name is relative to the package, so `__FILE__` has no machine's path."""
-        if source in self.inputs.cuda:
+    def compile_step(self, unit: Unit, output: Path) -> Step:
+        """Compiles one unit. The source's name is relative to the package, so `__FILE__` has no machine's path."""
+        source, package = unit.source, self.inputs.package
+        if unit in self.inputs.cuda:
             compiler = [os.fspath(self.toolchain.nvcc.path), *nvcc_flags(self.targets, self.verification)]
+            if unit.part is not None:
+                compiler += part_flags(unit.part)
             if self.toolchain.host_option:
                 compiler += ["-ccbin", os.fspath(self.toolchain.cxx)]
             includes = []
@@ -37,9 +40,9 @@ class Commands:
             # As system headers: warnings in torch's or Python's are nobody's business here.
             includes = ["-isystem", os.fspath(torch), "-isystem", os.fspath(self.libraries.python_include)]
             includes.append(f"-ffile-prefix-map={torch}/=")
-        support = self.inputs.package.parent / "support"
-        includes = ["-I", os.path.relpath(support, self.inputs.package), *includes]
-        return Step(source.name, output, [*compiler, *includes, "-c", source.name, "-o", os.fspath(output)])
+        includes = ["-I", os.path.relpath(package.parent / "support", package), *includes]
+        command = [*compiler, *includes, "-c", source.name, "-o", os.fspath(output)]
+        return Step(f"{package.name}: {unit}", output, command, cwd=package)
 
     def link_step(self, objects: Sequence[Path], output: Path) -> Step:
         """Links all objects. `-L` is for this machine's linker alone; the object keeps no path."""
@@ -54,4 +57,5 @@ class Commands:
             *(f"-L{path}" for path in search),
             *libraries,
         ]
-        return Step(output.name, output, command, needs=tuple(objects))
+        package = self.inputs.package
+        return Step(f"{package.name}: {output.name}", output, command, cwd=package, needs=tuple(objects))

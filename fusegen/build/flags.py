@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from fusegen.build.errors import BuildError
 
 # No fast-math anywhere. Hidden by default: two packages in one process must not see each other's launchers.
-# --split-compile=0: one source has many instances of its kernels, optimised on all cores.
-_NVCC = ("-O3", "-std=c++17", "--split-compile=0", "-Xcompiler", "-fPIC,-fvisibility=hidden")
+# -O1 is for the host compiler alone, which gets nothing but launchers: device code is always optimised in full.
+# --threads=0: targets at the same time. --split-compile=0: the many instances of a source's kernels too.
+_NVCC = ("-O1", "-std=c++17", "--threads=0", "--split-compile=0", "-Xcompiler", "-fPIC,-fvisibility=hidden")
 _CXX = ("-O2", "-std=c++17", "-fPIC", "-fvisibility=hidden")
 # Python loads torch's libraries privately (RTLD_LOCAL), so the object has to name the one it takes symbols
 # from, even where a linker believes it unused. The CUDA run time is static and its symbols are hidden: the
@@ -18,6 +19,15 @@ _LINK = ("-shared", "-Wl,--exclude-libs,ALL")
 _LINK_LIBRARIES = (
     "-Wl,--no-as-needed", "-ltorch_cpu", "-Wl,--as-needed", "-lcudart_static", "-ldl", "-lrt", "-lpthread",
 )  # fmt: skip
+
+
+# A source that has guards of these names is compiled once for each, with the name defined: on two cores at once.
+PARTS = ("FUSEGEN_FORWARD_ONLY", "FUSEGEN_BACKWARD_ONLY")
+
+
+def part_flags(part: str) -> list[str]:
+    """Flags for one of a source's parts. The constants that only the other needs are no reason to warn."""
+    return [f"-D{part}", "-diag-suppress=177"]
 
 
 def nvcc_flags(targets: Sequence[str], verification: bool) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusegen.build.errors import BuildError
-from fusegen.build.flags import cxx_flags, link_flags, nvcc_flags
+from fusegen.build.flags import PARTS, cxx_flags, link_flags, nvcc_flags, part_flags
 from fusegen.build.libraries import Libraries
 from fusegen.build.toolchain import Toolchain
 from fusegen.paths import EXTENSION
@@ -28,26 +28,44 @@ _NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 
 
 @dataclass(frozen=True)
+class Unit:
+    """What becomes one object: a source, or one of the parts into which it can be divided."""
+
+    source: Path
+    part: str | None = None
+
+    def __str__(self) -> str:
+        """For people: `kernels.cu`, `kernels.cu (forward)`."""
+        return self.source.name if self.part is None else f"{self.source.name} ({self.part.split('_')[1].lower()})"
+
+
+@dataclass(frozen=True)
 class Inputs:
     """Everything that decides the bytes of the output. `parts` maps a readable name to a value or a hash."""
 
     package: Path
-    cuda: tuple[Path, ...]
-    cxx: tuple[Path, ...]
+    cuda: tuple[Unit, ...]
+    cxx: tuple[Unit, ...]
     parts: Mapping[str, str]
 
     @property
     def key(self) -> str:
         return digest_of(self.parts)
 
-    def object_name(self, source: Path) -> str:
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        return (*self.cuda, *self.cxx)
+
+    def object_name(self, unit: Unit) -> str:
         """A name no other content can have: an object of that name may be used again, whatever its age."""
-        others = {f"source {path.name}" for path in (*self.cuda, *self.cxx) if path != source}
+        others = {f"source {other.source.name}" for other in self.units if other.source != unit.source}
         skipped = {"link flags", *others}
         # What only the other compiler sees. nvcc runs the C++ compiler too; bindings include no CUDA header.
-        skipped |= {"cxx flags", "torch", "python"} if source in self.cuda else {"nvcc", "nvcc flags"}
+        skipped |= {"cxx flags", "torch", "python"} if unit in self.cuda else {"nvcc", "nvcc flags"}
         parts = {name: value for name, value in self.parts.items() if name not in skipped}
-        return f"{source.stem}.{digest_of(parts)[:16]}.o"
+        if unit.part is not None:
+            parts["part"] = " ".join(part_flags(unit.part))
+        return f"{unit.source.stem}.{digest_of(parts)[:16]}.o"
 
 
 def collect_inputs(
@@ -81,7 +99,17 @@ def collect_inputs(
     parts["C++ compiler"] = identity["cxx"]
     parts["torch"] = libraries.torch_version
     parts["python"] = libraries.python_version
-    return Inputs(package=package, cuda=cuda, cxx=cxx, parts=parts)
+    return Inputs(
+        package=package,
+        cuda=tuple(unit for path in cuda for unit in _units(path)),
+        cxx=tuple(Unit(path) for path in cxx),
+        parts=parts,
+    )
+
+
+def _units(source: Path) -> list[Unit]:
+    text = source.read_bytes()
+    return [Unit(source, part) for part in PARTS] if all(part.encode() in text for part in PARTS) else [Unit(source)]
 
 
 def why_stale(inputs: Inputs) -> str | None:

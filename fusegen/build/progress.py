@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -12,16 +12,14 @@ if TYPE_CHECKING:
 
 
 class BuildProgress:
-    """One build's progress, as a context manager. Made only once there is something to do."""
+    """A build's progress, as a context manager. Made only once there is something to do."""
 
-    def __init__(self, name: str, console: Console | None) -> None:
+    def __init__(self, console: Console | None) -> None:
         if console is None:
             from rich.console import Console
 
             console = Console(stderr=True)
         self._console = console
-        self._name = name
-        self._started = time.monotonic()
         self._live: Progress | None = None
         self._task: TaskID | None = None
 
@@ -46,7 +44,7 @@ class BuildProgress:
                 transient=True,
             )
             self._live.start()
-            self._task = self._live.add_task(self._name, total=None)
+            self._task = self._live.add_task("building", total=None)
         return self
 
     def __exit__(
@@ -55,24 +53,22 @@ class BuildProgress:
         if self._live is not None:
             self._live.stop()
 
-    def waiting(self) -> None:
-        """Another process holds the lock."""
-        self._say(f"{self._name}: waiting for another build to finish")
+    def waiting(self, name: str) -> None:
+        """Another process holds the lock of a package."""
+        self._say(f"{name}: waiting for another build to finish")
 
-    def begin(self, reason: str, steps: int) -> None:
-        """The build starts, for this reason, and has so many steps."""
-        self._say(f"{self._name}: building ({reason})", total=steps)
+    def begin(self, reasons: Mapping[str, str], steps: int) -> None:
+        """The build of some packages starts, for these reasons, and has so many steps."""
+        for name, reason in reasons.items():
+            self._say(f"{name}: building ({reason})", total=steps)
 
     def step(self, what: str, done: int) -> None:
-        """A step was finished."""
-        self._say(f"{self._name}: {what}", done=done)
+        """A step has ended."""
+        self._say(what, done=done)
 
-    def finish(self) -> None:
-        """The build is in place."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-        self._print(f"{self._name}: built in {time.monotonic() - self._started:.1f} s")
+    def built(self, name: str, seconds: float) -> None:
+        """A package is in place."""
+        self._print(f"{name}: built in {seconds:.1f} s")
 
     def _say(self, text: str, *, total: int | None = None, done: int | None = None) -> None:
         if self._live is None or self._task is None:

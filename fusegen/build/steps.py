@@ -1,4 +1,4 @@
-"""Writes one build's ninja file and runs it. What to compile has been decided before."""
+"""Writes a ninja file and runs it. What to compile has been decided before."""
 
 from __future__ import annotations
 
@@ -14,18 +14,28 @@ from fusegen.build.errors import BuildError
 
 @dataclass(frozen=True)
 class Step:
-    """One command: what it is called, what it makes, and what has to be there first."""
+    """One command: what it is called (no two alike), what it makes, where it runs, what has to be there first."""
 
     what: str
     output: Path
     command: Sequence[str]
+    cwd: Path
     needs: Sequence[Path] = ()
 
 
-def run_steps(
-    ninja: Path, steps: Sequence[Step], *, work: Path, cwd: Path, finished: Callable[[str, int], None]
-) -> None:
-    """Runs the steps from `cwd`, as parallel as their needs allow. A BuildError shows the first failure."""
+@dataclass(frozen=True)
+class Outcome:
+    """The outputs that are complete, and the first failure, if any."""
+
+    finished: frozenset[Path]
+    error: BuildError | None
+
+
+def run_steps(ninja: Path, steps: Sequence[Step], *, work: Path, ended: Callable[[Step, int], None]) -> Outcome:
+    """Runs the steps, as parallel as their needs allow. After a failure no further one is started.
+
+    `ended` is called as each one ends, with how many have. One that failed has ended too.
+    """
     file = work / "build.ninja"
     file.write_text(_ninja_file(steps, work), encoding="utf-8")
     environment = {**os.environ, "NINJA_STATUS": "[%f/%t] "}
@@ -33,20 +43,20 @@ def run_steps(
     environment.pop("LD_RUN_PATH", None)
     process = subprocess.Popen(
         [os.fspath(ninja), "-f", os.fspath(file)],
-        cwd=cwd, env=environment, text=True, errors="replace",
+        cwd=work, env=environment, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert process.stdout is not None
     lines: list[str] = []
-    names = {step.what for step in steps}
-    done = 0
+    by_name = {step.what: step for step in steps}
+    done: list[Step] = []
     try:
         for line in process.stdout:
             lines.append(line.rstrip("\n"))
-            what = _status(line)
-            if what in names:
-                done += 1
-                finished(what, done)
+            step = by_name.get(_status(line) or "")
+            if step is not None:
+                done.append(step)
+                ended(step, len(done))
         code = process.wait()
     except BaseException:
         # ninja stops its compilers when it is told to stop.
@@ -55,8 +65,10 @@ def run_steps(
         raise
     finally:
         process.stdout.close()
-    if code != 0:
-        raise _failure(lines, steps)
+    if code == 0:
+        return Outcome(frozenset(step.output for step in steps), None)
+    failed = [step for step in steps if any(_failed(line, step) for line in lines)]
+    return Outcome(frozenset(step.output for step in done if step not in failed), _failure(lines, failed))
 
 
 def _ninja_file(steps: Iterable[Step], work: Path) -> str:
@@ -68,7 +80,7 @@ def _ninja_file(steps: Iterable[Step], work: Path) -> str:
     for step in steps:
         needs = "".join(f" {_escape_path(path)}" for path in step.needs)
         # `$` is ninja's own escape; the rest is quoted for the shell that ninja starts.
-        command = shlex.join(step.command).replace("$", "$$")
+        command = f"cd {shlex.quote(os.fspath(step.cwd))} && {shlex.join(step.command)}".replace("$", "$$")
         parts.append(f"build {_escape_path(step.output)}: run{needs}")
         parts.append(f"  command = {command}\n  what = {_escape(step.what)}")
     return "\n".join(parts) + "\n"
@@ -83,13 +95,18 @@ def _escape_path(path: Path) -> str:
 
 
 def _status(line: str) -> str | None:
-    """The description in one of ninja's status lines, `[1/3] kernels.cu`."""
+    """The description in one of ninja's status lines, `[1/3] chain: kernels.cu`."""
     head, separator, what = line.rstrip("\n").partition("] ")
     return what if separator and head.startswith("[") and head[1:].replace("/", "").isdigit() else None
 
 
-def _failure(lines: Sequence[str], steps: Sequence[Step]) -> BuildError:
-    """Picks the failing command and its own output from what ninja printed."""
+def _failed(line: str, step: Step) -> bool:
+    """Whether this is ninja's line for a step that failed: it ends with the output."""
+    return line.startswith("FAILED: ") and line.rstrip().endswith(os.fspath(step.output))
+
+
+def _failure(lines: Sequence[str], failed: Sequence[Step]) -> BuildError:
+    """Picks the first failing command and its own output from what ninja printed."""
     start = next((n for n, line in enumerate(lines) if line.startswith("FAILED: ")), None)
     if start is None or start + 1 >= len(lines):
         return BuildError("ninja failed", output="\n".join(lines))
@@ -98,5 +115,5 @@ def _failure(lines: Sequence[str], steps: Sequence[Step]) -> BuildError:
         if line.startswith("ninja: ") or line.startswith("FAILED: ") or _status(line) is not None:
             break
         output.append(line)
-    failed = next((step.what for step in steps if os.fspath(step.output) in lines[start]), "a step")
-    return BuildError(f"building failed: {failed}", command=lines[start + 1], output="\n".join(output))
+    what = next((step.what for step in failed if _failed(lines[start], step)), "a step")
+    return BuildError(f"building failed: {what}", command=lines[start + 1], output="\n".join(output))

@@ -19,6 +19,7 @@ from fusegen.render.types import type_parameter, type_roles
 @dataclass(frozen=True)
 class ProgramText:
     title: str
+    omitted: str  # the macro that leaves the program out
     formula: list[str]
     kernels: list[str]
     launcher: str
@@ -74,6 +75,7 @@ def _program(plan: Plan, variant: Variant, program: Program) -> ProgramText:
     modes = mode_contexts(plan.modes)
     return ProgramText(
         title=program.name.replace("_", " "),
+        omitted="FUSEGEN_BACKWARD_ONLY" if program is variant.forward else "FUSEGEN_FORWARD_ONLY",
         formula=_formula(program),
         kernels=kernels,
         launcher=render("launcher.cu.j2", p=launcher, types=declared, modes=modes),

@@ -42,13 +42,15 @@ fi
 DRIVER = """
 import sys
 from pathlib import Path
-from fusegen.build import build_extension, builder
+from fusegen.build import Request, build_extensions, builder
 from fusegen.build.libraries import Libraries
 
-root = Path(sys.argv[1])
+root, *names = sys.argv[1:]
+root = Path(root)
 builder.find_libraries = lambda: Libraries("2.13.0", root / "torch", root, "cpython 3", root / "python")
-result = build_extension(root / "generated" / "chain", targets=["sm_90"])
-print("built" if result.built else "nothing to do")
+requests = [Request(root / "generated" / name, ["sm_90"]) for name in names]
+for result in build_extensions(requests):
+    print("built" if result.built else "nothing to do")
 print("imported", *sorted({"torch", "rich", "filelock", "pydantic"} & sys.modules.keys()))
 """
 
@@ -73,10 +75,18 @@ class Workshop:
         """Builds in this process."""
         return build_extension(self.package, **{"targets": ["sm_90"], **options})  # type: ignore[arg-type]
 
-    def start(self, seconds: float = 0.0) -> subprocess.Popen[str]:
+    def add(self, name: str, text: str) -> Path:
+        """Another package, whose sources hold the text."""
+        package = self.root / "generated" / name
+        package.mkdir()
+        (package / "kernels.cu").write_text(f"{text} kernels\n")
+        (package / "bindings.cpp").write_text(f"{text} bindings\n")
+        return package
+
+    def start(self, *names: str, seconds: float | str = 0.0) -> subprocess.Popen[str]:
         """Builds in a process of its own, with compilers that take this long."""
         return subprocess.Popen(
-            [sys.executable, "-c", DRIVER, str(self.root)],
+            [sys.executable, "-c", DRIVER, str(self.root), *(names or ["chain"])],
             env={**self.environment, "FAKE_SECONDS": str(seconds)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

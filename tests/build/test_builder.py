@@ -120,3 +120,15 @@ def test_live_progress_on_a_terminal(workshop) -> None:
     file = io.StringIO()
     workshop.build(console=Console(file=file, force_terminal=True, width=100))
     assert "\x1b[" in file.getvalue() and "chain: built in " in file.getvalue()
+
+
+def test_what_the_file_system_refuses_is_a_build_error(workshop) -> None:
+    store = workshop.root / "generated" / ".build"
+    store.write_text("in the way\n")
+    with pytest.raises(BuildError, match=r"cannot build: .*\.build.*: (Not a directory|File exists)"):
+        workshop.build()
+    store.unlink()
+    (workshop.package / "kernels.cu").unlink()
+    (workshop.package / "kernels.cu").mkdir()
+    with pytest.raises(BuildError, match=r"cannot build: .*kernels\.cu: Is a directory"):
+        workshop.build()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from fusegen.build import BuildError
+from fusegen.build import BuildError, find_toolchain
 from fusegen.build.flags import cxx_flags, gencode, link_flags, nvcc_flags
 
 
@@ -46,3 +50,16 @@ def test_verification_reaches_both_compilers() -> None:
 def test_neither_fast_math_nor_rpath() -> None:
     everything = " ".join([*nvcc_flags(["sm_90"], True), *cxx_flags(True), *link_flags()[0], *link_flags()[1]])
     assert "fast" not in everything and "rpath" not in everything
+
+
+@pytest.mark.nvcc
+def test_device_code_is_optimised_in_full(tmp_path: Path) -> None:
+    """The -O of nvcc's command line must stay the host compiler's alone."""
+    source = tmp_path / "kernels.cu"
+    source.write_text("__global__ void kernel() {}\n")
+    command = [find_toolchain().nvcc.path, *nvcc_flags(["sm_90"], False), "--dryrun", "-c", source]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stderr.splitlines()
+    device = [line for line in lines if re.search(r"\b(cicc|ptxas)\b", line)]
+    assert len(device) >= 2
+    assert not any(re.search(r" -(-O|O)", line) for line in device)
+    assert any(" -O1 " in line for line in lines)

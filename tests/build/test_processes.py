@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+
+from fusegen.build.signals import unwinding
 
 
 def finish(process) -> str:
@@ -55,6 +60,55 @@ def test_interrupted_build_leaves_the_former_output(workshop, how: signal.Signal
     assert finish(workshop.start()).startswith("built")
     assert workshop.output.read_text() == "new\nbindings\n"
     assert not list((workshop.root / "generated/.build/chain").glob("work-*"))
+
+
+def processes_with(argument: str) -> list[str]:
+    """Command lines of running processes that have the argument."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            arguments = file.read_bytes().decode(errors="replace").split("\0")
+        except OSError:  # it has ended
+            continue
+        if argument in arguments:
+            found.append(" ".join(arguments))
+    return found
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_build_that_is_told_to_end_cleans_up(workshop, how: signal.Signals) -> None:
+    seconds = f"600.{os.getpid()}{how.value}"  # names the compilers of this test among all processes
+    slow = workshop.start(seconds=seconds)
+    wait_until(lambda: processes_with(seconds))
+    slow.send_signal(how)
+    slow.communicate(timeout=60)
+    assert slow.returncode == (-how if how == signal.SIGINT else 128 + how)
+    assert processes_with(seconds) == []
+    assert not list((workshop.root / "generated/.build/chain").iterdir())
+    assert not (workshop.package / "_C.so").exists()
+    assert finish(workshop.start()).startswith("built")
+
+
+def test_other_handlers_stay() -> None:
+    def theirs(number: int, frame: object) -> None: ...
+
+    former = [signal.signal(signal.SIGTERM, theirs), signal.signal(signal.SIGHUP, signal.SIG_IGN)]
+    try:
+        with unwinding():
+            assert signal.getsignal(signal.SIGTERM) is theirs and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is theirs and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with pytest.raises(SystemExit, match="143"), unwinding():
+            signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, former[0])
+        signal.signal(signal.SIGHUP, former[1])
+
+
+def test_builds_in_a_thread(workshop) -> None:
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(workshop.build).result(timeout=60).built
 
 
 def test_nothing_to_do_is_quick(workshop) -> None:

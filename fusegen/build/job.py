@@ -1,0 +1,82 @@
+"""One package's share of a build: its steps, and where what they made goes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fusegen.build.commands import Commands
+from fusegen.build.key import KEY_FILE, OUTPUT, Unit, key_text
+from fusegen.build.steps import Step
+
+
+@dataclass
+class Job:
+    """Compiles what is missing in a directory of this build's own, then moves everything into place.
+
+    Nothing is ever written where another build, or the one after an interrupted one, could see it half done:
+    objects enter the store by a rename, under a name that says their content, and so does the output.
+    """
+
+    commands: Commands
+    store: Path
+    reason: str
+    force: bool
+    work: Path = field(init=False)
+    names: dict[Unit, str] = field(init=False)
+    missing: list[Unit] = field(init=False)
+
+    def __post_init__(self) -> None:
+        inputs = self.commands.inputs
+        # We hold the lock, so whatever is still lying there is of a build that was killed.
+        for left in self.store.glob("work-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        self.names = {unit: inputs.object_name(unit) for unit in inputs.units}
+        self.missing = [unit for unit, name in self.names.items() if self.force or not (self.store / name).is_file()]
+        self.work = Path(tempfile.mkdtemp(prefix="work-", dir=self.store))
+
+    @property
+    def name(self) -> str:
+        return self.commands.inputs.package.name
+
+    @property
+    def output(self) -> Path:
+        """Where the link leaves the extension."""
+        return self.work / OUTPUT
+
+    def steps(self) -> list[Step]:
+        """A compilation for every object that is missing, and the link."""
+        steps = [self.commands.compile_step(unit, self.work / self.names[unit]) for unit in self.missing]
+        objects = [(self.work if unit in self.missing else self.store) / name for unit, name in self.names.items()]
+        return [*steps, self.commands.link_step(objects, self.output)]
+
+    def place(self, finished: Collection[Path]) -> bool:
+        """Keeps every finished object, and puts the extension into place if it is finished; whether it was.
+
+        What did not finish may be half written: by a compiler that was killed, on a full disk.
+        """
+        for unit in self.missing:
+            made = self.work / self.names[unit]
+            if made in finished:
+                os.replace(made, self.store / made.name)
+        if self.output not in finished:
+            return False
+        package = self.commands.inputs.package
+        text = key_text(self.commands.inputs, self.output)
+        (self.work / KEY_FILE).write_text(text, encoding="utf-8")
+        # The old key goes first: stopped between these lines, the next build finds no key and builds again.
+        (package / KEY_FILE).unlink(missing_ok=True)
+        os.replace(self.output, package / OUTPUT)
+        os.replace(self.work / KEY_FILE, package / KEY_FILE)
+        for old in self.store.glob("*.o"):
+            if old.name not in self.names.values():
+                old.unlink(missing_ok=True)
+        return True
+
+    def clear(self) -> None:
+        """Removes the directory of this build."""
+        shutil.rmtree(self.work, ignore_errors=True)
