@@ -1,58 +1,245 @@
-"""Writes docs/performance.md from the CSVs that time_chains.py and kernel_times.py wrote.
+"""Writes docs/performance.md from the CSVs in benchmarks/results.
 
-    PYTHONPATH=. python benchmarks/performance_page.py benchmarks/results/timings_h200.csv \\
-        benchmarks/results/kernel_times_h200.csv
+    PYTHONPATH=. python benchmarks/performance_page.py
+
+bench_*.csv are those of `fusegen bench --csv`, kernel_times_*.csv and scale_*.csv those of the scripts of these
+names. Needs no GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from time_chains import table
+from fusegen.bench.names import COPY, FUSED, GRAPH_PEERS, MODES, PEERS, STEP, SUBJECTS
+from fusegen.bench.rows import Row, by_configuration, latest, read_rows
+from fusegen.bench.scale import read_scale
+from fusegen.bench.scale_text import scale_section
+from fusegen.bench.table import number
 
+RESULTS, PAGE = Path("benchmarks/results"), Path("docs/performance.md")
+# Products of the extents below which the host decides how long a call takes: rows x input features x channels, or
+# rows x channels.
+_SMALL = {3: 2**33, 2: 2**22}
 _HEAD = """# Performance
 
-Measured by `benchmarks/time_chains.py` on {device}; `benchmarks/performance_page.py` writes this page from the CSVs in
-`benchmarks/results/`. Medians; device events with the L2 flushed for the large sizes, wall clock for the small
-ones. Before
-anything is timed its outputs and gradients are checked. `contraction` is the linear layer's library calls
-alone; `compile`
-is `torch.compile` in its default mode. The last column compares with the faster of eager and compile: below 1 the fused
-module is faster. The largest of them is {largest}.
+Written by `benchmarks/performance_page.py` from the CSVs in `benchmarks/results/`, which have every figure with its
+quartiles, the versions and the command. `fusegen bench` measures them:
+
+- Before anything is timed, its output, gradients and running statistics are checked as `fusegen verify` does.
+- All subjects are built and warmed up first. Then samples are taken in rounds, every subject once, then every subject
+  again, so that all of them see the same clocks and temperatures of the GPU. A figure is the median of its samples.
+- **Device time** is that between two CUDA events around one call, from an L2 full of other data, queued behind a short
+  delay on the device so that launch latency does not count.
+- **Wall time** is that of a call in a loop that is synchronised at its ends only: what a caller sees.
+- **contraction** is the linear layer's library calls alone, **tail** the time of the chain without them. The tail's
+  **floor** is a device copy of the fewest bytes that the tail moves: each input read once, each result written once.
+- **spread** is the largest distance between the quartiles of a subject in that line, over its median.
+- **peers** are the chain in eager PyTorch and through `torch.compile` in its default mode, with `reduce-overhead` (CUDA
+  graphs) and with `max-autotune-no-cudagraphs`. Below 1, the fused module is faster than the fastest of them.
 """
-_KERNELS = """## Kernels
+_NOT_IN_ROUNDS = """That was before `fusegen bench`: one subject after another, while the clocks of the GPU moved, so
+that ratios between 0.85 and 1.15 tell little; neither spread nor floors.
+"""
+_KERNELS = """## Kernels on {device}
 
 By `benchmarks/kernel_times.py`: device time of each kernel in one forward and backward pass, in microseconds, beside a
-device copy that moves as many bytes, and the ratio of the two. Float32 streams run at the speed of a copy; 16-bit
-kernels with a norm on chip are still bound by instructions and latency.
+device copy that moves as many bytes, and the ratio of the two.
 """
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+def page(rows: Sequence[Row], kernels: Sequence[dict[str, str]]) -> str:
+    """The text of docs/performance.md. rows: of `fusegen bench`. kernels: lines of kernel_times.py, by column."""
+    rows = latest(rows)
+    parts = [_HEAD]
+    for gpu in dict.fromkeys(row.gpu for row in rows):
+        mine = [row for row in rows if row.gpu == gpu]
+        small = [row for row in mine if _is_small(row.shape)]
+        large = [row for row in mine if not _is_small(row.shape)]
+        parts.append(f"## {gpu}\n\n{_origin(mine)}")
+        for title, table in (
+            ("Large shapes: device time, ms", _device(large)),
+            ("Small shapes: wall time, us", _wall(small)),
+            ("Tails", _tails(mine)),
+            ("Peak memory of a forward and backward pass, MiB", _memory(mine)),
+        ):
+            if table:
+                parts.append(f"### {title}\n\n{table}")
+    for device in dict.fromkeys(line["device"] for line in kernels):
+        mine = [line for line in kernels if line["device"] == device]
+        parts.append(_KERNELS.format(device=device) + "\n" + _kernels(mine))
+    return "\n".join(parts)
+
+
+def _origin(rows: Sequence[Row]) -> str:
+    """Versions, commands and ceilings."""
+    lines = []
+    for versions in dict.fromkeys((row.torch, row.cuda, row.targets) for row in rows):
+        lines.append(f"torch {versions[0]}, CUDA {versions[1]}, kernels for {versions[2]}. Measured by\n")
+        mine = [row for row in rows if (row.torch, row.cuda, row.targets) == versions]
+        commands = dict.fromkeys(row.command for row in mine)
+        lines += [*(f"    {command}" for command in commands), ""]
+        if not all(command.startswith("fusegen bench") for command in commands):
+            lines.append(_NOT_IN_ROUNDS)
+    copies = [row.copy_gb_s for row in rows if row.copy_gb_s is not None]
+    if copies:
+        products: dict[str, list[float]] = {}
+        for row in rows:
+            if row.contraction_tflop_s is not None:
+                products.setdefault(row.dtype, []).append(row.contraction_tflop_s)
+        shown = ", ".join(f"{dtype} {max(values):.0f} TFLOP/s" for dtype, values in products.items())
+        lines.append(f"Ceilings: a large copy {max(copies):.0f} GB/s, a large matrix product in {shown}.\n")
+    return "\n".join(lines)
+
+
+def _device(rows: Sequence[Row]) -> str:
+    table, ratios = [], []
+    for place, found in _configurations(rows):
+        fused = found.get(FUSED)
+        ratios += [fused.device_ratio] if fused and fused.device_ratio is not None else []
+        table.append(
+            {
+                **place,
+                **{name: number(row.device_ms) for name, row in found.items() if name != COPY},
+                "fused / best peer": _digits(fused and fused.device_ratio),
+                "tail / floor": _digits(fused and fused.tail_over_floor, 2),
+                "spread": _spread((row.device_ms_q1, row.device_ms, row.device_ms_q3) for row in found.values()),
+            }
+        )
+    return _summary(ratios) + _markdown(table)
+
+
+def _wall(rows: Sequence[Row]) -> str:
+    table, ratios = [], []
+    for place, found in _configurations(rows):
+        fused = found.get(FUSED)
+        ratios += [fused.wall_ratio] if fused and fused.wall_ratio is not None else []
+        plain = [found[name].wall_us for name in PEERS if name in found and name not in GRAPH_PEERS]
+        graphs = [found[name].wall_us for name in GRAPH_PEERS if name in found]
+        table.append(
+            {
+                **place,
+                **{name: number(row.wall_us) for name, row in found.items() if name != COPY},
+                "best without graphs / fused": _over(plain, fused and fused.wall_us),
+                "graphs / fused": _over(graphs, fused and fused.wall_us),
+                "spread": _spread((row.wall_us_q1, row.wall_us, row.wall_us_q3) for row in found.values()),
+            }
+        )
+    return _summary(ratios) + _markdown(table)
+
+
+def _tails(rows: Sequence[Row]) -> str:
+    table = []
+    for place, found in _configurations(rows):
+        fused = found.get(FUSED)
+        if fused is None or fused.tail_ms is None or not fused.tail_bytes:
+            continue
+        share = ""
+        if fused.copy_gb_s and fused.tail_ms > 0:
+            share = f"{fused.tail_bytes / (fused.tail_ms * 1e-3) / (fused.copy_gb_s * 1e9):.0%}"
+        peers = [found[name].tail_ms for name in PEERS if name in found]
+        table.append(
+            {
+                **place,
+                "MB": number(fused.tail_bytes / 1e6),
+                "floor, ms": number(fused.floor_ms),
+                "tail, ms": number(fused.tail_ms),
+                "best peer's": number(min((tail for tail in peers if tail is not None), default=None)),
+                "tail / floor": _digits(fused.tail_over_floor, 2),
+                "of the copy ceiling": share,
+            }
+        )
+    return _markdown(table)
+
+
+def _memory(rows: Sequence[Row]) -> str:
+    table = []
+    for place, found in _configurations([row for row in rows if row.mode == STEP]):
+        peaks = {name: row.peak_bytes for name, row in found.items() if name in (FUSED, *PEERS)}
+        if any(peak is not None for peak in peaks.values()):
+            del place["mode"]
+            table.append(place | {n: "" if peak is None else f"{peak / 2**20:.1f}" for n, peak in peaks.items()})
+    return _markdown(table)
+
+
+def _kernels(lines: Sequence[dict[str, str]]) -> str:
+    # Without a ratio: library calls, which have no planned bytes.
+    return _markdown([{k: v for k, v in line.items() if k != "device"} for line in lines if line.get("ratio", "-")])
+
+
+def _configurations(rows: Sequence[Row]) -> Iterable[tuple[dict[str, str], dict[str, Row]]]:
+    for first, found in by_configuration(rows):
+        mode = MODES.get(first.mode, first.mode)
+        yield {"chain": first.spec, "size": first.shape, "dtype": first.dtype, "mode": mode}, found
+
+
+def _summary(ratios: Sequence[float]) -> str:
+    if not ratios:
+        return ""
+    ahead = sum(ratio <= 1 for ratio in ratios)
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    return (
+        f"Fused is at least as fast as the fastest peer in {ahead} of {len(ratios)} configurations.\n"
+        f"fused / best peer: {mean:.3f} in the geometric mean, {max(ratios):.3f} at most.\n\n"
+    )
+
+
+def _markdown(table: Sequence[dict[str, str]]) -> str:
+    """Columns in the order of the subjects; those without any figure are left out."""
+    names = list(dict.fromkeys(name for line in table for name in line))
+    subjects = [name for name in SUBJECTS if name in names]
+    if subjects:
+        first = min(names.index(name) for name in subjects)
+        rest = [name for name in names if name not in subjects]
+        names = rest[:first] + subjects + rest[first:]
+    names = [name for name in names if any(line.get(name) for line in table)]
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    lines += [f"| {' | '.join(line.get(name, '') for name in names)} |" for line in table]
+    return "\n".join(lines) + "\n" if table else ""
+
+
+def _spread(quartiles: Iterable[tuple[float | None, float | None, float | None]]) -> str:
+    found = [
+        (high - low) / middle for low, middle, high in quartiles if low is not None and high is not None and middle
+    ]
+    return f"{max(found):.1%}" if found else ""
+
+
+def _over(times: Sequence[float | None], fused: float | None) -> str:
+    best = min((time for time in times if time is not None), default=None)
+    return _digits(best / fused if best is not None and fused else None, 2)
+
+
+def _digits(value: float | None, digits: int = 3) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _is_small(shape: str) -> bool:
+    extents = [int(extent) for extent in shape.split("x")]
+    return math.prod(extents) < _SMALL[len(extents)]
+
+
+def page_of(results: Path) -> str:
+    """The page of all CSVs in `results`."""
+    rows = [row for path in sorted(results.glob("bench_*.csv")) for row in read_rows(path)]
+    kernels = []
+    for path in sorted(results.glob("kernel_times_*.csv")):
+        with path.open(newline="", encoding="utf-8") as file:
+            kernels += list(csv.DictReader(file))
+    scale = [row for path in sorted(results.glob("scale_*.csv")) for row in read_scale(path)]
+    return page(rows, kernels) + scale_section(scale, _markdown)
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("timings", type=Path)
-    parser.add_argument("kernels", type=Path)
-    parser.add_argument("--page", type=Path, default=Path("docs/performance.md"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args()
-    timings, kernels = rows_of(options.timings), rows_of(options.kernels)
-    largest = max(float(r["ratio_to_best_peer"]) for r in timings if r["subject"] == "fused")
-    parts = [_HEAD.format(device=timings[0]["device"], largest=f"{largest:.2f}")]
-    for kind, title in (("large", "## The seed configurations"), ("small", "## Small shapes")):
-        parts += [title + "\n", table([row for row in timings if row["kind"] == kind])]
-    parts += [_KERNELS, "| chain | precision | mode | kernel | us | copy, us | ratio |\n|---|---|---|---|---|---|---|"]
-    for row in kernels:
-        if row["ratio"]:
-            cells = [row[key] for key in ("config", "precision", "mode", "kernel", "us", "copy_us", "ratio")]
-            parts.append(f"| {' | '.join(cells)} |")
-    options.page.write_text("\n".join(parts) + "\n", encoding="utf-8")
+    options.page.write_text(page_of(options.results), encoding="utf-8")
 
 
 if __name__ == "__main__":

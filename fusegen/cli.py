@@ -1,7 +1,7 @@
 """The command line: arguments in, exit code out.
 
-0 fine, 1 drift, a failed build or verification, 2 bad spec or usage, 3 a bug of fusegen. As a shell has it, 130 after
-an interrupt and 141 where nobody reads the output any more. FUSEGEN_DEBUG=1 shows the traceback of a bug.
+0 fine, 1 drift, a failed build, verification or benchmark, 2 bad spec or usage, 3 a bug of fusegen. As a shell has it,
+130 after an interrupt and 141 where nobody reads the output any more. FUSEGEN_DEBUG=1 shows the traceback of a bug.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
+from fusegen.bench.names import DEFAULT_PRECISIONS, MODES, PEERS, TYPICAL
 from fusegen.errors import FusegenError, InternalError, SpecError
 from fusegen.paths import DEFAULT_OUTPUT, DEFAULT_SPECS
 
@@ -96,12 +97,10 @@ def build(
         console.print(f"removed {output / path}", markup=False, soft_wrap=True)
     if not compile_:
         return
-    from fusegen.build import build_extension
+    from fusegen.build import Request, build_extensions
 
-    for plan in plans:
-        package = output / plan.spec.name
-        targets = target or list(plan.spec.targets)
-        result = build_extension(package, targets=targets, verification=verification, console=console, force=force)
+    requests = [Request(output / plan.spec.name, target or plan.spec.targets) for plan in plans]
+    for result in build_extensions(requests, verification=verification, console=console, force=force):
         done = f"built in {result.seconds:.1f} s ({result.reason})" if result.built else "is up to date"
         console.print(f"{result.path} {done}", markup=False, soft_wrap=True)
 
@@ -168,6 +167,43 @@ def verify(
     if not chosen:
         raise typer.BadParameter("give spec files, or --all where there is a directory `specs`")
     if not verify_specs(chosen, output, emulate=emulate, seed=seed, as_json=json_):
+        raise typer.Exit(1)
+
+
+@app.command()
+def bench(
+    specs: Annotated[
+        list[Path] | None, typer.Argument(help="Spec files, or directories of them.", show_default=False)
+    ] = None,
+    against: Annotated[str, typer.Option(help="What to measure beside the fused module.")] = ",".join(PEERS),
+    dtypes: Annotated[str, typer.Option(help="Of fp32, tf32, bf16, fp16.")] = ",".join(DEFAULT_PRECISIONS),
+    shapes: Annotated[str, typer.Option(help="Such as 64x256x256 (rows, input features, channels).")] = TYPICAL,
+    modes: Annotated[str, typer.Option(help="What is called.")] = ",".join(MODES),
+    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Append the figures to it.")] = None,
+    plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw plots there, as SVG and PNG.")] = None,
+    limit: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Leave out compiled peers after that time.")
+    ] = None,
+    from_csv: Annotated[
+        Path | None, typer.Option("--from-csv", metavar="FILE", help="Measure nothing, show this file.")
+    ] = None,
+    output: Output = DEFAULT_OUTPUT,
+    seed: Annotated[int, typer.Option(help="Of the random data.")] = 0,
+) -> None:
+    """Measure built modules beside eager PyTorch and torch.compile, after checking them. Lists are comma-separated."""
+    from fusegen.bench.command import bench_csv, bench_specs
+    from fusegen.bench.options import read
+    from fusegen.spec.find import spec_files
+
+    if from_csv is not None:
+        if specs or csv is not None:
+            raise typer.BadParameter("it measures nothing: give no specs and no --csv", param_hint="--from-csv")
+        bench_csv(from_csv, plots)
+        return
+    options = read(against, dtypes, shapes, modes, seed, limit)
+    if not specs:
+        raise typer.BadParameter("give spec files, or --from-csv FILE")
+    if not bench_specs(spec_files(specs), output, options, csv, plots):
         raise typer.Exit(1)
 
 

@@ -125,6 +125,8 @@ def _add_frozen_norms(norms: list[_Seen], linears: list[_Seen], spread: dict, sq
     """Add what would flow back if the statistics were constants: the terms before a norm's gradient cancels
     them."""
     targets = {id(s): s.output for s in linears} | {n: c for n, c in spread.items() if c.requires_grad}
+    if not targets:  # a chain without a linear layer, whose parameters are all its norms'
+        return
     for norm in norms:
         if not norm.input.requires_grad:
             continue

@@ -1,0 +1,1 @@
+"""Speed: a fused module beside what else a user could run, timed in one process, as a table, a CSV and plots."""

@@ -1,0 +1,41 @@
+"""The fewest bytes that the tail of a chain has to move: every input read once, every result written once."""
+
+from __future__ import annotations
+
+from fusegen.bench.names import EVAL, STEP
+from fusegen.ir.extent import ALL, Dim
+from fusegen.ops.step import WIDTH
+from fusegen.plan.model import Mode, Program, Tensor
+from fusegen.plan.plan import Plan
+from fusegen.verify.emulated import in_product
+from fusegen.verify.sizes import Sizes
+
+# Roles with a width of their own in every mode that is timed: float32 statistics, int64 counts.
+_FIXED = {"accumulator": 4, "count": 8}
+
+
+def tail_bytes(plan: Plan, mode: Mode, sizes: Sizes, what: str) -> tuple[int, ...]:
+    """Bytes of each direction of the tail in `what`, a mode of bench/names.py: forward, then backward if it has one.
+
+    What the contraction reads and writes is not counted, except that the tail reads its result.
+    """
+    variant = plan.variants[-1 if what == EVAL else 0]
+    programs = [variant.forward, *([variant.backward] if what == STEP else [])]
+    return tuple(_program_bytes(plan, program, mode, sizes) for program in programs)
+
+
+def _program_bytes(plan: Plan, program: Program, mode: Mode, sizes: Sizes) -> int:
+    # A bias that the library adds is none of the tail's. Running statistics that are updated are read and written.
+    read = [tensor for tensor in program.inputs if not in_product(plan, mode, tensor.name)]
+    return sum(_tensor_bytes(tensor, mode, sizes) for tensor in (*read, *program.outputs))
+
+
+def _tensor_bytes(tensor: Tensor, mode: Mode, sizes: Sizes) -> int:
+    width = _FIXED.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
+    rows = sizes.rows if tensor.extent.rows else 1
+    blocks = sizes.channels if tensor.extent.blocks == ALL else _extent(tensor.extent.blocks, sizes)
+    return rows * blocks * width
+
+
+def _extent(dim: Dim, sizes: Sizes) -> int:
+    return dim if isinstance(dim, int) else sizes.symbols[dim]

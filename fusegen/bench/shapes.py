@@ -1,0 +1,28 @@
+"""A shape of the command line as the sizes of one spec."""
+
+from __future__ import annotations
+
+from fusegen.bench.names import TYPICAL
+from fusegen.plan.plan import Plan
+from fusegen.verify.sizes import Sizes, sizes, typical
+
+
+def sizes_of(plan: Plan, shape: str) -> Sizes:
+    """`shape` is "typical", or extents with x between them: rows, the linear layer's input features, channels.
+
+    The number of groups stays the typical one where it divides the channels. Raises ValueError where the spec does not
+    allow that shape.
+    """
+    usual = typical(plan)
+    if shape == TYPICAL:
+        return usual
+    extents = [int(extent) for extent in shape.split("x")]
+    expected = 2 if usual.source is None else 3
+    if len(extents) != expected:
+        form = "rows x channels" if expected == 2 else "rows x input features x channels"
+        raise ValueError(f"{shape} has {len(extents)} extents, it takes {form}")
+    groups = next((usual.symbols[count] for count in plan.chain.group_counts if isinstance(count, str)), 1)
+    found = sizes(plan, extents[0], extents[1], extents[-1], groups)
+    if str(found) != shape:
+        raise ValueError(f"the spec does not allow {shape}; the nearest is {found}")
+    return found

@@ -1,0 +1,102 @@
+"""What is timed: calls of a module, the library calls of its contraction alone, and copies of its tail's bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.bench.names import EVAL, STEP
+from fusegen.plan.model import Mode
+from fusegen.plan.plan import Plan
+from fusegen.verify.emulated import in_product
+
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Work:
+    """One subject in one mode. graphs: it replays CUDA graphs, whose memory stays allocated between calls."""
+
+    call: Call
+    graphs: bool = False
+
+
+def module_work(
+    module: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor, what: str, *, graphs: bool = False
+) -> Work:
+    """A call of `module`, put into the mode it needs: a forward pass, or one with the gradients of all inputs and
+    parameters."""
+    module.train(what != EVAL)
+    wanted = [t for t in (*inputs, *module.parameters()) if t.requires_grad]
+
+    def evaluate() -> Tensor:
+        with torch.no_grad():
+            return module(*inputs)
+
+    def forward() -> Tensor:
+        return module(*inputs)
+
+    def step() -> tuple[Tensor | None, ...]:
+        # `detach` in a chain leaves an input without a gradient.
+        return torch.autograd.grad(module(*inputs), wanted, grad_output, allow_unused=True)
+
+    call = {EVAL: evaluate, STEP: step}.get(what, forward)
+    return Work(_marked(call) if graphs else call, graphs)
+
+
+def contraction_work(
+    plan: Plan, mode: Mode, original: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor, what: str
+) -> Work | None:
+    """The library calls that the fused module makes for its linear layer; None for a chain that has none.
+
+    In float32 without the bias, which the kernels add, see docs/architecture.md.
+    """
+    contraction = plan.chain.contraction
+    if contraction is None:
+        return None
+    linear = original.get_submodule(contraction.name)
+    weight = linear.weight.detach()
+    with_bias = any(in_product(plan, mode, name) for name in plan.chain.parameters)
+    bias = linear.bias.detach() if with_bias else None
+    data = inputs[[given.name for given in plan.chain.inputs].index(contraction.source)].detach()
+    grad = grad_output.to(data.dtype)
+
+    def forward() -> Tensor:
+        return nn.functional.linear(data, weight, bias)
+
+    def step() -> tuple[Tensor, ...]:
+        return forward(), grad @ weight, grad.t() @ data
+
+    return Work(step if what == STEP else forward)
+
+
+def copy_work(counts: Sequence[int], device: str) -> Work:
+    """One device copy for each direction of the tail that moves `counts` bytes, reads and writes together.
+
+    Random bytes: copies of zeros draw less power and so run at higher clocks.
+    """
+    pairs = []
+    for count in counts:
+        source = torch.randint(0, 256, (max(count // 2, 1),), dtype=torch.uint8, device=device)
+        pairs.append((torch.empty_like(source), source))
+
+    def copy() -> None:
+        for target, source in pairs:
+            target.copy_(source)
+
+    return Work(copy)
+
+
+def _marked(call: Call) -> Call:
+    """Tells CUDA graphs that the results of the last call may be overwritten: without it, a forward pass that was never
+    followed by its backward pass would make them copy, or record again."""
+
+    def marked() -> Any:
+        torch.compiler.cudagraph_mark_step_begin()
+        return call()
+
+    return marked

@@ -1,0 +1,77 @@
+"""docs/performance.md is what its script writes from the committed results."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from tests.bench.test_rows import row
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def script():
+    # By path: benchmarks/ is no package.
+    spec = importlib.util.spec_from_file_location("performance_page", ROOT / "benchmarks" / "performance_page.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_that_of_the_committed_results() -> None:
+    written = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    hint = "run `PYTHONPATH=. python benchmarks/performance_page.py`"
+    assert script().page_of(ROOT / "benchmarks" / "results") == written, hint
+
+
+def test_what_the_page_has_of_a_run() -> None:
+    ceilings = {"copy_gb_s": 3000.0, "contraction_tflop_s": 700.0, "command": "fusegen bench specs", "targets": "sm_90"}
+    large = {"shape": "1024x8192x8192", "mode": "train-forward-backward", "dtype": "bf16", **ceilings}
+    small = {"shape": "64x256x256", "mode": "train-forward", **ceilings}
+    rows = [
+        row(subject="copy", device_ms=0.02, **large),
+        row(subject="contraction", device_ms=0.6, **large),
+        row(
+            subject="fused",
+            device_ms=0.65,
+            device_ms_q1=0.64,
+            device_ms_q3=0.66,
+            device_ratio=0.929,
+            floor_ms=0.02,
+            tail_ms=0.05,
+            tail_bytes=60_000_000,
+            tail_over_floor=2.5,
+            peak_bytes=2**20,
+            **large,
+        ),
+        row(subject="compile", device_ms=0.7, tail_ms=0.1, peak_bytes=3 * 2**20, **large),
+        row(subject="reduce-overhead", device_ms=0.72, **large),
+        row(subject="fused", wall_us=50.0, wall_ratio=0.625, **small),
+        row(subject="eager", wall_us=125.0, wall_ratio=1.5, **small),
+        row(subject="reduce-overhead", wall_us=80.0, wall_ratio=1.0, **small),
+    ]
+    kernels = [
+        {"kernel": "forward", "us": "3.0", "ratio": "1.10", "device": "NVIDIA Test"},
+        {"kernel": "library", "us": "3.0", "ratio": "", "device": "NVIDIA Test"},
+    ]
+    text = script().page(rows, kernels)
+    place = "| demo | 1024x8192x8192 | bf16 | train forward+backward |"
+    assert f"{place} 0.6 | 0.65 | 0.7 | 0.72 | 0.929 | 2.50 | 3.1% |" in text
+    assert "| chain | size | dtype | mode | fused | eager | reduce-overhead | best without graphs / fused |" in text
+    assert "| demo | 64x256x256 | fp32 | train forward | 50 | 125 | 80 | 2.50 | 1.60 |" in text
+    assert f"{place} 60 | 0.02 | 0.05 | 0.1 | 2.50 | 40% |" in text
+    assert "| demo | 1024x8192x8192 | bf16 | 1.0 | 3.0 |" in text
+    assert "    fusegen bench specs\n" in text and "a large copy 3000 GB/s" in text and "bf16 700 TFLOP/s" in text
+    assert "in 1 of 1 configurations" in text and "one subject after another" not in text
+    assert "| forward | 3.0 | 1.10 |" in text and "library |" not in text
+
+
+def test_what_was_not_taken_in_rounds_is_said_so() -> None:
+    assert "one subject after another" in script().page([row(device_ms=1.0, command="python time.py")], [])
+
+
+def test_shapes_without_a_linear_layer() -> None:
+    rows = [row(shape=shape, subject="fused", device_ms=1.0, wall_us=9.0) for shape in ("64x256", "4096x8192")]
+    text = script().page(rows, [])
+    assert "| demo | 4096x8192 | fp32 | eval forward | 1 |" in text
+    assert "| demo | 64x256 | fp32 | eval forward | 9 |" in text
