@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.ir.extent import ALL, CHANNEL, Dim
+from fusegen.ir.names import OP_NAMES
+from fusegen.ops.step import Step
 from fusegen.plan.model import Variant
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import RESULT, Plan
@@ -58,12 +60,15 @@ class ModuleRenderer:
         self.renderers = [OpRenderer(plan, variant) for variant in plan.variants]
         self.first = self.chain.inputs[0].name
         self.steps = plan.spec.chain
+        self.local = self._locals()
 
     def render(self) -> str:
         plan, chain, spec = self.plan, self.chain, self.spec
         operands = self._operands()
         mode_names = ["activations", "parameters", *(["inputs"] if self._further_inputs() else [])]
         eager = self._eager()
+        reads, dispatch = self._reads(), self._dispatch()
+        groups = [self._tuple(texts) for texts in self._mode_groups()]
         return render(
             "module.py.j2",
             name=spec.name,
@@ -83,16 +88,18 @@ class ModuleRenderer:
             inputs=self._further_inputs(),
             inputs_all=[tensor.name for tensor in chain.inputs],
             first=self.first,
-            submodules=self._submodule_checks(),
+            submodules=self._submodules(),
+            plain=[f"_is_plain({self.local[step.name]}, {_SUBMODULES[step.op]})" for step in self._owners()],
+            reads=reads,
+            reads_parameters=any("_parameter(" in line for line in reads + groups),
+            reads_buffers=any("_buffer(" in line for line in reads + groups + dispatch),
             width=self._width(),
             operand_values=[name for name, _ in operands],
-            operand_sources=[source for _, source in operands],
-            batch_norms=self._tuple([f"self.{name}" for name in self._tracked()]) if self._tracked() else "",
-            mode_arguments=[self._tuple(texts) for texts in self._mode_groups()],
+            mode_arguments=groups,
             mode_parameters=mode_names,
             mode_keys=self._mode_keys(mode_names),
             mode_groups=mode_names,
-            dispatch=self._dispatch(),
+            dispatch=dispatch,
         )
 
     # The constructor
@@ -154,11 +161,13 @@ class ModuleRenderer:
         """Expressions of the tensors that must share a dtype: activations, parameters, further inputs."""
         chain = self.chain
         activations = [name for name, _ in self._operands()] or [self.first]
-        parameters = [f"self.{p.attribute}" for p in chain.parameters.values()]
+        parameters = list(chain.parameters)
         if not parameters:
             # Nothing in the tail is learnt; the module's dtype is that of the contraction, or of running statistics.
-            parameters = [f"self.{b.attribute}" for b in chain.buffers.values() if not b.integer] or activations
-            parameters = [f"self.{chain.contraction.name}.weight"] if chain.contraction else parameters
+            parameters = [self._read("_buffer", b.attribute) for b in chain.buffers.values() if not b.integer]
+            if chain.contraction:  # as it is before autocast
+                parameters = [self._read("_parameter", f"{chain.contraction.name}.weight")]
+            parameters = parameters or activations
         further = self._further_inputs()
         return [activations, parameters, *([further] if further else [])]
 
@@ -173,19 +182,49 @@ class ModuleRenderer:
         contraction = self.chain.contraction
         if not contraction:
             return []
-        return [(contraction.operand, self.first), (contraction.weight, f"self.{contraction.name}.weight")]
+        weight = self._read("_parameter", f"{contraction.name}.weight")
+        return [(contraction.operand, self.first), (contraction.weight, weight)]
 
     def _width(self) -> str:
         if self.chain.contraction:
-            return f"self.{self.chain.contraction.name}.weight.shape[1]"
+            return f"{self.chain.contraction.weight}.shape[1]"
         dim = self.chain.channels
         if isinstance(dim, int):
             return str(dim)
         parameter = next((p for p in self.chain.parameters.values() if p.extent.blocks == ALL), None)
-        return f"self.{parameter.attribute}.shape[-1]" if parameter else f"{self.first}.shape[1]"
+        return f"{parameter.name}.shape[-1]" if parameter else f"{self.first}.shape[1]"
 
-    def _submodule_checks(self) -> list[str]:
-        return [f"_is_plain(self.{step.name}, {_SUBMODULES[step.op]})" for step in self.steps if step.op in _SUBMODULES]
+    def _owners(self) -> list[Step]:
+        """The steps that are submodules."""
+        return [step for step in self.steps if step.op in _SUBMODULES]
+
+    def _locals(self) -> dict[str, str]:
+        """By submodule: the variable that holds it in `forward`, beside the arguments of the ops."""
+        taken = {name for renderer in self.renderers for name in self._forward_arguments(renderer)}
+        taken |= {tensor.name for tensor in self.chain.inputs} | OP_NAMES
+        taken |= {f"{name}_{part}" for name in self._tracked() for part in ("mean", "var", "batches")}
+        found: dict[str, str] = {}
+        for step in self._owners():
+            name = step.name
+            while name in taken:
+                name += "_module"
+            taken.add(name)
+            found[step.name] = name
+        return found
+
+    def _submodules(self) -> list[str]:
+        return [f'{self.local[step.name]} = self._modules.get("{step.name}")' for step in self._owners()]
+
+    def _reads(self) -> list[str]:
+        """Each parameter once, into a variable of the name that the ops' argument has."""
+        found = list(self._operands())
+        found += [(p.name, self._read("_parameter", p.attribute)) for p in self.chain.parameters.values()]
+        return [f"{name} = {source}" for name, source in found]
+
+    def _read(self, kind: str, attribute: str) -> str:
+        """A parameter or buffer of the module or of a submodule."""
+        owner, _, name = attribute.rpartition(".")
+        return f'{kind}({self.local[owner] if owner else "self"}, "{name}")'
 
     def _tracked(self) -> list[str]:
         """The batch norms that have running statistics; the others take the batch's in evaluation too."""
@@ -198,9 +237,10 @@ class ModuleRenderer:
         name = next((step.name for step in self.steps if step.op == "group_norm"), None)
         if name is None:
             return []
+        norm = self.local[name]
         inputs = ", ".join(tensor.name for tensor in self.chain.inputs)
         return [
-            f"if {self.first}.shape[0] == 1 and self.{name}.num_groups == self.{name}.num_channels:",
+            f"if {self.first}.shape[0] == 1 and {norm}.num_groups == {norm}.num_channels:",
             f"    return self.reference({inputs})  # raises nn.GroupNorm's error",
         ]
 
@@ -209,7 +249,7 @@ class ModuleRenderer:
         lines = []
         for name in self._rms_norms():
             lines += [
-                f"{name}_eps = self.{name}.eps",
+                f"{name}_eps = {self.local[name]}.eps",
                 f"if {name}_eps is None:",
                 f"    {name}_eps = torch.finfo(torch.float32).eps  # as F.rms_norm, in 16 bits too",
             ]
@@ -228,32 +268,34 @@ class ModuleRenderer:
         if not tracked:
             return one_row + self._apply(self.plan.variants[0], self.renderers[0], {})
         lines = one_row if len(tracked) < len(chain.batch_norms) else []
-        lines += [
-            "# As nn.BatchNorm: the batch's statistics in training, and where there are no others.",
-            "batch = [norm.training or norm.running_mean is None for norm in norms]",
-        ]
-        if len(tracked) > 1:
-            lines += ["if any(batch) != all(batch):  # some frozen: no kernel for the mixture", f"    {reference}"]
-        lines.append("if not batch[0]:")
-        lines += [f"    {line}" for line in self._apply(self.plan.variants[1], self.renderers[1], {})]
-        lines += one_row if len(tracked) == len(chain.batch_norms) else []
         replaced: dict[str, str] = {}
         for name in tracked:
+            for statistic in ("mean", "var"):
+                lines.append(f"{name}_{statistic} = {self._read('_buffer', f'{name}.running_{statistic}')}")
+                replaced[f"{name}_running_{statistic}"] = f"{name}_{statistic}"
+        batch = [f"{self.local[name]}.training or {name}_mean is None" for name in tracked]
+        lines += ["# As nn.BatchNorm: the batch's statistics in training, and where there are no others."]
+        if len(tracked) > 1:
+            lines += ["batch = (", *(f"    {text}," for text in batch), ")"]
+            lines += ["if any(batch) != all(batch):  # some frozen: no kernel for the mixture", f"    {reference}"]
+        lines.append("if not any(batch):" if len(tracked) > 1 else f"if not ({batch[0]}):")
+        lines += [f"    {line}" for line in self._apply(self.plan.variants[1], self.renderers[1], replaced)]
+        lines += one_row if len(tracked) == len(chain.batch_norms) else []
+        for name in tracked:
+            norm = self.local[name]
             lines += [
-                f"{name}_mean, {name}_var, {name}_batches = None, None, None",
-                f"if self.{name}.training and self.{name}.track_running_stats:",
-                f"    {name}_mean = self.{name}.running_mean",
-                f"    {name}_var = self.{name}.running_var",
-                f"    {name}_batches = self.{name}.num_batches_tracked",
+                f"{name}_batches = None",
+                f"if {norm}.training and {norm}.track_running_stats:",
+                f"    {name}_batches = {self._read('_buffer', f'{name}.num_batches_tracked')}",
                 f"    if {name}_batches is not None:",
                 f"        {name}_batches.add_(1)",
-                f"{name}_momentum = self.{name}.momentum",
+                "else:",
+                f"    {name}_mean, {name}_var = None, None",
+                f"{name}_momentum = {norm}.momentum",
                 f"if {name}_momentum is None:  # a cumulative average, by the count on the device",
                 f"    {name}_momentum = 0.0 if {name}_batches is None else -1.0",
             ]
             replaced |= {
-                f"{name}_running_mean": f"{name}_mean",
-                f"{name}_running_var": f"{name}_var",
                 f"{name}_num_batches_tracked": f"{name}_batches",
                 f"{name}_momentum": f"{name}_momentum",
             }
@@ -266,6 +308,7 @@ class ModuleRenderer:
         constant = {name for name, _, _ in renderer.sources()} - {
             t.name.removeprefix("grad_") for t in variant.backward.outputs
         }
+        op = renderer.forward()
         for name in self._forward_arguments(renderer):
             source = name if name in local else replaced.get(name) or self._source(name)
             if name in constant:
@@ -275,22 +318,31 @@ class ModuleRenderer:
             arguments.append(source)
         text = wrap(", ".join(arguments), 80, 0).splitlines()
         body = [line.strip() for line in text]
-        return [f"return {_function(variant)}.apply(", *(f"    {line}" for line in body), ")"]
+        result = "[0]" if len(op.returns) > 1 else ""
+        return [
+            "arguments = (",
+            *(f"    {line}" for line in body),
+            ")",
+            "if not _autograd_sees():",
+            f"    return _{op.function}(*arguments){result}",
+            f"return {_function(variant)}.apply(*arguments)",
+        ]
 
     def _source(self, name: str) -> str:
         chain = self.chain
         operands = [operand for operand, _ in self._operands()]
-        if name in operands or name == "dtype_mode" or name in {tensor.name for tensor in chain.inputs}:
+        inputs = {tensor.name for tensor in chain.inputs}
+        if name in operands or name == "dtype_mode" or name in inputs or name in chain.parameters:
             return name
         if name == "groups":
             groups = next(count for count in chain.group_counts if count != 1)
             norm = next(step for step in self.steps if step.op == "group_norm" and step.num_groups == groups)
-            return f"self.{norm.name}.num_groups"
-        for table in (chain.parameters, chain.buffers, chain.constants):
-            if name in table:
-                return f"self.{table[name].attribute}"
-        evaluation = self.plan.variants[-1].chain
-        return f"self.{evaluation.buffers[name].attribute}"
+            return f"{self.local[norm.name]}.num_groups"
+        if name in chain.constants:
+            owner, _, attribute = chain.constants[name].attribute.rpartition(".")
+            return f"{self.local[owner] if owner else 'self'}.{attribute}"
+        tables = (chain.buffers, self.plan.variants[-1].chain.buffers)
+        return self._read("_buffer", next(table[name].attribute for table in tables if name in table))
 
     # The autograd functions
 

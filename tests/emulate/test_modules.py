@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.autograd import forward_ad  # noqa: E402
+
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
@@ -92,6 +94,16 @@ def test_torch_compile_without_graph_break(chain):
         assert all(torch.equal(a, b) for a, b in zip(fused.buffers(), compiled.buffers(), strict=True)), step
 
 
+@pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
+def test_torch_compile_without_gradients(train, chain):
+    fused, _, x = pair(chain, SIZES[0])
+    other = copy.deepcopy(fused)
+    compiled = torch.compile(other.train(train), fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        assert torch.equal(compiled(x), fused.train(train)(x))
+    assert all(torch.equal(a, b) for a, b in zip(fused.buffers(), other.buffers(), strict=True))
+
+
 @pytest.mark.parametrize("momentum", [None, 0.0, 0.3])
 def test_running_statistics(momentum, chain):
     fused, original, x = pair(chain, SIZES[0])
@@ -110,6 +122,45 @@ def test_second_derivatives_are_refused(chain):
     assert first.isfinite().all()
     with pytest.raises(RuntimeError, match="no second derivative"):
         torch.autograd.grad(fused(x).square().sum(), x, create_graph=True)
+
+
+@pytest.mark.parametrize("record", [True, False], ids=["grad", "no_grad"])
+def test_forward_mode_is_refused(record, chain):
+    """Without gradients the module calls the ops, where a tangent would silently become zero."""
+    fused, _, x = pair(chain, SIZES[0])
+    with torch.set_grad_enabled(record), forward_ad.dual_level():
+        with pytest.raises(NotImplementedError, match="jvp"):
+            fused(forward_ad.make_dual(x.detach(), torch.ones_like(x)))
+
+
+@pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
+def test_the_same_without_gradients(train, chain):
+    fused, _, x = pair(chain, SIZES[0])
+    other = copy.deepcopy(fused)
+    with torch.no_grad():
+        y = other.train(train)(x)
+    assert not y.requires_grad and torch.equal(y, fused.train(train)(x))
+    assert all(torch.equal(a, b) for a, b in zip(fused.buffers(), other.buffers(), strict=True))
+
+
+def test_tensors_in_place_of_parameters(chain):
+    """As wrappers leave them that keep all parameters in one piece of memory: views of it, under the same names."""
+    fused, _, x = pair(chain, SIZES[0])
+    other = copy.deepcopy(fused)
+    owners = [(module, name) for module in other.modules() for name in dict(module.named_parameters(recurse=False))]
+    flat = torch.cat([torch.zeros(3), *(getattr(module, name).detach().flatten() for module, name in owners)])
+    flat.requires_grad_()
+    start = 3
+    for module, name in owners:
+        shape = getattr(module, name).shape
+        delattr(module, name)
+        setattr(module, name, flat[start : start + shape.numel()].view(shape))
+        start += shape.numel()
+    for module in (fused, other):
+        module(x).square().sum().backward()
+    expected = torch.cat([torch.zeros(3), *(parameter.grad.flatten() for parameter in fused.parameters())])
+    # Views that start anywhere take other kernels, whose sums are rounded in another order.
+    torch.testing.assert_close(flat.grad, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
 
 
 def test_unsupported_dtypes_are_named(chain):

@@ -78,8 +78,11 @@ def is_refused(word: str, check=check_identifier) -> bool:
 def of_the_plan(plan: Plan) -> set[str]:
     """Names that the graph gives, which keeps clear of the spec's own, and names of kernels: no kernel uses another."""
     programs = [program for variant in plan.variants for program in (variant.forward, variant.backward)]
+    kernels = [kernel for program in programs for kernel in program.kernels]
     nodes = {node.name for variant in plan.variants for node in variant.chain.graph.nodes}
-    return nodes | {kernel.name for program in programs for kernel in program.kernels}
+    nodes |= {node.name for kernel in kernels for node in kernel.setup}
+    nodes |= {n.name for k in kernels for each in k.passes for n in (*each.values, *each.sums, *each.results)}
+    return nodes | {kernel.name for kernel in kernels}
 
 
 def shared(texts: tuple[dict[str, str], ...], path: str, parts) -> set[str]:
@@ -137,8 +140,8 @@ def test_functions_of_the_module(name: str) -> None:
 
 # Refused where a spec's names are compared with each other: what belongs to the result `y`.
 OF_THE_RESULT = {"grad_y", "grad_y_in"}
-WITHOUT_SPEC_NAMES = {"_check_shape", "_autocast", "_mode", "_is_plain", "_Train.backward", "_Eval.backward"}
-WITHOUT_SPEC_NAMES |= {"_Fused.backward"}
+WITHOUT_SPEC_NAMES = {"_check_shape", "_autocast", "_mode", "_is_plain", "_autograd_sees", "_Train.backward"}
+WITHOUT_SPEC_NAMES |= {"_parameter", "_buffer", "_Eval.backward", "_Fused.backward"}
 
 
 def functions(text: str) -> dict[str, set[str]]:
