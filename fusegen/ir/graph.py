@@ -52,9 +52,11 @@ class Graph:
     """Builds nodes, each expression once. Node indices are a topological order.
 
     spec_names: names that the spec gives to tensors and constants; only they may have them.
+    first_index: the index of the first node made here; those of adopted nodes are below.
     """
 
     spec_names: frozenset[str] = frozenset()
+    first_index: int = 0
     nodes: list[Node] = field(default_factory=list)
     _known: dict[tuple, Node] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
@@ -71,15 +73,22 @@ class Graph:
         """The node of this expression; `extent` defaults to what the operands broadcast to."""
         if extent is None:
             extent = broadcast(*(operand.extent for operand in operands))
-        # 0.0 and -0.0 are equal, but not the same constant.
-        exact = repr(attribute) if isinstance(attribute, float) else attribute
-        key = (op, tuple(operand.index for operand in operands), exact, extent)
+        key = _key(op, operands, attribute, extent)
         if key not in self._known:
             unique = self._unique(name, named_by_spec=op in ("tensor", "scalar"))
-            node = Node(op, operands, attribute, extent, unique, len(self.nodes), temporary)
+            node = Node(op, operands, attribute, extent, unique, self.first_index + len(self.nodes), temporary)
             self.nodes.append(node)
             self._known[key] = node
         return self._known[key]
+
+    def adopt(self, node: Node) -> Node:
+        """Makes a node of another graph one of this one, under the name that it has."""
+        if node.index >= self.first_index:
+            raise InternalError(f"{node!r} would come after the nodes that use it")
+        if node.is_leaf:
+            self._known.setdefault(_key(node.op, node.operands, node.attribute, node.extent), node)
+        self._names[node.name] = max(1, self._names.get(node.name, 0))
+        return node
 
     def tensor(self, name: str, extent: Extent) -> Node:
         return self.add("tensor", name=name, extent=extent, attribute=name)
@@ -96,6 +105,13 @@ class Graph:
         seen = self._names.setdefault(name, 1 if reserved else 0)
         self._names[name] = seen + 1
         return name if seen == 0 else self._unique(f"{name}_{seen + 1}")
+
+
+def _key(op: str, operands: tuple[Node, ...], attribute: object, extent: Extent) -> tuple:
+    """What makes two expressions the same."""
+    # 0.0 and -0.0 are equal, but not the same constant.
+    exact = repr(attribute) if isinstance(attribute, float) else attribute
+    return op, tuple(operand.index for operand in operands), exact, extent
 
 
 def ancestors(sinks: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:

@@ -13,25 +13,37 @@ if TYPE_CHECKING:
 # What kernels call things: a value of that name gets a number behind it.
 KERNEL_NAMES = frozenset(
     """
-    a active at base block blocks channels column count first groups i inner inner_groups inside inverse_length item
-    kItems kKeep kVec kept lane lanes last left length mine offset one part partials row rows rows_per_block
-    segment shared u v valid
-    Acc Accumulate AccumulateFor Column Moments Out Pack Param Row Scratch Stream T kAllLanes kColumnThreads kRowThreads
-    kSegmentThreads kStreamThreads kTotalThreads kUnroll kVectorOf
-    add_value ceil_div launch load_pack load_values merge merge_over_y narrow shared_memory store_pack store_values
-    sum_over_lanes sum_over_y thread_index warp_count widen
-    average_factor clamp clamp_backward clamp_max clamp_max_backward clamp_min clamp_min_backward erf exp gelu
-    gelu_backward
-    gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh hardtanh_backward leaky_relu
-    leaky_relu_backward log1p
-    maximum maximum_backward minimum minimum_backward mish mish_backward quotient reciprocal relu relu_backward
-    rescale_backward rsqrt sigmoid sigmoid_backward silu silu_backward softplus softplus_backward square
-    standardize_backward tanh tanh_backward tanh_softplus
+    a active at b base block blocks channels column count first groups i inner inner_groups inside inverse_length item
+    kItems kKeep kVec kept lane lanes last left length mine offset one own part partials row rows rows_per_block
+    segment shared step u v valid
+    Acc Accumulate AccumulateFor Column Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf
+    kAllLanes kBatch kColumnThreads kRowThreads kRowsInFlight kSegmentThreads kStreamThreads kTotalThreads
+    kUnroll kVectorOf
+    add_value ceil_div launch load_pack load_values merge merge_over_y moments_of moments_over_y narrow shared_memory
+    store_pack store_values sum_of sum_over_lanes sum_over_y thread_index warp_count widen
+    average_factor behind bounded_exp clamp clamp_backward clamp_max clamp_max_backward clamp_min clamp_min_backward
+    erf exp gelu_backward gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh hardtanh_backward larger
+    leaky_relu leaky_relu_backward log1p maximum maximum_backward minimum minimum_backward mish mish_backward
+    normal_cdf quotient reciprocal relu relu_backward rsqrt sigmoid sigmoid_backward silu_backward
+    smaller softplus softplus_backward square tanh tanh_backward
     """.split()
 )
 
 # A kernel's locals that belong to a value `x`: `x_in` what was loaded of it, and so on.
-_LOCAL_ENDINGS = ("_in", "_out", "_tile", "_held", "_ptr", "_all", "_total", "_moments_count", "_moments_share", "_m2")
+_LOCAL_ENDINGS = (
+    "_in",
+    "_out",
+    "_tile",
+    "_held",
+    "_kept",
+    "_ptr",
+    "_all",
+    "_parts",
+    "_total",
+    "_moments_sums",
+    "_moments_count",
+    "_moments_squares",
+)
 
 # The type of an input `x` is the template parameter `XIn`.
 _TYPE_ENDING = "In"
@@ -41,7 +53,7 @@ OP_NAMES = frozenset(
     """
     accumulator activation aligned all any args arguments batch bias_in_product came channels ctx dtype_mode
     dtypes expected
-    gradients groups launch make makers mode modes need needs norms operand output parameter reference rows
+    gradients groups launch make makers mode modes need needs operand output parameter reference rows
     schedule scratch
     in_features needs_input needs_weight stream workspace y zip
     aligned_to_16 forward_dispatch backward_dispatch train_forward_dispatch train_backward_dispatch

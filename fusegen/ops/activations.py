@@ -26,10 +26,6 @@ class Relu(Activation):
     op: Literal["relu"]
 
 
-class Mish(Activation):
-    op: Literal["mish"]
-
-
 class Hardswish(Activation):
     op: Literal["hardswish"]
 
@@ -73,10 +69,20 @@ class Silu(Activation):
     op: Literal["silu", "swish"]
 
     def build(self, chain, x: Node) -> Node:
-        return chain.graph.add("silu", x, name=f"{self.op}_value")
+        # A value of its own, as in the classes below: the gradient needs it too, and it costs most of the function.
+        gate = chain.graph.add("sigmoid", x, name="gate")
+        return chain.graph.add("silu", x, gate, name=f"{self.op}_value")
 
     def eager(self, x: str) -> str:
         return f"F.silu({x})"
+
+
+class Mish(Activation):
+    op: Literal["mish"]
+
+    def build(self, chain, x: Node) -> Node:
+        power = chain.graph.add("bounded_exp", x, name="power")
+        return chain.graph.add("mish", x, power, name="mish_value")
 
 
 class Gelu(Activation):
@@ -84,7 +90,10 @@ class Gelu(Activation):
     approximate: Literal["none", "tanh"] = "none"
 
     def build(self, chain, x: Node) -> Node:
-        return chain.graph.add("gelu" if self.approximate == "none" else "gelu_tanh", x, name="gelu_value")
+        if self.approximate == "tanh":
+            return chain.graph.add("gelu_tanh", x, name="gelu_value")
+        cdf = chain.graph.add("normal_cdf", x, name="cdf")
+        return chain.graph.add("gelu", x, cdf, name="gelu_value")
 
     def eager(self, x: str) -> str:
         return f"F.gelu({x})" if self.approximate == "none" else f'F.gelu({x}, approximate="tanh")'

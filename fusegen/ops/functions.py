@@ -93,6 +93,13 @@ def _through_output(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     return (graph.add(f"{node.op}_backward", g, node, name=f"d_{x.name}"),)
 
 
+def _through_both(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    """dx = f_backward(g, x, s) for a function of x and of s, a function of x that the gradient needs as well: the
+    whole gradient goes to x."""
+    x, shared = node.operands
+    return graph.add(f"{node.op}_backward", g, x, shared, name=f"d_{x.name}"), None
+
+
 def _exp(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     return (multiply(graph, g, node, f"d_{node.operands[0].name}"),)
 
@@ -119,7 +126,7 @@ define("exp", gradient=_exp)
 define("square", gradient=_square)
 
 ACTIVATIONS_BY_INPUT = (
-    *("relu", "leaky_relu", "gelu", "gelu_tanh", "silu", "mish", "hardswish", "softplus"),
+    *("relu", "leaky_relu", "gelu_tanh", "hardswish", "softplus"),
     *("clamp", "clamp_min", "clamp_max", "hardtanh"),
 )
 for _name in ACTIVATIONS_BY_INPUT:
@@ -128,3 +135,15 @@ for _name in ACTIVATIONS_BY_INPUT:
 for _name in ("sigmoid", "tanh"):
     define(_name, gradient=_through_output)
     define(f"{_name}_backward")
+
+for _name in ("bounded_exp", "normal_cdf"):
+    define(_name)
+for _name, _cpp in (("silu", "*"), ("gelu", "*"), ("mish", None)):
+    define(_name, _cpp, _through_both)
+    define(f"{_name}_backward")
+
+COSTLY = frozenset(
+    "exp sigmoid tanh bounded_exp normal_cdf mish gelu_tanh softplus "
+    "gelu_backward gelu_tanh_backward mish_backward softplus_backward".split()
+)
+"""Functions that take many times as long as an addition."""

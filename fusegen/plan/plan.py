@@ -11,10 +11,10 @@ from fusegen.ir.examine import build_chain, examine_chain
 from fusegen.ir.extent import FULL
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.devices import Device, planning_device
+from fusegen.plan.folding import Folding
 from fusegen.plan.model import Mode, Tensor, Variant
 from fusegen.plan.modes import modes
 from fusegen.plan.refusals import refusals
-from fusegen.plan.schedule import Scheduler
 from fusegen.spec.validate import merge
 
 RESULT = "y"
@@ -67,10 +67,13 @@ def _variant(name: str, chain: Chain) -> Variant:
     forward_outputs += [Tensor(node.name, node, "accumulator") for node in saved]
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
     sources = _sources(chain)
-    forward = Scheduler(f"{prefix}forward", sources, forward_outputs).program()
+    # A product has a rounding error of its own; what the module is given may be exact.
+    rounded = {chain.source} if chain.contraction else set()
+    forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, rounded=rounded).program()
     kept = [Tensor(node.name, node, "accumulator") for node in saved]
     grad_tensor = Tensor(grad.name, grad, "output")
-    backward = Scheduler(f"{prefix}backward", [grad_tensor, *sources, *kept], outputs, reasons).program()
+    read = [grad_tensor, *sources, *kept]
+    backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, rounded).program()
     needs_source = any(tensor.node is chain.source for tensor in backward.inputs)
     return Variant(name, chain, forward, backward, tuple(kept), needs_source)
 

@@ -1,0 +1,124 @@
+"""The rules of simplification on small graphs."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusegen.ir.extent import CHANNEL, FULL, ROW, segment
+from fusegen.ir.graph import Graph, Node, ancestors, reductions
+from fusegen.ir.simplify import simplify
+
+
+class Example:
+    """A graph with a full-size leaf x, which has been rounded, and coefficients of each column."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.x, self.exact = self.graph.tensor("x", FULL), self.graph.tensor("exact", FULL)
+        self.a, self.b, self.c = (self.graph.tensor(name, CHANNEL) for name in "abc")
+
+    def apply(self, op: str, *operands: Node, extent=None, name: str = "") -> Node:
+        return self.graph.add(op, *operands, extent=extent, name=name or f"{op}_value")
+
+    def simplified(self, *sinks: Node, opaque=()) -> list[Node]:
+        found = simplify(self.graph, sinks, (), {self.x}, opaque)
+        return [found[sink] for sink in sinks]
+
+
+def text(node: Node) -> str:
+    """The expression of a node over leaves."""
+    if node.is_leaf:
+        return str(node.attribute)
+    return f"{node.op}({', '.join(text(operand) for operand in node.operands)})"
+
+
+def full(node: Node) -> list[Node]:
+    return [n for n in ancestors([node]) if n.extent.is_full and not n.is_leaf]
+
+
+def test_a_chain_is_one_multiply_add() -> None:
+    e = Example()
+    y = e.apply("sub", e.apply("mul", e.apply("add", e.apply("mul", e.x, e.a), e.b), e.c), e.a)
+    (found,) = e.simplified(y)
+    assert text(found) == "add(mul(x, mul(a, c)), sub(mul(b, c), a))" and len(full(found)) == 2
+
+
+def test_signs_cost_nothing() -> None:
+    e = Example()
+    assert text(e.simplified(e.apply("sub", e.b, e.x))[0]) == "sub(b, x)"
+    assert text(e.simplified(e.apply("negate", e.apply("negate", e.x)))[0]) == "x"
+    assert text(e.simplified(e.apply("sub", e.b, e.apply("sub", e.c, e.x)))[0]) == "add(x, sub(b, c))"
+    assert text(e.simplified(e.apply("sub", e.apply("sub", e.x, e.b), e.c))[0]) == "sub(sub(x, b), c)"
+    assert text(e.simplified(e.apply("negate", e.apply("mul", e.x, e.b)))[0]) == "mul(x, mul(b, -1.0))"
+
+
+def test_biases_are_added_one_by_one() -> None:
+    """As eager adds them: before a kink the last bit decides."""
+    e = Example()
+    rounded, exact = (e.apply("add", e.apply("add", leaf, e.b), e.c) for leaf in (e.x, e.exact))
+    assert [text(found) for found in e.simplified(rounded, exact)] == ["add(add(x, b), c)", "add(add(exact, b), c)"]
+
+
+def test_coefficients_of_rows_and_of_columns_do_not_meet() -> None:
+    """Their product is as large as the value."""
+    e = Example()
+    r = e.graph.tensor("r", ROW)
+    (found,) = e.simplified(e.apply("mul", e.apply("mul", e.x, r), e.a))
+    assert text(found) == "mul(mul(x, r), a)"
+
+
+def test_an_opaque_value_is_kept() -> None:
+    e = Example()
+    value = e.apply("mul", e.x, e.a, name="kept_value")
+    (found,) = e.simplified(e.apply("mul", value, e.b), opaque=[value])
+    assert text(found) == "mul(mul(x, a), b)" and found.operands[0].name == "kept_value"
+
+
+def test_literals_are_one_number_unless_it_leaves_the_range() -> None:
+    e = Example()
+    twice = e.apply("mul", e.apply("mul", e.x, e.graph.literal(3)), e.graph.literal(0.5))
+    assert text(e.simplified(twice)[0]) == "mul(x, 1.5)"
+    tiny = e.apply("mul", e.apply("mul", e.x, e.graph.literal(1e-200)), e.graph.literal(1e-200))
+    assert text(e.simplified(tiny)[0]) == "mul(x, mul(1e-200, 1e-200))"
+
+
+def test_moments_are_those_of_the_base() -> None:
+    e = Example()
+    value = e.apply("mul", e.apply("add", e.x, e.b), e.a)
+    moments = e.apply("moments", value, extent=CHANNEL)
+    mean, variance = (e.apply(op, moments) for op in ("mean", "variance"))
+    found = e.simplified(mean, variance)
+    assert {node.operands[0].name for node in reductions(ancestors(found))} == {"x"}
+    assert text(found[0]) == "add(mul(mean(moments(x)), a), mul(b, a))"
+    square = "mul(mul(variance(moments(x)), a), a)"
+    assert text(found[1]) == f"add({square}, vanishing({text(found[0])}))", "a NaN of a or b stays visible"
+
+
+@pytest.mark.parametrize("over", [ROW, segment(4)], ids=str)
+def test_moments_along_a_row_keep_what_differs_in_it(over) -> None:
+    e = Example()
+    moments = e.apply("moments", e.apply("add", e.x, e.b), extent=over)
+    (found,) = e.simplified(e.apply("mean", moments))
+    assert text(found) == "mean(moments(add(x, b)))"
+
+
+def test_factors_leave_a_sum_over_what_they_do_not_vary_over() -> None:
+    e = Example()
+    value = e.apply("mul", e.apply("tanh", e.x), e.a)
+    columns, rows = e.simplified(*(e.apply("sum", value, extent=extent) for extent in (CHANNEL, ROW)))
+    assert text(columns) == "mul(sum(tanh(x)), a)" and text(rows) == "sum(mul(tanh(x), a))"
+
+
+def test_a_division_by_a_tensor_stays() -> None:
+    """1 / b may be infinite where x / b is not."""
+    e = Example()
+    (found,) = e.simplified(e.apply("mul", e.apply("div", e.x, e.b), e.a))
+    assert text(found) == "mul(div(x, b), a)"
+
+
+def test_the_graph_is_left_as_it_is() -> None:
+    e = Example()
+    y = e.apply("mul", e.apply("add", e.x, e.b), e.a)
+    before = list(e.graph.nodes)
+    (found,) = e.simplified(y)
+    assert e.graph.nodes == before and e.x in ancestors([found]) and text(y) == "mul(add(x, b), a)"
