@@ -85,10 +85,6 @@ class Expressions:
             case "variance":
                 moments = self._reference(node.operands[0])
                 return (f"{moments}.m2 / Acc(rows)" if node.extent == CHANNEL else f"{moments}.m2 * inverse_length"), 2
-            case "standardize":
-                return f"({texts[0]} - {texts[1]}) * {texts[2]}", 2
-            case "rescale":
-                return f"{texts[0]} * {texts[1]}", 2
             case "vanishing":
                 return f"{_bracket(operands[0], 2)} * Acc(0)", 2
             case "detach":

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 
 from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Extent
 from fusegen.ir.graph import Node, ancestors
+from fusegen.ops.functions import COSTLY
 from fusegen.plan.model import Kernel, Pass, Tensor
 from fusegen.render.expressions import Expressions
 from fusegen.render.types import pointer, type_parameter
+
+_MOST_ARRAYS = 7  # values of each column that fit 64 registers beside the rest of a kernel
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,11 @@ class Load:
     type: str
     condition: str = ""
     index: str = ""
+
+    @property
+    def pack(self) -> str:
+        """How a tile holds it: as it came from memory, or as it was computed."""
+        return "Loaded" if self.pointer else "Pack"
 
 
 @dataclass(frozen=True)
@@ -61,8 +69,9 @@ class Sum:
 class Sweep:
     """One loop over elements.
 
-    fresh: the first sweep loads from memory, later ones reuse what is on chip. keep_values: operands of moments that
-    are kept in registers for later sweeps. deviations: for the second sweep over the moments' operands, those moments.
+    fresh: the first sweep loads from memory, later ones reuse what is on chip. keep_values: what stays on chip for
+    later sweeps, which would have to compute it again. deviations: for the second sweep over the moments' operands,
+    those moments.
     segments: values of other segments than the kernel's own.
     """
 
@@ -79,13 +88,19 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Stage:
-    """A sweep and what follows once its sums are known."""
+    """A sweep and what follows once its sums are known.
+
+    owner_loads, owner_arrays, owner_lines: in a column kernel, what only the threads need that store a column's values.
+    """
 
     sweep: Sweep
     deviation: Sweep | None
     arrays: list[str]
     results: list[str]
     stores: list[Store]
+    owner_loads: list[Load] = field(default_factory=list)
+    owner_arrays: list[str] = field(default_factory=list)
+    owner_lines: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -104,13 +119,45 @@ class KernelContext:
     stages: list[Stage]
     partial_sums: list[Sum]
     slots: int
+    loads: list[Load]
     tiles: list[Load]
     uses_groups: bool
     inner_groups: bool
 
     @property
     def has_moments(self) -> bool:
-        return any(stage.deviation for stage in self.stages)
+        return any(sum_.moments for stage in self.stages for sum_ in stage.sweep.sums)
+
+    def totals(self, sweep: Sweep) -> list[str]:
+        """The variables of the sums that a sweep takes over a segment."""
+        return [f"{s.name}_total" if s.moments else s.name for s in sweep.sums if not self.is_partial(s)]
+
+    @property
+    def arrays(self) -> int:
+        """How many values of each of its columns a thread keeps: constants and sums."""
+        if self.kind in ("finalise", "total"):
+            return 0
+        sums = self.partial_sums
+        if self.kind == "column":
+            sums = [sum_ for stage in self.stages for sum_ in stage.sweep.sums]
+        results = sum(len(stage.arrays) for stage in self.stages)
+        return len(self.column_loads) + len(self.column_arrays) + sum(3 if s.moments else 1 for s in sums) + results
+
+    @property
+    def row_batch(self) -> int:
+        """How many short rows a thread loads together: one, where its registers hold column sums."""
+        return 1 if self.partial_sums else 2
+
+    @property
+    def row_blocks(self) -> int:
+        """How many blocks of 256 threads a multiprocessor must hold: the fewer, the more registers a thread has."""
+        return 4 if self.arrays <= _MOST_ARRAYS else 3
+
+    @property
+    def widest_exchange(self) -> int:
+        """How many sums the threads of a block exchange at once; the templates take sums in pairs."""
+        plain = [sum(not s.moments for s in stage.sweep.sums) for stage in self.stages]
+        return 2 if max(plain, default=0) > 1 else 1
 
     def is_partial(self, sum_: Sum) -> bool:
         """Whether the sum leaves the kernel as one partial result per block."""
@@ -170,8 +217,9 @@ class KernelRenderer:
 
     def context(self) -> KernelContext:
         kernel = self.kernel
+        self.owned = self._owned() if kernel.kind == "column" else set()
         scalars = [node for node in kernel.setup if node.extent == SCALAR]
-        columns = [node for node in kernel.setup if node.extent == CHANNEL]
+        columns = [node for node in kernel.setup if node.extent == CHANNEL and node not in self.owned]
         inner = [node for node in kernel.setup if self._is_inner(node)]
         segments = [node for node in kernel.setup if node.extent.is_segment and node not in inner]
         if self.by_segment:
@@ -199,7 +247,7 @@ class KernelRenderer:
             parameters=self._parameters(),
             scalars=scalar_lines,
             scalar_loads=[self._load(t) for t in vectors if t.extent == SCALAR],
-            column_loads=[self._load(t) for t in vectors if t.extent == CHANNEL],
+            column_loads=[self._load(t) for t in vectors if t.extent == CHANNEL and t.node not in self.owned],
             segment_loads=[self._load(t) for t in vectors if t.extent.is_segment and not self._is_inner(t.node)],
             column_arrays=column_arrays,
             column_lines=column_lines,
@@ -207,10 +255,16 @@ class KernelRenderer:
             stages=stages,
             partial_sums=slots,
             slots=self._slot_after(slots),
-            tiles=[self._load(t) for t in _loads(kernel)],
+            loads=[self._load(t) for t in _loads(kernel)],
+            tiles=self._tiles(stages),
             uses_groups=self._uses_groups(),
             inner_groups=self._uses_inner_groups(),
         )
+
+    def _tiles(self, stages: list[Stage]) -> list[Load]:
+        """What a column kernel's sweeps find in shared memory: later sweeps need no more of the first one's loads."""
+        found = {load.name: load for stage in stages[1:] for load in stage.sweep.loads}
+        return list(found.values())
 
     @staticmethod
     def _slot_after(slots: list[Sum]) -> int:
@@ -244,9 +298,9 @@ class KernelRenderer:
         return declare
 
     def _stage(self, index: int, pass_: Pass, slots: list[Sum]) -> Stage:
-        resident = self.kernel.kind in ("row", "column", "segment")
-        moments = [node for node in pass_.sums if node.op == "moments"] if resident else []
-        keep = [node.operands[0] for node in moments if node.operands[0] in pass_.values and self.kernel.kind == "row"]
+        kind = self.kernel.kind
+        moments = [node for node in pass_.sums if node.op == "moments"] if kind in ("row", "segment") else []
+        keep = self._keep(index, pass_) if kind in ("row", "column") else []
         sweep = self._sweep(pass_.loads, pass_.values, pass_.sums, pass_.stores, slots, fresh=index == 0, keep=keep)
         self.held += keep
         deviation = None
@@ -254,21 +308,67 @@ class KernelRenderer:
             operands = [node.operands[0] for node in moments]
             values = self._slice(operands)
             deviation = self._sweep(_loads(self.kernel), values, moments, (), slots, fresh=False, deviations=True)
+        if kind == "column":
+            return self._column_stage(sweep, pass_)
         results = list(pass_.results)
-        if self.kernel.kind == "column":
-            pinned = self._pinned(results) | {t.node for t in pass_.vector_stores}
-            local = self._column(results, pinned)
-            lines = self.expressions.statements(results, self._uses_outside(results), local, pinned)
-            arrays = [node.name for node in results if node in pinned]
-        else:
-            lines = self.expressions.statements(results, self._uses_outside(results), _constant)
-            arrays = []
-        stores = [self._store(t) for t in pass_.vector_stores]
-        return Stage(sweep, deviation, arrays, lines, stores)
+        lines = self.expressions.statements(results, self._uses_outside(results), _constant)
+        return Stage(sweep, deviation, [], lines, [self._store(t) for t in pass_.vector_stores])
+
+    def _column_stage(self, sweep: Sweep, pass_: Pass) -> Stage:
+        stored = [t.node for t in pass_.vector_stores]
+        results = [node for node in pass_.results if node not in self.owned]
+        pinned = self._pinned(results) | set(stored).intersection(results)
+        lines = self.expressions.statements(results, self._uses_outside(results), self._column(results, pinned), pinned)
+        behind = ancestors(stored, {t.node for t in self.kernel.vectors})
+        own = [node for node in behind if node in self.owned and not node.is_leaf]
+        own_pinned = set(stored).intersection(own)
+        own_lines = self.expressions.statements(own, stored, self._column(own, own_pinned), own_pinned)
+        return Stage(
+            sweep,
+            None,
+            [node.name for node in results if node in pinned],
+            lines,
+            [self._store(t) for t in pass_.vector_stores],
+            [self._load(t) for t in self.kernel.vectors if t.node in self.owned and t.node in behind],
+            [node.name for node in own if node in own_pinned],
+            own_lines,
+        )
+
+    def _owned(self) -> set[Node]:
+        """Values of a column that no sweep needs: only the threads that store results of the column compute them."""
+        kernel = self.kernel
+        known = {t.node for t in kernel.vectors}
+        swept = [operand for p in kernel.passes for n in (*p.values, *p.sums) for operand in n.operands]
+        swept += [t.node for p in kernel.passes for t in p.stores]
+        needed = set(ancestors(swept, known))
+        stored = [t.node for p in kernel.passes for t in p.vector_stores]
+        return {n for n in ancestors(stored, known) if n.extent == CHANNEL and not n.is_reduction and n not in needed}
+
+    def _keep(self, index: int, pass_: Pass) -> list[Node]:
+        """What to hold for later sweeps: in registers, the operands of moments, which a sweep over the deviations
+        needs at once; anywhere, what a costly function made."""
+        keep: dict[Node, None] = {}
+        if self.kernel.kind == "row":
+            keep = {n.operands[0]: None for n in pass_.sums if n.op == "moments" and n.operands[0] in pass_.values}
+        later = self.kernel.passes[index + 1 :]
+        stack = [t.node for p in later for t in p.stores] + [n for p in later for s in p.sums for n in s.operands]
+        seen: set[Node] = set()
+        while stack:
+            node = stack.pop()
+            if node in seen or node in keep or node in self.held:
+                continue
+            seen.add(node)
+            if node in pass_.values and any(n.op in COSTLY for n in self._slice([node])):
+                keep[node] = None
+            else:
+                stack.extend(operand for operand in node.operands if operand.extent.is_full)
+        return sorted(keep, key=lambda node: node.index)
 
     def _slice(self, targets: list[Node]) -> list[Node]:
         """The full-size values behind `targets` that must be computed again, given what is held."""
-        stop = set(self.held) | {t.node for t in _loads(self.kernel)}
+        kernel = self.kernel
+        read = {t.node for t in kernel.reads}
+        stop = read.union(self.held, (node for pass_ in kernel.passes for node in pass_.sums))
         return [n for n in ancestors(targets, stop) if n.extent.is_full and n not in stop]
 
     def _sweep(self, loads, values, sums, stores, slots, fresh, keep=(), deviations=False) -> Sweep:
@@ -281,15 +381,19 @@ class KernelRenderer:
         sinks = [operand for node in sums for operand in node.operands]
         sinks += [t.node for t in stores]
         sinks += list(keep)
-        lines = [f"const Acc {n.name} = {n.name}_held[i][v];" for n in self.held if n in used]
+        held = [n for n in self.held if n in used and n not in keep]
+        lines = [f"const Acc {n.name} = {n.name}_held[i][v];" for n in held if self.kernel.kind == "row"]
         lines += self.expressions.statements(values, sinks, _constant)
         taken = []
         for node in sums:
             slot = next((each.slot for each in slots if each.name == node.name), 0)
             taken.append(Sum(node.name, self.expressions.operand(node.operands[0]), node.op == "moments", slot))
         columns = [self._load(t) for t in self.kernel.vectors if t.node in used and t.node in self.column_leaves]
+        read = [self._load(t) for t in loads if fresh or t.node in used]
+        if self.kernel.kind == "column":
+            read += [Load(n.name, "", "Acc") for n in held]
         return Sweep(
-            loads=[self._load(t) for t in loads if fresh or t.node in used],
+            loads=read,
             columns=columns,
             segments=[self._load(t) for t in self.kernel.vectors if t.node in used and self._is_inner(t.node)],
             lines=lines,

@@ -70,6 +70,7 @@ class ProgramContext:
     schedules: list[ScheduleContext]
     members: list[str]
     aligned: list[str]
+    arrays: int
 
 
 def mode_contexts(modes: tuple[Mode, ...]) -> list[ModeContext]:
@@ -122,6 +123,7 @@ class LauncherRenderer:
             schedules=[self._schedule(schedule) for schedule in program.schedules],
             members=members,
             aligned=list(dict.fromkeys(aligned)),
+            arrays=max(KernelRenderer(kernel).context().arrays for kernel in program.kernels),
         )
 
     def _schedule(self, schedule: Schedule) -> ScheduleContext:
@@ -157,11 +159,14 @@ class LauncherRenderer:
 
     @staticmethod
     def _tile_bytes(kernels: list[Kernel]) -> str:
+        """Bytes of shared memory for each element of a tile, of the narrowest element, and for each sum."""
         column = next((kernel for kernel in kernels if kernel.kind == "column"), None)
         if column is None:
             return ""
-        tensors = {t.name: t for pass_ in column.passes for t in pass_.loads}
-        return " + ".join(f"sizeof({type_parameter(t.role)})" for t in tensors.values()) + ", sizeof(T)"
+        context = KernelRenderer(column).context()
+        sizes = " + ".join(f"sizeof({tile.type})" for tile in context.tiles)
+        sums = f"{context.widest_exchange} * sizeof(Acc)" if context.widest_exchange > 1 else "sizeof(Acc)"
+        return f"{sizes}, sizeof(T), {sums}"
 
     @staticmethod
     def _partials(kernels: list[Kernel]) -> str:
@@ -202,7 +207,7 @@ class LauncherRenderer:
                 shared = "32 * sizeof(Acc)"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
             case "row":
-                grid, shared = ["row.grid", "row.block"], "256 * kVec * sizeof(Acc)"
+                grid, shared = ["row.grid", "row.block"], "512 * kVec * sizeof(Acc)"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else []), "row.lanes"]
                 lines += [f"auto* kernel = {kernel.name}<{types}, kVec, 1>;"]
                 for items in _ITEMS[1:]:

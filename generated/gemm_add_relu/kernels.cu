@@ -14,6 +14,9 @@
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
+// One file, compiled as it is or, to use two cores, once with each of these defined:
+// FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
+
 namespace {
 using namespace fusegen;
 
@@ -21,10 +24,13 @@ using namespace fusegen;
 constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
-constexpr int kUnroll = 4;  // rows that a thread has in flight
 
 enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
 
+}  // namespace
+
+#ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
 // ---- forward -----------------------------------------------------------------------------------
 //
 //   plus_bias = gemm_product + bias
@@ -40,6 +46,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     Out* __restrict__ y_ptr,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   Acc bias[kVec];
@@ -48,7 +55,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -62,10 +69,10 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
         const Acc plus_bias = gemm_product + bias[v];
         const Acc relu_value = relu(plus_bias);
-        y_out.element[v] = narrow<Out>(relu_value);
+        y_out[v] = narrow<Out>(relu_value);
       }
       store_pack(y_ptr + at * channels + column, y_out);
     }
@@ -108,31 +115,66 @@ cudaError_t forward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(forward_launch<float, float, float, kVectorOf<float>>,
-                 forward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(forward_launch<float, float, float, kVectorOf<float, 1>>,
+                 forward_launch<float, float, float, 1>, kVectorOf<float, 1>);
     case 1:  // bfloat16
       return run(forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 1>>,
                  forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 1>);
     case 2:  // float16
-      return run(forward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(forward_launch<__half, __half, __half, kVectorOf<__half, 1>>,
+                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 1>);
     case 3:  // autocast bfloat16
-      return run(forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 1>>,
+                 forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 1>);
     case 4:  // autocast float16
-      return run(forward_launch<__half, float, float, kVectorOf<__half>>,
-                 forward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(forward_launch<__half, float, float, kVectorOf<__half, 1>>,
+                 forward_launch<__half, float, float, 1>, kVectorOf<__half, 1>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(forward_launch<double, double, double, kVectorOf<double>>,
-                 forward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(forward_launch<double, double, double, kVectorOf<double, 1>>,
+                 forward_launch<double, double, double, 1>, kVectorOf<double, 1>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_gemm_add_relu_forward(
+    int mode,
+    const void* gemm_product,
+    const void* bias,
+    void* y,
+    int64_t rows, int64_t channels, int64_t schedule,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const ForwardArguments arguments{
+      gemm_product, bias, y, rows, channels};
+  const bool aligned = aligned_to_16(
+      gemm_product, bias, y);
+  Scratch scratch(workspace);
+  return forward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_gemm_add_relu_forward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  ForwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  Scratch vectors, scalars;
+  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_FORWARD_ONLY
+namespace {
 // ---- backward ----------------------------------------------------------------------------------
 //
 //   plus_bias = gemm_product + bias
@@ -151,6 +193,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   Acc bias[kVec];
@@ -161,8 +204,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -177,12 +220,12 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
         const Acc plus_bias = gemm_product + bias[v];
         const Acc d_plus_bias = relu_backward(grad_y, plus_bias);
         d_plus_bias_sum[v] += d_plus_bias;
-        grad_gemm_product_out.element[v] = narrow<T>(d_plus_bias);
+        grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
       }
       if (grad_gemm_product_ptr != nullptr)
           store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
@@ -191,7 +234,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(d_plus_bias_sum, shared);
+  sum_over_y<kVec>(shared, d_plus_bias_sum);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 1 * channels + column;
   store_values<kVec>(mine + 0 * channels, d_plus_bias_sum);
@@ -213,7 +256,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     const Acc* part = partials + block * 1 * channels + column;
     d_plus_bias_sum_all[0] += part[0 * channels];
   }
-  sum_over_y<1>(d_plus_bias_sum_all, shared);
+  sum_over_y<1>(shared, d_plus_bias_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
   const Acc d_plus_bias_sum = d_plus_bias_sum_all[0];
@@ -267,62 +310,32 @@ cudaError_t backward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(backward_launch<float, float, float, kVectorOf<float>>,
-                 backward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(backward_launch<float, float, float, kVectorOf<float, 2>>,
+                 backward_launch<float, float, float, 1>, kVectorOf<float, 2>);
     case 1:  // bfloat16
       return run(backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 2>>,
                  backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 2>);
     case 2:  // float16
-      return run(backward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(backward_launch<__half, __half, __half, kVectorOf<__half, 2>>,
+                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 2>);
     case 3:  // autocast bfloat16
-      return run(backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 2>>,
+                 backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 2>);
     case 4:  // autocast float16
-      return run(backward_launch<__half, float, float, kVectorOf<__half>>,
-                 backward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(backward_launch<__half, float, float, kVectorOf<__half, 2>>,
+                 backward_launch<__half, float, float, 1>, kVectorOf<__half, 2>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(backward_launch<double, double, double, kVectorOf<double>>,
-                 backward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(backward_launch<double, double, double, kVectorOf<double, 2>>,
+                 backward_launch<double, double, double, 1>, kVectorOf<double, 2>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
 }  // namespace
-
-extern "C" int fusegen_gemm_add_relu_forward(
-    int mode,
-    const void* gemm_product,
-    const void* bias,
-    void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const ForwardArguments arguments{
-      gemm_product, bias, y, rows, channels};
-  const bool aligned = aligned_to_16(
-      gemm_product, bias, y);
-  Scratch scratch(workspace);
-  return forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_add_relu_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  ForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
 
 extern "C" int fusegen_gemm_add_relu_backward(
     int mode,
@@ -356,6 +369,10 @@ extern "C" int64_t fusegen_gemm_add_relu_backward_workspace(
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
+#endif
+
+#ifndef FUSEGEN_BACKWARD_ONLY
 extern "C" const char* fusegen_gemm_add_relu_error_text(int error) {
   return cudaGetErrorString(cudaError_t(error));
 }
+#endif

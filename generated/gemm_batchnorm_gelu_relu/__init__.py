@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 __all__ = ["GemmBatchnormGeluRelu"]
@@ -203,53 +204,64 @@ class GemmBatchnormGeluRelu(nn.Module):
     def forward(self, x):
         if x.device.type != _DEVICE or x.numel() == 0:
             return self.reference(x)
+        gemm = self._modules.get("gemm")
+        batch_norm = self._modules.get("batch_norm")
         if not (
-            _is_plain(self.gemm, nn.Linear)
-            and _is_plain(self.batch_norm, nn.BatchNorm1d)
+            _is_plain(gemm, nn.Linear)
+            and _is_plain(batch_norm, nn.BatchNorm1d)
         ):
             return self.reference(x)
         if not _BUILT:
             raise RuntimeError(f"{_NAME} is not built: run `fusegen build specs/{_NAME}.yaml`")
-        if x.dim() != 2 or x.shape[1] != self.gemm.weight.shape[1]:
-            expected, came = self.gemm.weight.shape[1], list(x.shape)
+        gemm_input = x
+        gemm_weight = _parameter(gemm, "weight")
+        gemm_bias = _parameter(gemm, "bias")
+        batch_norm_weight = _parameter(batch_norm, "weight")
+        batch_norm_bias = _parameter(batch_norm, "bias")
+        if x.dim() != 2 or x.shape[1] != gemm_weight.shape[1]:
+            expected, came = gemm_weight.shape[1], list(x.shape)
             raise ValueError(f"{_NAME}: x must be [*, {expected}], got {came}")
-        gemm_input, gemm_weight = x, self.gemm.weight
         modes = _MODES
         if torch.is_autocast_enabled(_DEVICE):
             modes = _AUTOCAST_MODES
             gemm_input = _autocast(gemm_input)
             gemm_weight = _autocast(gemm_weight)
-        norms = (self.batch_norm,)
         dtype_mode = _mode(
             modes,
             (gemm_input, gemm_weight),
-            (self.gemm.bias, self.batch_norm.weight, self.batch_norm.bias),
+            (gemm_bias, batch_norm_weight, batch_norm_bias),
         )
+        batch_norm_mean = _buffer(batch_norm, "running_mean")
+        batch_norm_var = _buffer(batch_norm, "running_var")
         # As nn.BatchNorm: the batch's statistics in training, and where there are no others.
-        batch = [norm.training or norm.running_mean is None for norm in norms]
-        if not batch[0]:
-            return _Eval.apply(
-                gemm_input, gemm_weight, self.gemm.bias, self.batch_norm.weight,
-                self.batch_norm.bias, self.batch_norm.running_mean, self.batch_norm.running_var,
-                dtype_mode, self.batch_norm.eps
+        if not (batch_norm.training or batch_norm_mean is None):
+            arguments = (
+                gemm_input, gemm_weight, gemm_bias, batch_norm_weight, batch_norm_bias,
+                batch_norm_mean, batch_norm_var, dtype_mode, batch_norm.eps
             )
+            if not _autograd_sees():
+                return _eval_forward(*arguments)[0]
+            return _Eval.apply(*arguments)
         if x.shape[0] == 1:
             return self.reference(x)  # raises nn.BatchNorm1d's error
-        batch_norm_mean, batch_norm_var, batch_norm_batches = None, None, None
-        if self.batch_norm.training and self.batch_norm.track_running_stats:
-            batch_norm_mean = self.batch_norm.running_mean
-            batch_norm_var = self.batch_norm.running_var
-            batch_norm_batches = self.batch_norm.num_batches_tracked
+        batch_norm_batches = None
+        if batch_norm.training and batch_norm.track_running_stats:
+            batch_norm_batches = _buffer(batch_norm, "num_batches_tracked")
             if batch_norm_batches is not None:
                 batch_norm_batches.add_(1)
-        batch_norm_momentum = self.batch_norm.momentum
+        else:
+            batch_norm_mean, batch_norm_var = None, None
+        batch_norm_momentum = batch_norm.momentum
         if batch_norm_momentum is None:  # a cumulative average, by the count on the device
             batch_norm_momentum = 0.0 if batch_norm_batches is None else -1.0
-        return _Train.apply(
-            gemm_input, gemm_weight, self.gemm.bias, self.batch_norm.weight,
-            self.batch_norm.bias, batch_norm_batches, batch_norm_mean, batch_norm_var,
-            dtype_mode, self.batch_norm.eps, batch_norm_momentum
+        arguments = (
+            gemm_input, gemm_weight, gemm_bias, batch_norm_weight, batch_norm_bias,
+            batch_norm_batches, batch_norm_mean, batch_norm_var, dtype_mode, batch_norm.eps,
+            batch_norm_momentum
         )
+        if not _autograd_sees():
+            return _train_forward(*arguments)[0]
+        return _Train.apply(*arguments)
 
 
 def _autocast(tensor):
@@ -263,12 +275,20 @@ def _mode(modes, activations, parameters):
     """The index of the dtypes at hand; TypeError where no kernel was generated for them."""
     key = (activations[0].dtype, parameters[0].dtype)
     groups = (activations, parameters)
-    mixed = any(tensor.dtype != dtype for dtype, group in zip(key, groups) for tensor in group)
-    if mixed or key not in modes:
+    known = key in modes
+    for dtype, group in zip(key, groups):
+        for tensor in group:
+            known = known and tensor.dtype == dtype
+    if not known:
         came = sorted({str(tensor.dtype) for group in groups for tensor in group})
-        known = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
-        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {known}")
+        there = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
+        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {there}")
     return modes[key]
+
+
+def _autograd_sees():
+    """Whether autograd has to see a call. Forward mode is refused there; the ops would lose it."""
+    return torch.is_grad_enabled() or forward_ad._current_level >= 0
 
 
 def _is_plain(module, kind):
@@ -279,3 +299,15 @@ def _is_plain(module, kind):
         or module._backward_pre_hooks
         or module._backward_hooks
     )
+
+
+def _parameter(module, name):
+    """module.<name>, from where it is: nn.Module's own search takes several times as long."""
+    found = module._parameters.get(name)
+    return getattr(module, name) if found is None else found
+
+
+def _buffer(module, name):
+    """module.<name>, as `_parameter` finds it."""
+    found = module._buffers.get(name)
+    return getattr(module, name) if found is None else found

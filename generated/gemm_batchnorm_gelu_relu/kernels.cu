@@ -15,6 +15,9 @@
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
+// One file, compiled as it is or, to use two cores, once with each of these defined:
+// FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
+
 namespace {
 using namespace fusegen;
 
@@ -23,17 +26,19 @@ constexpr int kMultiprocessors = 132;
 constexpr int64_t kSharedBytes = 232448;
 
 constexpr int kStreamThreads = 256;
-constexpr int kUnroll = 4;  // rows that a thread has in flight
 constexpr int kColumnThreads = 512;
 
 enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
 
+}  // namespace
+
+#ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
 // ---- train forward -----------------------------------------------------------------------------
 //
-//   gemm = gemm_product + gemm_bias
-//   batch_norm_hat = (gemm - batch_norm_mean) * batch_norm_rstd
-//   batch_norm = batch_norm_hat * batch_norm_weight + batch_norm_bias
-//   gelu_value = gelu(batch_norm)
+//   batch_norm = (gemm_product - batch_norm_center) * batch_norm_scale + batch_norm_bias
+//   cdf = normal_cdf(batch_norm)
+//   gelu_value = batch_norm * cdf
 //   relu_value = relu(gelu_value)
 //   y = relu_value
 
@@ -55,84 +60,86 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     double batch_norm_momentum,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
-  // Each thread reads back only what it wrote, so the tile needs no barrier.
-  auto* gemm_product_tile = shared_memory<Pack<T, kVec>>();
-  Acc* shared = reinterpret_cast<Acc*>(gemm_product_tile + rows * blockDim.x);
+  // Each thread reads back only what it wrote, so a tile needs no barrier.
+  auto* gemm_product_tile = shared_memory<Loaded<T, kVec>>();
+  Acc* shared = behind<Acc>(gemm_product_tile, rows * blockDim.x);
+  const int64_t own = rows - threadIdx.y;  // rows from the thread's first on
+  const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const Acc batch_norm_num_batches_tracked = batch_norm_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
   const Acc batch_norm_factor =
       average_factor(Acc(batch_norm_momentum), batch_norm_num_batches_tracked);
-  const Acc batch_norm_kept = Acc(1) - batch_norm_factor;
+  const Acc batch_norm_kept_2 = Acc(1) - batch_norm_factor;
   const Acc batch_norm_bessel = Acc(rows) / (Acc(rows) - Acc(1));
   Acc gemm_bias[kVec];
   load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
-  Acc batch_norm_running_mean[kVec];
-  load_values<kVec>(batch_norm_running_mean_ptr + column, active
-      && batch_norm_running_mean_ptr != nullptr, batch_norm_running_mean);
-  Acc batch_norm_running_var[kVec];
-  load_values<kVec>(batch_norm_running_var_ptr + column, active
-      && batch_norm_running_var_ptr != nullptr, batch_norm_running_var);
   Acc batch_norm_weight[kVec];
   load_values<kVec>(batch_norm_weight_ptr + column, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
   load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
-  Acc running_mean_old[kVec];
-  Acc running_var_old[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    running_mean_old[v] = batch_norm_kept * batch_norm_running_mean[v];
-    running_var_old[v] = batch_norm_kept * batch_norm_running_var[v];
-  }
 
-  Acc batch_norm_moments_total[kVec] = {};
-#pragma unroll 4
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto gemm_product_in = load_pack<kVec>(gemm_product_ptr + row * channels + column);
-    gemm_product_tile[row * blockDim.x + threadIdx.x] = gemm_product_in;
+  PilotSums<Acc> batch_norm_moments_sums[kVec] = {};
+  for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
+    Loaded<T, kVec> gemm_product_in[kUnroll];
 #pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in.element[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      batch_norm_moments_total[v] += gemm;
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = base + u * blockDim.y;
+      if (row >= rows) break;
+      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + row * channels + column);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = base + u * blockDim.y;
+      if (row >= rows) break;
+      gemm_product_tile[row * blockDim.x + threadIdx.x] = gemm_product_in[u];
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        if (u == 0 && base == threadIdx.y) batch_norm_moments_sums[v].pilot = gemm_product;
+        add_value(batch_norm_moments_sums[v], gemm_product);
+      }
     }
   }
-  sum_over_y<kVec>(batch_norm_moments_total, shared);
-
-  // Squared distances to the mean, in a second sweep over the tile: no cancellation.
   Moments<Acc> batch_norm_moments[kVec];
-  Acc batch_norm_moments_m2[kVec] = {};
 #pragma unroll
-  for (int v = 0; v < kVec; ++v) batch_norm_moments[v].mean =
-      batch_norm_moments_total[v] / Acc(rows);
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto gemm_product_in = gemm_product_tile[row * blockDim.x + threadIdx.x];
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in.element[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      batch_norm_moments_m2[v] += square(gemm - batch_norm_moments[v].mean);
-    }
-  }
-  sum_over_y<kVec>(batch_norm_moments_m2, shared);
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) batch_norm_moments[v].m2 = batch_norm_moments_m2[v];
+  for (int v = 0; v < kVec; ++v) batch_norm_moments[v] =
+      moments_of(batch_norm_moments_sums[v], count);
+  moments_over_y<kVec>(shared, batch_norm_moments, count, Acc(rows));
 
   Acc batch_norm_mean[kVec];
+  Acc batch_norm_variance[kVec];
   Acc batch_norm_rstd[kVec];
-  Acc new_batch_norm_running_mean[kVec];
-  Acc new_batch_norm_running_var[kVec];
+  Acc batch_norm_scale[kVec];
+  Acc batch_norm_center[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    batch_norm_mean[v] = batch_norm_moments[v].mean;
-    const Acc batch_norm_variance = batch_norm_moments[v].m2 / Acc(rows);
-    batch_norm_rstd[v] = rsqrt(batch_norm_variance + Acc(batch_norm_eps));
-    new_batch_norm_running_mean[v] = running_mean_old[v] + batch_norm_factor * batch_norm_mean[v];
-    new_batch_norm_running_var[v] = running_var_old[v]
-        + batch_norm_factor * batch_norm_variance * batch_norm_bessel;
+    const Acc batch_norm_mean_of_gemm_product = batch_norm_moments[v].mean;
+    batch_norm_mean[v] = batch_norm_mean_of_gemm_product + gemm_bias[v];
+    const Acc batch_norm_variance_of_gemm_product = batch_norm_moments[v].m2 / Acc(rows);
+    batch_norm_variance[v] = batch_norm_variance_of_gemm_product + batch_norm_mean[v] * Acc(0);
+    batch_norm_rstd[v] = rsqrt(batch_norm_variance[v] + Acc(batch_norm_eps));
+    batch_norm_scale[v] = batch_norm_weight[v] * batch_norm_rstd[v];
+    batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
   }
   if (threadIdx.y == 0 && active) {
+    Acc batch_norm_running_mean[kVec];
+    load_values<kVec>(batch_norm_running_mean_ptr + column, batch_norm_running_mean_ptr != nullptr,
+        batch_norm_running_mean);
+    Acc batch_norm_running_var[kVec];
+    load_values<kVec>(batch_norm_running_var_ptr + column, batch_norm_running_var_ptr != nullptr,
+        batch_norm_running_var);
+    Acc new_batch_norm_running_mean[kVec];
+    Acc new_batch_norm_running_var[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      new_batch_norm_running_mean[v] = batch_norm_kept_2 * batch_norm_running_mean[v]
+          + batch_norm_factor * batch_norm_mean[v];
+      new_batch_norm_running_var[v] = batch_norm_kept_2 * batch_norm_running_var[v]
+          + batch_norm_factor * batch_norm_variance[v] * batch_norm_bessel;
+    }
     store_values<kVec>(batch_norm_mean_ptr + column, batch_norm_mean);
     store_values<kVec>(batch_norm_rstd_ptr + column, batch_norm_rstd);
     if (batch_norm_running_mean_ptr != nullptr)
@@ -141,18 +148,19 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
         store_values<kVec>(batch_norm_running_var_ptr + column, new_batch_norm_running_var);
   }
 
+#pragma unroll 2
   for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
     const auto gemm_product_in = gemm_product_tile[row * blockDim.x + threadIdx.x];
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in.element[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc batch_norm_hat = (gemm - batch_norm_mean[v]) * batch_norm_rstd[v];
-      const Acc batch_norm = batch_norm_hat * batch_norm_weight[v] + batch_norm_bias[v];
-      const Acc gelu_value = gelu(batch_norm);
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
+          + batch_norm_bias[v];
+      const Acc cdf = normal_cdf(batch_norm);
+      const Acc gelu_value = batch_norm * cdf;
       const Acc relu_value = relu(gelu_value);
-      y_out.element[v] = narrow<Out>(relu_value);
+      y_out[v] = narrow<Out>(relu_value);
     }
     store_pack(y_ptr + row * channels + column, y_out);
   }
@@ -163,22 +171,19 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
 template <typename T, typename Out, typename Param, int kVec>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
-  Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
 
-  Moments<Acc> batch_norm_moments[kVec] = {};
-  Acc batch_norm_moments_count = Acc(0);
+  PilotSums<Acc> batch_norm_moments_sums[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -189,20 +194,24 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      batch_norm_moments_count += Acc(1);
-      const Acc batch_norm_moments_share = Acc(1) / batch_norm_moments_count;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[v];
-        add_value(batch_norm_moments[v], gemm, batch_norm_moments_share);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        if (u == 0 && row == first + threadIdx.y) batch_norm_moments_sums[v].pilot = gemm_product;
+        add_value(batch_norm_moments_sums[v], gemm_product);
       }
     }
   }
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  merge_over_y<kVec>(batch_norm_moments, batch_norm_moments_count, shared);
+  const int64_t own = last - first - threadIdx.y;  // rows from the thread's first on
+  const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
+  Moments<Acc> batch_norm_moments[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) batch_norm_moments[v] =
+      moments_of(batch_norm_moments_sums[v], count);
+  merge_over_y<kVec>(batch_norm_moments, count, shared);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 2 * channels + column;
 #pragma unroll
@@ -216,11 +225,15 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
 
 template <typename T, typename Out, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
+    const Param* __restrict__ gemm_bias_ptr,
     const int64_t* __restrict__ batch_norm_num_batches_tracked_ptr,
+    const Param* __restrict__ batch_norm_weight_ptr,
     Accumulate<T>* __restrict__ batch_norm_mean_ptr,
     Accumulate<T>* __restrict__ batch_norm_rstd_ptr,
     Param* batch_norm_running_mean_ptr,
     Param* batch_norm_running_var_ptr,
+    Accumulate<T>* __restrict__ batch_norm_scale_ptr,
+    Accumulate<T>* __restrict__ batch_norm_center_ptr,
     const Accumulate<T>* __restrict__ partials,
     double batch_norm_eps,
     double batch_norm_momentum,
@@ -246,27 +259,35 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const Moments<Acc> batch_norm_moments = batch_norm_moments_all[0];
   const Acc batch_norm_num_batches_tracked = batch_norm_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
+  const Acc gemm_bias = gemm_bias_ptr != nullptr ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
   const Acc batch_norm_running_mean = batch_norm_running_mean_ptr != nullptr
       ? Acc(widen(batch_norm_running_mean_ptr[column])) : Acc(0);
   const Acc batch_norm_running_var = batch_norm_running_var_ptr != nullptr
       ? Acc(widen(batch_norm_running_var_ptr[column])) : Acc(0);
-  const Acc batch_norm_mean = batch_norm_moments.mean;
-  const Acc batch_norm_variance = batch_norm_moments.m2 / Acc(rows);
+  const Acc batch_norm_weight = widen(batch_norm_weight_ptr[column]);
+  const Acc batch_norm_mean_of_gemm_product = batch_norm_moments.mean;
+  const Acc batch_norm_mean = batch_norm_mean_of_gemm_product + gemm_bias;
+  const Acc batch_norm_variance_of_gemm_product = batch_norm_moments.m2 / Acc(rows);
+  const Acc batch_norm_variance = batch_norm_variance_of_gemm_product + batch_norm_mean * Acc(0);
   const Acc batch_norm_rstd = rsqrt(batch_norm_variance + Acc(batch_norm_eps));
   const Acc batch_norm_factor =
       average_factor(Acc(batch_norm_momentum), batch_norm_num_batches_tracked);
-  const Acc batch_norm_kept = Acc(1) - batch_norm_factor;
+  const Acc batch_norm_kept_2 = Acc(1) - batch_norm_factor;
   const Acc batch_norm_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-  const Acc new_batch_norm_running_mean = batch_norm_kept * batch_norm_running_mean
+  const Acc new_batch_norm_running_mean = batch_norm_kept_2 * batch_norm_running_mean
       + batch_norm_factor * batch_norm_mean;
-  const Acc new_batch_norm_running_var = batch_norm_kept * batch_norm_running_var
+  const Acc new_batch_norm_running_var = batch_norm_kept_2 * batch_norm_running_var
       + batch_norm_factor * batch_norm_variance * batch_norm_bessel;
+  const Acc batch_norm_scale = batch_norm_weight * batch_norm_rstd;
+  const Acc batch_norm_center = batch_norm_mean - gemm_bias;
   batch_norm_mean_ptr[column] = batch_norm_mean;
   batch_norm_rstd_ptr[column] = batch_norm_rstd;
   if (batch_norm_running_mean_ptr != nullptr) batch_norm_running_mean_ptr[column] =
       narrow<Param>(new_batch_norm_running_mean);
   if (batch_norm_running_var_ptr != nullptr) batch_norm_running_var_ptr[column] =
       narrow<Param>(new_batch_norm_running_var);
+  batch_norm_scale_ptr[column] = batch_norm_scale;
+  batch_norm_center_ptr[column] = batch_norm_center;
 }
 
 // Results, with the statistics at hand.
@@ -274,31 +295,26 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
 template <typename T, typename Out, typename Param, int kVec>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
-    const Accumulate<T>* __restrict__ batch_norm_mean_ptr,
-    const Accumulate<T>* __restrict__ batch_norm_rstd_ptr,
-    const Param* __restrict__ batch_norm_weight_ptr,
     const Param* __restrict__ batch_norm_bias_ptr,
+    const Accumulate<T>* __restrict__ batch_norm_scale_ptr,
+    const Accumulate<T>* __restrict__ batch_norm_center_ptr,
     Out* __restrict__ y_ptr,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
-  Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
-  Acc batch_norm_mean[kVec];
-  load_values<kVec>(batch_norm_mean_ptr + column, active, batch_norm_mean);
-  Acc batch_norm_rstd[kVec];
-  load_values<kVec>(batch_norm_rstd_ptr + column, active, batch_norm_rstd);
-  Acc batch_norm_weight[kVec];
-  load_values<kVec>(batch_norm_weight_ptr + column, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
   load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
+  Acc batch_norm_scale[kVec];
+  load_values<kVec>(batch_norm_scale_ptr + column, active, batch_norm_scale);
+  Acc batch_norm_center[kVec];
+  load_values<kVec>(batch_norm_center_ptr + column, active, batch_norm_center);
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -312,13 +328,13 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc batch_norm_hat = (gemm - batch_norm_mean[v]) * batch_norm_rstd[v];
-        const Acc batch_norm = batch_norm_hat * batch_norm_weight[v] + batch_norm_bias[v];
-        const Acc gelu_value = gelu(batch_norm);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
+            + batch_norm_bias[v];
+        const Acc cdf = normal_cdf(batch_norm);
+        const Acc gelu_value = batch_norm * cdf;
         const Acc relu_value = relu(gelu_value);
-        y_out.element[v] = narrow<Out>(relu_value);
+        y_out[v] = narrow<Out>(relu_value);
       }
       store_pack(y_ptr + at * channels + column, y_out);
     }
@@ -374,21 +390,24 @@ cudaError_t train_forward_launch(
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
+    auto* batch_norm_scale_ptr = scratch.take<Acc>(channels);
+    auto* batch_norm_center_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(train_forward_partials<T, Out, Param, kVec>, shape.grid, shape.block,
-        kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr,
-        partials, rows, channels, shape.rows_per_block);
+        kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, partials, rows,
+        channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_forward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream,
-        batch_norm_num_batches_tracked_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr,
-        batch_norm_running_mean_ptr, batch_norm_running_var_ptr, partials, a.batch_norm_eps,
+        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, gemm_bias_ptr,
+        batch_norm_num_batches_tracked_ptr, batch_norm_weight_ptr, batch_norm_mean_ptr,
+        batch_norm_rstd_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
+        batch_norm_scale_ptr, batch_norm_center_ptr, partials, a.batch_norm_eps,
         a.batch_norm_momentum, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
-        gemm_product_ptr, gemm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr,
-        batch_norm_weight_ptr, batch_norm_bias_ptr, y_ptr, rows, channels, shape.rows_per_block);
+        gemm_product_ptr, batch_norm_bias_ptr, batch_norm_scale_ptr, batch_norm_center_ptr, y_ptr,
+        rows, channels, shape.rows_per_block);
   }
 }
 
@@ -403,43 +422,91 @@ cudaError_t train_forward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(train_forward_launch<float, float, float, kVectorOf<float>>,
-                 train_forward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(train_forward_launch<float, float, float, kVectorOf<float, 11>>,
+                 train_forward_launch<float, float, float, 1>, kVectorOf<float, 11>);
     case 1:  // bfloat16
       return run(train_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 11>>,
                  train_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 11>);
     case 2:  // float16
-      return run(train_forward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 train_forward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(train_forward_launch<__half, __half, __half, kVectorOf<__half, 11>>,
+                 train_forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 11>);
     case 3:  // autocast bfloat16
-      return run(train_forward_launch<__nv_bfloat16, __nv_bfloat16, float,
-          kVectorOf<__nv_bfloat16>>,
+      return run(train_forward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16,
+          11>>,
                  train_forward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 11>);
     case 4:  // autocast float16
-      return run(train_forward_launch<__half, __half, float, kVectorOf<__half>>,
-                 train_forward_launch<__half, __half, float, 1>, kVectorOf<__half>);
+      return run(train_forward_launch<__half, __half, float, kVectorOf<__half, 11>>,
+                 train_forward_launch<__half, __half, float, 1>, kVectorOf<__half, 11>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(train_forward_launch<double, double, double, kVectorOf<double>>,
-                 train_forward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(train_forward_launch<double, double, double, kVectorOf<double, 11>>,
+                 train_forward_launch<double, double, double, 1>, kVectorOf<double, 11>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_gemm_batchnorm_gelu_relu_train_forward(
+    int mode,
+    const void* gemm_product,
+    const void* gemm_bias,
+    const void* batch_norm_weight,
+    const void* batch_norm_bias,
+    const void* batch_norm_num_batches_tracked,
+    void* y,
+    void* batch_norm_mean,
+    void* batch_norm_rstd,
+    void* batch_norm_running_mean,
+    void* batch_norm_running_var,
+    int64_t rows, int64_t channels, int64_t schedule,
+    double batch_norm_eps,
+    double batch_norm_momentum,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const TrainForwardArguments arguments{
+      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias,
+      batch_norm_num_batches_tracked, y, batch_norm_mean, batch_norm_rstd,
+      batch_norm_running_mean, batch_norm_running_var, rows, channels, batch_norm_eps,
+      batch_norm_momentum};
+  const bool aligned = aligned_to_16(
+      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
+      batch_norm_running_var, y, batch_norm_mean, batch_norm_rstd);
+  Scratch scratch(workspace);
+  return train_forward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_train_forward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  TrainForwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  Scratch vectors, scalars;
+  train_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  train_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_FORWARD_ONLY
+namespace {
 // ---- train backward ----------------------------------------------------------------------------
 //
-//   gemm = gemm_product + gemm_bias
-//   batch_norm_hat = (gemm - batch_norm_mean) * batch_norm_rstd
-//   batch_norm = batch_norm_hat * batch_norm_weight + batch_norm_bias
-//   gelu_value = gelu(batch_norm)
+//   batch_norm_centered = gemm_product - batch_norm_center
+//   batch_norm = batch_norm_centered * batch_norm_scale + batch_norm_bias
+//   cdf = normal_cdf(batch_norm)
+//   gelu_value = batch_norm * cdf
 //   d_gelu_value = relu_backward(grad_y, gelu_value)
-//   d_batch_norm = gelu_backward(d_gelu_value, batch_norm)
-//   d_gemm = standardize_backward(batch_norm_weight * d_batch_norm, batch_norm_hat,
-//   batch_norm_rstd, d_batch_norm_sum_scaled, d_batch_norm_weight_sum_scaled, inverse_count)
+//   d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf)
+//   d_gemm_removed = batch_norm_centered * batch_norm_grad_slope + batch_norm_grad_mean
+//   d_gemm = (d_batch_norm - d_gemm_removed) * batch_norm_scale
 //   grad_gemm_product = d_gemm
 
 // Each tile of columns in shared memory.
@@ -459,12 +526,13 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     T* __restrict__ grad_gemm_product_ptr,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight / 2;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
-  // Each thread reads back only what it wrote, so the tile needs no barrier.
-  auto* gemm_product_tile = shared_memory<Pack<T, kVec>>();
-  auto* grad_y_tile = reinterpret_cast<Pack<Out, kVec>*>(gemm_product_tile + rows * blockDim.x);
-  Acc* shared = reinterpret_cast<Acc*>(grad_y_tile + rows * blockDim.x);
+  // Each thread reads back only what it wrote, so a tile needs no barrier.
+  auto* gemm_product_tile = shared_memory<Loaded<T, kVec>>();
+  auto* d_batch_norm_tile = behind<Pack<Acc, kVec>>(gemm_product_tile, rows * blockDim.x);
+  Acc* shared = behind<Acc>(d_batch_norm_tile, rows * blockDim.x);
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
   load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
@@ -476,42 +544,66 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   load_values<kVec>(batch_norm_weight_ptr + column, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
   load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
-
-  Acc d_batch_norm_sum[kVec] = {};
-  Acc d_batch_norm_weight_sum[kVec] = {};
-#pragma unroll 4
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto gemm_product_in = load_pack<kVec>(gemm_product_ptr + row * channels + column);
-    gemm_product_tile[row * blockDim.x + threadIdx.x] = gemm_product_in;
-    const auto grad_y_in = load_pack<kVec>(grad_y_ptr + row * channels + column);
-    grad_y_tile[row * blockDim.x + threadIdx.x] = grad_y_in;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in.element[v]);
-      const Acc grad_y = widen(grad_y_in.element[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc batch_norm_hat = (gemm - batch_norm_mean[v]) * batch_norm_rstd[v];
-      const Acc batch_norm = batch_norm_hat * batch_norm_weight[v] + batch_norm_bias[v];
-      const Acc gelu_value = gelu(batch_norm);
-      const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-      const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm);
-      d_batch_norm_sum[v] += d_batch_norm;
-      d_batch_norm_weight_sum[v] += batch_norm_hat * d_batch_norm;
-    }
-  }
-  sum_over_y<kVec>(d_batch_norm_sum, shared);
-  sum_over_y<kVec>(d_batch_norm_weight_sum, shared);
-
-  Acc d_batch_norm_sum_scaled[kVec];
-  Acc d_batch_norm_weight_sum_scaled[kVec];
-  Acc d_gemm_sum[kVec];
+  Acc batch_norm_scale[kVec];
+  Acc batch_norm_center[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    d_batch_norm_sum_scaled[v] = d_batch_norm_sum[v] * batch_norm_weight[v];
-    d_batch_norm_weight_sum_scaled[v] = d_batch_norm_weight_sum[v] * batch_norm_weight[v];
-    d_gemm_sum[v] = d_batch_norm_weight_sum_scaled[v] * Acc(0);
+    batch_norm_scale[v] = batch_norm_rstd[v] * batch_norm_weight[v];
+    batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
+  }
+
+  Acc d_batch_norm_sum[kVec] = {};
+  Acc batch_norm_centered_d_batch_norm_sum[kVec] = {};
+  for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
+    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = base + u * blockDim.y;
+      if (row >= rows) break;
+      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + row * channels + column);
+      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + row * channels + column);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = base + u * blockDim.y;
+      if (row >= rows) break;
+      gemm_product_tile[row * blockDim.x + threadIdx.x] = gemm_product_in[u];
+      Pack<Acc, kVec> d_batch_norm_kept;
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
+        const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
+        const Acc cdf = normal_cdf(batch_norm);
+        const Acc gelu_value = batch_norm * cdf;
+        const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
+        const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
+        d_batch_norm_kept[v] = d_batch_norm;
+        d_batch_norm_sum[v] += d_batch_norm;
+        batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
+      }
+      d_batch_norm_tile[row * blockDim.x + threadIdx.x] = d_batch_norm_kept;
+    }
+  }
+  sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
+
+  Acc d_batch_norm_weight_sum[kVec];
+  Acc batch_norm_grad_slope[kVec];
+  Acc batch_norm_grad_mean[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    d_batch_norm_weight_sum[v] = batch_norm_centered_d_batch_norm_sum[v] * batch_norm_rstd[v];
+    batch_norm_grad_slope[v] = d_batch_norm_weight_sum[v] * inverse_count * batch_norm_rstd[v];
+    batch_norm_grad_mean[v] = d_batch_norm_sum[v] * inverse_count;
   }
   if (threadIdx.y == 0 && active) {
+    Acc d_gemm_sum[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      d_gemm_sum[v] = d_batch_norm_weight_sum[v] * batch_norm_weight[v] * Acc(0);
+    }
     if (grad_gemm_bias_ptr != nullptr) store_values<kVec>(grad_gemm_bias_ptr + column, d_gemm_sum);
     if (grad_batch_norm_weight_ptr != nullptr)
         store_values<kVec>(grad_batch_norm_weight_ptr + column, d_batch_norm_weight_sum);
@@ -519,25 +611,19 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
         store_values<kVec>(grad_batch_norm_bias_ptr + column, d_batch_norm_sum);
   }
 
+#pragma unroll 2
   for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
     const auto gemm_product_in = gemm_product_tile[row * blockDim.x + threadIdx.x];
-    const auto grad_y_in = grad_y_tile[row * blockDim.x + threadIdx.x];
+    const auto d_batch_norm_in = d_batch_norm_tile[row * blockDim.x + threadIdx.x];
     Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in.element[v]);
-      const Acc grad_y = widen(grad_y_in.element[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc batch_norm_hat = (gemm - batch_norm_mean[v]) * batch_norm_rstd[v];
-      const Acc batch_norm = batch_norm_hat * batch_norm_weight[v] + batch_norm_bias[v];
-      const Acc gelu_value = gelu(batch_norm);
-      const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-      const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm);
-      const Acc d_gemm =
-          standardize_backward(batch_norm_weight[v] * d_batch_norm, batch_norm_hat,
-              batch_norm_rstd[v], d_batch_norm_sum_scaled[v], d_batch_norm_weight_sum_scaled[v],
-                  inverse_count);
-      grad_gemm_product_out.element[v] = narrow<T>(d_gemm);
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      const Acc d_batch_norm = widen(d_batch_norm_in[v]);
+      const Acc d_gemm_removed = (gemm_product - batch_norm_center[v]) * batch_norm_grad_slope[v]
+          + batch_norm_grad_mean[v];
+      const Acc d_gemm = (d_batch_norm - d_gemm_removed) * batch_norm_scale[v];
+      grad_gemm_product_out[v] = narrow<T>(d_gemm);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(grad_gemm_product_ptr + row * channels + column, grad_gemm_product_out);
@@ -558,6 +644,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   Acc gemm_bias[kVec];
@@ -570,15 +657,22 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   load_values<kVec>(batch_norm_weight_ptr + column, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
   load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
+  Acc batch_norm_scale[kVec];
+  Acc batch_norm_center[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    batch_norm_scale[v] = batch_norm_rstd[v] * batch_norm_weight[v];
+    batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
+  }
 
   Acc d_batch_norm_sum[kVec] = {};
-  Acc d_batch_norm_weight_sum[kVec] = {};
+  Acc batch_norm_centered_d_batch_norm_sum[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -592,40 +686,40 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
       if (at >= last) break;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc batch_norm_hat = (gemm - batch_norm_mean[v]) * batch_norm_rstd[v];
-        const Acc batch_norm = batch_norm_hat * batch_norm_weight[v] + batch_norm_bias[v];
-        const Acc gelu_value = gelu(batch_norm);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
+        const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
+        const Acc cdf = normal_cdf(batch_norm);
+        const Acc gelu_value = batch_norm * cdf;
         const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-        const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm);
+        const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
         d_batch_norm_sum[v] += d_batch_norm;
-        d_batch_norm_weight_sum[v] += batch_norm_hat * d_batch_norm;
+        batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
       }
     }
   }
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(d_batch_norm_sum, shared);
-  sum_over_y<kVec>(d_batch_norm_weight_sum, shared);
+  sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 2 * channels + column;
   store_values<kVec>(mine + 0 * channels, d_batch_norm_sum);
-  store_values<kVec>(mine + 1 * channels, d_batch_norm_weight_sum);
+  store_values<kVec>(mine + 1 * channels, batch_norm_centered_d_batch_norm_sum);
 }
 
 // Combines the partial results of each column.
 
 template <typename T, typename Out, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
+    const Accumulate<T>* __restrict__ batch_norm_rstd_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
     Param* __restrict__ grad_gemm_bias_ptr,
     Param* __restrict__ grad_batch_norm_weight_ptr,
     Param* __restrict__ grad_batch_norm_bias_ptr,
-    Accumulate<T>* __restrict__ d_batch_norm_sum_scaled_ptr,
-    Accumulate<T>* __restrict__ d_batch_norm_weight_sum_scaled_ptr,
+    Accumulate<T>* __restrict__ batch_norm_grad_slope_ptr,
+    Accumulate<T>* __restrict__ batch_norm_grad_mean_ptr,
     const Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
@@ -633,28 +727,32 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
   Acc d_batch_norm_sum_all[1] = {};
-  Acc d_batch_norm_weight_sum_all[1] = {};
+  Acc batch_norm_centered_d_batch_norm_sum_all[1] = {};
   for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
     const Acc* part = partials + block * 2 * channels + column;
     d_batch_norm_sum_all[0] += part[0 * channels];
-    d_batch_norm_weight_sum_all[0] += part[1 * channels];
+    batch_norm_centered_d_batch_norm_sum_all[0] += part[1 * channels];
   }
-  sum_over_y<1>(d_batch_norm_sum_all, shared);
-  sum_over_y<1>(d_batch_norm_weight_sum_all, shared);
+  sum_over_y<1>(shared, d_batch_norm_sum_all);
+  sum_over_y<1>(shared, batch_norm_centered_d_batch_norm_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
   const Acc d_batch_norm_sum = d_batch_norm_sum_all[0];
-  const Acc d_batch_norm_weight_sum = d_batch_norm_weight_sum_all[0];
+  const Acc batch_norm_centered_d_batch_norm_sum = batch_norm_centered_d_batch_norm_sum_all[0];
+  const Acc batch_norm_rstd = widen(batch_norm_rstd_ptr[column]);
   const Acc batch_norm_weight = widen(batch_norm_weight_ptr[column]);
-  const Acc d_batch_norm_weight_sum_scaled = d_batch_norm_weight_sum * batch_norm_weight;
-  const Acc d_gemm_sum = d_batch_norm_weight_sum_scaled * Acc(0);
+  const Acc d_batch_norm_weight_sum = batch_norm_centered_d_batch_norm_sum * batch_norm_rstd;
+  const Acc inverse_count = reciprocal(Acc(rows));
+  const Acc batch_norm_grad_slope = d_batch_norm_weight_sum * inverse_count * batch_norm_rstd;
+  const Acc batch_norm_grad_mean = d_batch_norm_sum * inverse_count;
+  const Acc d_gemm_sum = d_batch_norm_weight_sum * batch_norm_weight * Acc(0);
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_sum);
   if (grad_batch_norm_weight_ptr != nullptr) grad_batch_norm_weight_ptr[column] =
       narrow<Param>(d_batch_norm_weight_sum);
   if (grad_batch_norm_bias_ptr != nullptr) grad_batch_norm_bias_ptr[column] =
       narrow<Param>(d_batch_norm_sum);
-  d_batch_norm_sum_scaled_ptr[column] = d_batch_norm_sum * batch_norm_weight;
-  d_batch_norm_weight_sum_scaled_ptr[column] = d_batch_norm_weight_sum_scaled;
+  batch_norm_grad_slope_ptr[column] = batch_norm_grad_slope;
+  batch_norm_grad_mean_ptr[column] = batch_norm_grad_mean;
 }
 
 // Results, with the statistics at hand.
@@ -668,14 +766,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const Accumulate<T>* __restrict__ batch_norm_rstd_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
     const Param* __restrict__ batch_norm_bias_ptr,
-    const Accumulate<T>* __restrict__ d_batch_norm_sum_scaled_ptr,
-    const Accumulate<T>* __restrict__ d_batch_norm_weight_sum_scaled_ptr,
+    const Accumulate<T>* __restrict__ batch_norm_grad_slope_ptr,
+    const Accumulate<T>* __restrict__ batch_norm_grad_mean_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
-  const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
   load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc batch_norm_mean[kVec];
@@ -686,17 +784,23 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
   load_values<kVec>(batch_norm_weight_ptr + column, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
   load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
-  Acc d_batch_norm_sum_scaled[kVec];
-  load_values<kVec>(d_batch_norm_sum_scaled_ptr + column, active, d_batch_norm_sum_scaled);
-  Acc d_batch_norm_weight_sum_scaled[kVec];
-  load_values<kVec>(d_batch_norm_weight_sum_scaled_ptr + column, active,
-      d_batch_norm_weight_sum_scaled);
+  Acc batch_norm_grad_slope[kVec];
+  load_values<kVec>(batch_norm_grad_slope_ptr + column, active, batch_norm_grad_slope);
+  Acc batch_norm_grad_mean[kVec];
+  load_values<kVec>(batch_norm_grad_mean_ptr + column, active, batch_norm_grad_mean);
+  Acc batch_norm_scale[kVec];
+  Acc batch_norm_center[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    batch_norm_scale[v] = batch_norm_rstd[v] * batch_norm_weight[v];
+    batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
+  }
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -711,19 +815,18 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc batch_norm_hat = (gemm - batch_norm_mean[v]) * batch_norm_rstd[v];
-        const Acc batch_norm = batch_norm_hat * batch_norm_weight[v] + batch_norm_bias[v];
-        const Acc gelu_value = gelu(batch_norm);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
+        const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
+        const Acc cdf = normal_cdf(batch_norm);
+        const Acc gelu_value = batch_norm * cdf;
         const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-        const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm);
-        const Acc d_gemm =
-            standardize_backward(batch_norm_weight[v] * d_batch_norm, batch_norm_hat,
-                batch_norm_rstd[v], d_batch_norm_sum_scaled[v], d_batch_norm_weight_sum_scaled[v],
-                    inverse_count);
-        grad_gemm_product_out.element[v] = narrow<T>(d_gemm);
+        const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
+        const Acc d_gemm_removed = batch_norm_centered * batch_norm_grad_slope[v]
+            + batch_norm_grad_mean[v];
+        const Acc d_gemm = (d_batch_norm - d_gemm_removed) * batch_norm_scale[v];
+        grad_gemm_product_out[v] = narrow<T>(d_gemm);
       }
       if (grad_gemm_product_ptr != nullptr)
           store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
@@ -765,7 +868,7 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
-      rows, channels, kVec, sizeof(T) + sizeof(Out), sizeof(T), sizeof(Acc), kSharedBytes);
+      rows, channels, kVec, sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
   if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -780,8 +883,8 @@ cudaError_t train_backward_launch(
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
-    auto* d_batch_norm_sum_scaled_ptr = scratch.take<Acc>(channels);
-    auto* d_batch_norm_weight_sum_scaled_ptr = scratch.take<Acc>(channels);
+    auto* batch_norm_grad_slope_ptr = scratch.take<Acc>(channels);
+    auto* batch_norm_grad_mean_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(train_backward_partials<T, Out, Param, kVec>, shape.grid, shape.block,
@@ -791,15 +894,14 @@ cudaError_t train_backward_launch(
     if (error != cudaSuccess) return error;
     error = launch(train_backward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream,
-        batch_norm_weight_ptr, grad_gemm_bias_ptr, grad_batch_norm_weight_ptr,
-        grad_batch_norm_bias_ptr, d_batch_norm_sum_scaled_ptr, d_batch_norm_weight_sum_scaled_ptr,
-        partials, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
+        batch_norm_rstd_ptr, batch_norm_weight_ptr, grad_gemm_bias_ptr, grad_batch_norm_weight_ptr,
+        grad_batch_norm_bias_ptr, batch_norm_grad_slope_ptr, batch_norm_grad_mean_ptr, partials,
+        rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_backward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr,
-        batch_norm_weight_ptr, batch_norm_bias_ptr, d_batch_norm_sum_scaled_ptr,
-        d_batch_norm_weight_sum_scaled_ptr, grad_gemm_product_ptr, rows, channels,
-        shape.rows_per_block);
+        batch_norm_weight_ptr, batch_norm_bias_ptr, batch_norm_grad_slope_ptr,
+        batch_norm_grad_mean_ptr, grad_gemm_product_ptr, rows, channels, shape.rows_per_block);
   }
 }
 
@@ -814,39 +916,85 @@ cudaError_t train_backward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(train_backward_launch<float, float, float, kVectorOf<float>>,
-                 train_backward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(train_backward_launch<float, float, float, kVectorOf<float, 12>>,
+                 train_backward_launch<float, float, float, 1>, kVectorOf<float, 12>);
     case 1:  // bfloat16
       return run(train_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 12>>,
                  train_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 12>);
     case 2:  // float16
-      return run(train_backward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 train_backward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(train_backward_launch<__half, __half, __half, kVectorOf<__half, 12>>,
+                 train_backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 12>);
     case 3:  // autocast bfloat16
-      return run(train_backward_launch<__nv_bfloat16, __nv_bfloat16, float,
-          kVectorOf<__nv_bfloat16>>,
+      return run(train_backward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16,
+          12>>,
                  train_backward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 12>);
     case 4:  // autocast float16
-      return run(train_backward_launch<__half, __half, float, kVectorOf<__half>>,
-                 train_backward_launch<__half, __half, float, 1>, kVectorOf<__half>);
+      return run(train_backward_launch<__half, __half, float, kVectorOf<__half, 12>>,
+                 train_backward_launch<__half, __half, float, 1>, kVectorOf<__half, 12>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(train_backward_launch<double, double, double, kVectorOf<double>>,
-                 train_backward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(train_backward_launch<double, double, double, kVectorOf<double, 12>>,
+                 train_backward_launch<double, double, double, 1>, kVectorOf<double, 12>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_gemm_batchnorm_gelu_relu_train_backward(
+    int mode,
+    const void* grad_y,
+    const void* gemm_product,
+    const void* gemm_bias,
+    const void* batch_norm_weight,
+    const void* batch_norm_bias,
+    const void* batch_norm_mean,
+    const void* batch_norm_rstd,
+    void* grad_gemm_product,
+    void* grad_gemm_bias,
+    void* grad_batch_norm_weight,
+    void* grad_batch_norm_bias,
+    int64_t rows, int64_t channels, int64_t schedule,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const TrainBackwardArguments arguments{
+      grad_y, gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_mean,
+      batch_norm_rstd, grad_gemm_product, grad_gemm_bias, grad_batch_norm_weight,
+      grad_batch_norm_bias, rows, channels};
+  const bool aligned = aligned_to_16(
+      grad_y, gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_mean,
+      batch_norm_rstd, grad_gemm_product, grad_gemm_bias, grad_batch_norm_weight,
+      grad_batch_norm_bias);
+  Scratch scratch(workspace);
+  return train_backward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_train_backward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  TrainBackwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  Scratch vectors, scalars;
+  train_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  train_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
 // ---- eval forward ------------------------------------------------------------------------------
 //
-//   gemm = gemm_product + gemm_bias
-//   batch_norm_hat = (gemm - batch_norm_running_mean) * batch_norm_rstd
-//   batch_norm = batch_norm_hat * batch_norm_weight + batch_norm_bias
-//   gelu_value = gelu(batch_norm)
+//   batch_norm = (gemm_product - batch_norm_center) * batch_norm_scale + batch_norm_bias
+//   cdf = normal_cdf(batch_norm)
+//   gelu_value = batch_norm * cdf
 //   relu_value = relu(gelu_value)
 //   y = relu_value
 
@@ -864,6 +1012,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     double batch_norm_eps,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   Acc gemm_bias[kVec];
@@ -876,16 +1025,19 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   load_values<kVec>(batch_norm_weight_ptr + column, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
   load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
-  Acc batch_norm_rstd[kVec];
+  Acc batch_norm_scale[kVec];
+  Acc batch_norm_center[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    batch_norm_rstd[v] = rsqrt(batch_norm_running_var[v] + Acc(batch_norm_eps));
+    const Acc batch_norm_rstd = rsqrt(batch_norm_running_var[v] + Acc(batch_norm_eps));
+    batch_norm_scale[v] = batch_norm_weight[v] * batch_norm_rstd;
+    batch_norm_center[v] = batch_norm_running_mean[v] - gemm_bias[v];
   }
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -899,13 +1051,13 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc batch_norm_hat = (gemm - batch_norm_running_mean[v]) * batch_norm_rstd[v];
-        const Acc batch_norm = batch_norm_hat * batch_norm_weight[v] + batch_norm_bias[v];
-        const Acc gelu_value = gelu(batch_norm);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
+            + batch_norm_bias[v];
+        const Acc cdf = normal_cdf(batch_norm);
+        const Acc gelu_value = batch_norm * cdf;
         const Acc relu_value = relu(gelu_value);
-        y_out.element[v] = narrow<Out>(relu_value);
+        y_out[v] = narrow<Out>(relu_value);
       }
       store_pack(y_ptr + at * channels + column, y_out);
     }
@@ -959,43 +1111,86 @@ cudaError_t eval_forward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(eval_forward_launch<float, float, float, kVectorOf<float>>,
-                 eval_forward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(eval_forward_launch<float, float, float, kVectorOf<float, 7>>,
+                 eval_forward_launch<float, float, float, 1>, kVectorOf<float, 7>);
     case 1:  // bfloat16
       return run(eval_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 7>>,
                  eval_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 7>);
     case 2:  // float16
-      return run(eval_forward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 eval_forward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(eval_forward_launch<__half, __half, __half, kVectorOf<__half, 7>>,
+                 eval_forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 7>);
     case 3:  // autocast bfloat16
-      return run(eval_forward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16>>,
+      return run(eval_forward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16,
+          7>>,
                  eval_forward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 7>);
     case 4:  // autocast float16
-      return run(eval_forward_launch<__half, __half, float, kVectorOf<__half>>,
-                 eval_forward_launch<__half, __half, float, 1>, kVectorOf<__half>);
+      return run(eval_forward_launch<__half, __half, float, kVectorOf<__half, 7>>,
+                 eval_forward_launch<__half, __half, float, 1>, kVectorOf<__half, 7>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(eval_forward_launch<double, double, double, kVectorOf<double>>,
-                 eval_forward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(eval_forward_launch<double, double, double, kVectorOf<double, 7>>,
+                 eval_forward_launch<double, double, double, 1>, kVectorOf<double, 7>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_gemm_batchnorm_gelu_relu_eval_forward(
+    int mode,
+    const void* gemm_product,
+    const void* gemm_bias,
+    const void* batch_norm_weight,
+    const void* batch_norm_bias,
+    const void* batch_norm_running_mean,
+    const void* batch_norm_running_var,
+    void* y,
+    int64_t rows, int64_t channels, int64_t schedule,
+    double batch_norm_eps,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const EvalForwardArguments arguments{
+      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
+      batch_norm_running_var, y, rows, channels, batch_norm_eps};
+  const bool aligned = aligned_to_16(
+      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
+      batch_norm_running_var, y);
+  Scratch scratch(workspace);
+  return eval_forward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_eval_forward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  EvalForwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  Scratch vectors, scalars;
+  eval_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  eval_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_FORWARD_ONLY
+namespace {
 // ---- eval backward -----------------------------------------------------------------------------
 //
-//   gemm = gemm_product + gemm_bias
-//   batch_norm_hat = (gemm - batch_norm_running_mean) * batch_norm_rstd
-//   batch_norm = batch_norm_hat * batch_norm_weight + batch_norm_bias
-//   gelu_value = gelu(batch_norm)
+//   batch_norm_centered = gemm_product - batch_norm_center
+//   batch_norm = batch_norm_centered * batch_norm_scale + batch_norm_bias
+//   cdf = normal_cdf(batch_norm)
+//   gelu_value = batch_norm * cdf
 //   d_gelu_value = relu_backward(grad_y, gelu_value)
-//   d_batch_norm = gelu_backward(d_gelu_value, batch_norm)
-//   grad_gemm_product = batch_norm_rstd * batch_norm_weight * d_batch_norm
+//   d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf)
+//   grad_gemm_product = d_batch_norm * batch_norm_scale
 //   d_batch_norm_sum = sum over the rows of d_batch_norm
-//   d_batch_norm_weight_sum = sum over the rows of batch_norm_hat * d_batch_norm
+//   batch_norm_centered_d_batch_norm_sum = sum over the rows of batch_norm_centered * d_batch_norm
 
 // Every result in one pass.
 
@@ -1013,6 +1208,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     double batch_norm_eps,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   Acc gemm_bias[kVec];
@@ -1025,20 +1221,23 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   load_values<kVec>(batch_norm_weight_ptr + column, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
   load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
-  Acc batch_norm_rstd[kVec];
+  Acc batch_norm_scale[kVec];
+  Acc batch_norm_center[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    batch_norm_rstd[v] = rsqrt(batch_norm_running_var[v] + Acc(batch_norm_eps));
+    const Acc batch_norm_rstd = rsqrt(batch_norm_running_var[v] + Acc(batch_norm_eps));
+    batch_norm_scale[v] = batch_norm_weight[v] * batch_norm_rstd;
+    batch_norm_center[v] = batch_norm_running_mean[v] - gemm_bias[v];
   }
 
   Acc d_batch_norm_sum[kVec] = {};
-  Acc d_batch_norm_weight_sum[kVec] = {};
+  Acc batch_norm_centered_d_batch_norm_sum[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -1053,18 +1252,17 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc batch_norm_hat = (gemm - batch_norm_running_mean[v]) * batch_norm_rstd[v];
-        const Acc batch_norm = batch_norm_hat * batch_norm_weight[v] + batch_norm_bias[v];
-        const Acc gelu_value = gelu(batch_norm);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
+        const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
+        const Acc cdf = normal_cdf(batch_norm);
+        const Acc gelu_value = batch_norm * cdf;
         const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-        const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm);
+        const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
         d_batch_norm_sum[v] += d_batch_norm;
-        d_batch_norm_weight_sum[v] += batch_norm_hat * d_batch_norm;
-        grad_gemm_product_out.element[v] =
-            narrow<T>(batch_norm_rstd[v] * batch_norm_weight[v] * d_batch_norm);
+        batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
+        grad_gemm_product_out[v] = narrow<T>(d_batch_norm * batch_norm_scale[v]);
       }
       if (grad_gemm_product_ptr != nullptr)
           store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
@@ -1073,12 +1271,11 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(d_batch_norm_sum, shared);
-  sum_over_y<kVec>(d_batch_norm_weight_sum, shared);
+  sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 2 * channels + column;
   store_values<kVec>(mine + 0 * channels, d_batch_norm_sum);
-  store_values<kVec>(mine + 1 * channels, d_batch_norm_weight_sum);
+  store_values<kVec>(mine + 1 * channels, batch_norm_centered_d_batch_norm_sum);
 }
 
 // Column sums from partial results.
@@ -1098,21 +1295,22 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
   Acc d_batch_norm_sum_all[1] = {};
-  Acc d_batch_norm_weight_sum_all[1] = {};
+  Acc batch_norm_centered_d_batch_norm_sum_all[1] = {};
   for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
     const Acc* part = partials + block * 2 * channels + column;
     d_batch_norm_sum_all[0] += part[0 * channels];
-    d_batch_norm_weight_sum_all[0] += part[1 * channels];
+    batch_norm_centered_d_batch_norm_sum_all[0] += part[1 * channels];
   }
-  sum_over_y<1>(d_batch_norm_sum_all, shared);
-  sum_over_y<1>(d_batch_norm_weight_sum_all, shared);
+  sum_over_y<1>(shared, d_batch_norm_sum_all);
+  sum_over_y<1>(shared, batch_norm_centered_d_batch_norm_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
   const Acc d_batch_norm_sum = d_batch_norm_sum_all[0];
-  const Acc d_batch_norm_weight_sum = d_batch_norm_weight_sum_all[0];
+  const Acc batch_norm_centered_d_batch_norm_sum = batch_norm_centered_d_batch_norm_sum_all[0];
   const Acc batch_norm_running_var = widen(batch_norm_running_var_ptr[column]);
   const Acc batch_norm_weight = widen(batch_norm_weight_ptr[column]);
   const Acc batch_norm_rstd = rsqrt(batch_norm_running_var + Acc(batch_norm_eps));
+  const Acc d_batch_norm_weight_sum = batch_norm_centered_d_batch_norm_sum * batch_norm_rstd;
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
       narrow<Param>(d_batch_norm_sum * batch_norm_rstd * batch_norm_weight);
   if (grad_batch_norm_weight_ptr != nullptr) grad_batch_norm_weight_ptr[column] =
@@ -1185,156 +1383,34 @@ cudaError_t eval_backward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(eval_backward_launch<float, float, float, kVectorOf<float>>,
-                 eval_backward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(eval_backward_launch<float, float, float, kVectorOf<float, 9>>,
+                 eval_backward_launch<float, float, float, 1>, kVectorOf<float, 9>);
     case 1:  // bfloat16
       return run(eval_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 9>>,
                  eval_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 9>);
     case 2:  // float16
-      return run(eval_backward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 eval_backward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(eval_backward_launch<__half, __half, __half, kVectorOf<__half, 9>>,
+                 eval_backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 9>);
     case 3:  // autocast bfloat16
-      return run(eval_backward_launch<__nv_bfloat16, __nv_bfloat16, float,
-          kVectorOf<__nv_bfloat16>>,
+      return run(eval_backward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16,
+          9>>,
                  eval_backward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 9>);
     case 4:  // autocast float16
-      return run(eval_backward_launch<__half, __half, float, kVectorOf<__half>>,
-                 eval_backward_launch<__half, __half, float, 1>, kVectorOf<__half>);
+      return run(eval_backward_launch<__half, __half, float, kVectorOf<__half, 9>>,
+                 eval_backward_launch<__half, __half, float, 1>, kVectorOf<__half, 9>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(eval_backward_launch<double, double, double, kVectorOf<double>>,
-                 eval_backward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(eval_backward_launch<double, double, double, kVectorOf<double, 9>>,
+                 eval_backward_launch<double, double, double, 1>, kVectorOf<double, 9>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
 }  // namespace
-
-extern "C" int fusegen_gemm_batchnorm_gelu_relu_train_forward(
-    int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* batch_norm_weight,
-    const void* batch_norm_bias,
-    const void* batch_norm_num_batches_tracked,
-    void* y,
-    void* batch_norm_mean,
-    void* batch_norm_rstd,
-    void* batch_norm_running_mean,
-    void* batch_norm_running_var,
-    int64_t rows, int64_t channels, int64_t schedule,
-    double batch_norm_eps,
-    double batch_norm_momentum,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const TrainForwardArguments arguments{
-      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias,
-      batch_norm_num_batches_tracked, y, batch_norm_mean, batch_norm_rstd,
-      batch_norm_running_mean, batch_norm_running_var, rows, channels, batch_norm_eps,
-      batch_norm_momentum};
-  const bool aligned = aligned_to_16(
-      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
-      batch_norm_running_var, y, batch_norm_mean, batch_norm_rstd);
-  Scratch scratch(workspace);
-  return train_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_train_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  TrainForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  Scratch vectors, scalars;
-  train_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
-
-extern "C" int fusegen_gemm_batchnorm_gelu_relu_train_backward(
-    int mode,
-    const void* grad_y,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* batch_norm_weight,
-    const void* batch_norm_bias,
-    const void* batch_norm_mean,
-    const void* batch_norm_rstd,
-    void* grad_gemm_product,
-    void* grad_gemm_bias,
-    void* grad_batch_norm_weight,
-    void* grad_batch_norm_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const TrainBackwardArguments arguments{
-      grad_y, gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_mean,
-      batch_norm_rstd, grad_gemm_product, grad_gemm_bias, grad_batch_norm_weight,
-      grad_batch_norm_bias, rows, channels};
-  const bool aligned = aligned_to_16(
-      grad_y, gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_mean,
-      batch_norm_rstd, grad_gemm_product, grad_gemm_bias, grad_batch_norm_weight,
-      grad_batch_norm_bias);
-  Scratch scratch(workspace);
-  return train_backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_train_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  TrainBackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  Scratch vectors, scalars;
-  train_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
-
-extern "C" int fusegen_gemm_batchnorm_gelu_relu_eval_forward(
-    int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* batch_norm_weight,
-    const void* batch_norm_bias,
-    const void* batch_norm_running_mean,
-    const void* batch_norm_running_var,
-    void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
-    double batch_norm_eps,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const EvalForwardArguments arguments{
-      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
-      batch_norm_running_var, y, rows, channels, batch_norm_eps};
-  const bool aligned = aligned_to_16(
-      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
-      batch_norm_running_var, y);
-  Scratch scratch(workspace);
-  return eval_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_eval_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  EvalForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  Scratch vectors, scalars;
-  eval_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  eval_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
 
 extern "C" int fusegen_gemm_batchnorm_gelu_relu_eval_backward(
     int mode,
@@ -1379,6 +1455,10 @@ extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_eval_backward_workspace(
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
+#endif
+
+#ifndef FUSEGEN_BACKWARD_ONLY
 extern "C" const char* fusegen_gemm_batchnorm_gelu_relu_error_text(int error) {
   return cudaGetErrorString(cudaError_t(error));
 }
+#endif

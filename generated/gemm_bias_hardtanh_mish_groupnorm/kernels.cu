@@ -17,6 +17,9 @@
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
+// One file, compiled as it is or, to use two cores, once with each of these defined:
+// FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
+
 namespace {
 using namespace fusegen;
 
@@ -24,18 +27,22 @@ using namespace fusegen;
 constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
-constexpr int kUnroll = 4;  // rows that a thread has in flight
 constexpr int kRowThreads = 512;
 constexpr int kSegmentThreads = 256;
 
 enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
 
+}  // namespace
+
+#ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
 // ---- forward -----------------------------------------------------------------------------------
 //
 //   gemm = gemm_product + gemm_bias
 //   plus_bias = gemm + bias
 //   hardtanh_value = hardtanh(plus_bias, -1, 1)
-//   mish_value = mish(hardtanh_value)
+//   power = bounded_exp(hardtanh_value)
+//   mish_value = mish(hardtanh_value, power)
 //   groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd
 //   groupnorm = groupnorm_hat * groupnorm_weight + groupnorm_bias
 //   y = groupnorm
@@ -85,76 +92,89 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   }
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-#pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
-      base += int64_t(gridDim.y) * blockDim.y) {
-    const int64_t row = base + threadIdx.y;
-    const bool valid = row < rows;
-    Pack<T, kVec> gemm_product_in[kItems];
+  constexpr int kBatch = kItems == 1 ? 2 : 1;  // rows that are loaded together
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
+    Loaded<T, kVec> gemm_product_in[kBatch][kItems] = {};
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      gemm_product_in[i] = load_pack<kVec>(gemm_product_ptr + row * channels + column[i]);
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t row = base + b * step + threadIdx.y;
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        if (row >= rows || !inside[i]) continue;
+        gemm_product_in[b][i] = load_pack<kVec>(gemm_product_ptr + row * channels + column[i]);
+      }
     }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t row = base + b * step + threadIdx.y;
+      const bool valid = row < rows;
 
-    Acc groupnorm_moments_total = Acc(0);
-    Acc mish_value_held[kItems][kVec];
+      Acc groupnorm_moments_total = Acc(0);
+      Acc mish_value_held[kItems][kVec];
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values<kVec>(gemm_bias_ptr + column[i], gemm_bias_ptr != nullptr, gemm_bias[0]);
-        load_values<kVec>(bias_ptr + column[i], true, bias[0]);
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        const int kept = kKeep ? i : 0;
+        if (!kKeep) {
+          load_values<kVec>(gemm_bias_ptr + column[i], active && gemm_bias_ptr != nullptr,
+              gemm_bias[0]);
+          load_values<kVec>(bias_ptr + column[i], active, bias[0]);
+        }
+        Acc groupnorm_moments_parts[kVec];
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc gemm_product = widen(gemm_product_in[b][i][v]);
+          const Acc gemm = gemm_product + gemm_bias[kept][v];
+          const Acc plus_bias = gemm + bias[kept][v];
+          const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
+          const Acc power = bounded_exp(hardtanh_value);
+          const Acc mish_value = mish(hardtanh_value, power);
+          mish_value_held[i][v] = mish_value;
+          groupnorm_moments_parts[v] = mish_value;
+        }
+        if (active) groupnorm_moments_total += sum_of(groupnorm_moments_parts);
       }
+      sum_over_lanes(lanes, shared, groupnorm_moments_total);
+      Moments<Acc> groupnorm_moments{groupnorm_moments_total * inverse_length, Acc(0)};
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        const Acc plus_bias = gemm + bias[kept][v];
-        const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc mish_value = mish(hardtanh_value);
-        mish_value_held[i][v] = mish_value;
-        groupnorm_moments_total += mish_value;
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        Acc groupnorm_moments_squares[kVec];
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc mish_value = mish_value_held[i][v];
+          groupnorm_moments_squares[v] = square(mish_value - groupnorm_moments.mean);
+        }
+        if (active) groupnorm_moments.m2 += sum_of(groupnorm_moments_squares);
       }
-    }
-    groupnorm_moments_total = sum_over_lanes(groupnorm_moments_total, lanes, shared);
-    Moments<Acc> groupnorm_moments{groupnorm_moments_total * inverse_length, Acc(0)};
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc mish_value = mish_value_held[i][v];
-        groupnorm_moments.m2 += square(mish_value - groupnorm_moments.mean);
+      sum_over_lanes(lanes, shared, groupnorm_moments.m2);
+      const Acc groupnorm_mean = groupnorm_moments.mean;
+      const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
+      const Acc groupnorm_rstd = rsqrt(groupnorm_variance + Acc(groupnorm_eps));
+      if (lane == 0 && valid && segment < groups) {
+        groupnorm_mean_ptr[row * groups + segment] = groupnorm_mean;
+        groupnorm_rstd_ptr[row * groups + segment] = groupnorm_rstd;
       }
-    }
-    groupnorm_moments.m2 = sum_over_lanes(groupnorm_moments.m2, lanes, shared);
-    const Acc groupnorm_mean = groupnorm_moments.mean;
-    const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
-    const Acc groupnorm_rstd = rsqrt(groupnorm_variance + Acc(groupnorm_eps));
-    if (lane == 0 && valid && segment < groups) {
-      groupnorm_mean_ptr[row * groups + segment] = groupnorm_mean;
-      groupnorm_rstd_ptr[row * groups + segment] = groupnorm_rstd;
-    }
 
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values<kVec>(groupnorm_weight_ptr + column[i], true, groupnorm_weight[0]);
-        load_values<kVec>(groupnorm_bias_ptr + column[i], true, groupnorm_bias[0]);
-      }
-      Pack<Out, kVec> y_out;
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        const int kept = kKeep ? i : 0;
+        if (!kKeep) {
+          load_values<kVec>(groupnorm_weight_ptr + column[i], active, groupnorm_weight[0]);
+          load_values<kVec>(groupnorm_bias_ptr + column[i], active, groupnorm_bias[0]);
+        }
+        Pack<Out, kVec> y_out;
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc mish_value = mish_value_held[i][v];
-        const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-        const Acc groupnorm = groupnorm_hat * groupnorm_weight[kept][v] + groupnorm_bias[kept][v];
-        y_out.element[v] = narrow<Out>(groupnorm);
+        for (int v = 0; v < kVec; ++v) {
+          const Acc mish_value = mish_value_held[i][v];
+          const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
+          const Acc groupnorm = groupnorm_hat * groupnorm_weight[kept][v] + groupnorm_bias[kept][v];
+          y_out[v] = narrow<Out>(groupnorm);
+        }
+        if (active) store_pack(y_ptr + row * channels + column[i], y_out);
       }
-      store_pack(y_ptr + row * channels + column[i], y_out);
     }
   }
 }
@@ -189,15 +209,16 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       load_values<kVec>(bias_ptr + column, true, bias);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in.element[v]);
+        const Acc gemm_product = widen(gemm_product_in[v]);
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc plus_bias = gemm + bias[v];
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc mish_value = mish(hardtanh_value);
+        const Acc power = bounded_exp(hardtanh_value);
+        const Acc mish_value = mish(hardtanh_value, power);
         groupnorm_moments_total += mish_value;
       }
     }
-    groupnorm_moments_total = sum_over_lanes(groupnorm_moments_total, blockDim.x, shared);
+    sum_over_lanes(blockDim.x, shared, groupnorm_moments_total);
     // Squared distances to the mean, in a second sweep: no cancellation.
     Moments<Acc> groupnorm_moments{groupnorm_moments_total * inverse_length, Acc(0)};
     for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
@@ -209,15 +230,16 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       load_values<kVec>(bias_ptr + column, true, bias);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in.element[v]);
+        const Acc gemm_product = widen(gemm_product_in[v]);
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc plus_bias = gemm + bias[v];
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc mish_value = mish(hardtanh_value);
+        const Acc power = bounded_exp(hardtanh_value);
+        const Acc mish_value = mish(hardtanh_value, power);
         groupnorm_moments.m2 += square(mish_value - groupnorm_moments.mean);
       }
     }
-    groupnorm_moments.m2 = sum_over_lanes(groupnorm_moments.m2, blockDim.x, shared);
+    sum_over_lanes(blockDim.x, shared, groupnorm_moments.m2);
     const Acc groupnorm_mean = groupnorm_moments.mean;
     const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
     const Acc groupnorm_rstd = rsqrt(groupnorm_variance + Acc(groupnorm_eps));
@@ -235,13 +257,14 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ bias_ptr,
-    const Accumulate<T>* __restrict__ groupnorm_mean_ptr,
-    const Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
     const Param* __restrict__ groupnorm_weight_ptr,
     const Param* __restrict__ groupnorm_bias_ptr,
+    const Accumulate<T>* __restrict__ groupnorm_mean_ptr,
+    const Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
     Out* __restrict__ y_ptr,
     int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   const int64_t length = channels / groups;
@@ -258,7 +281,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -274,14 +297,15 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc plus_bias = gemm + bias[v];
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc mish_value = mish(hardtanh_value);
+        const Acc power = bounded_exp(hardtanh_value);
+        const Acc mish_value = mish(hardtanh_value, power);
         const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
         const Acc groupnorm = groupnorm_hat * groupnorm_weight[v] + groupnorm_bias[v];
-        y_out.element[v] = narrow<Out>(groupnorm);
+        y_out[v] = narrow<Out>(groupnorm);
       }
       store_pack(y_ptr + at * channels + column, y_out);
     }
@@ -326,7 +350,7 @@ cudaError_t forward_launch(
     if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, row_items(2, kVec, kMost)>;
     if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, row_items(4, kVec, kMost)>;
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
-    return launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, gemm_product_ptr,
+    return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr, groupnorm_mean_ptr,
         groupnorm_rstd_ptr, y_ptr, a.groupnorm_eps, rows, channels, groups, row.lanes);
   }
@@ -341,8 +365,8 @@ cudaError_t forward_launch(
         groupnorm_mean_ptr, groupnorm_rstd_ptr, a.groupnorm_eps, rows, channels, groups);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
-        gemm_product_ptr, gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr,
-        groupnorm_weight_ptr, groupnorm_bias_ptr, y_ptr, rows, channels, groups,
+        gemm_product_ptr, gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr,
+        groupnorm_mean_ptr, groupnorm_rstd_ptr, y_ptr, rows, channels, groups,
         shape.rows_per_block);
   }
 }
@@ -358,45 +382,92 @@ cudaError_t forward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(forward_launch<float, float, float, kVectorOf<float>>,
-                 forward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(forward_launch<float, float, float, kVectorOf<float, 4>>,
+                 forward_launch<float, float, float, 1>, kVectorOf<float, 4>);
     case 1:  // bfloat16
       return run(forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 4>>,
                  forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 4>);
     case 2:  // float16
-      return run(forward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(forward_launch<__half, __half, __half, kVectorOf<__half, 4>>,
+                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 4>);
     case 3:  // autocast bfloat16
-      return run(forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 4>>,
+                 forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 4>);
     case 4:  // autocast float16
-      return run(forward_launch<__half, float, float, kVectorOf<__half>>,
-                 forward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(forward_launch<__half, float, float, kVectorOf<__half, 4>>,
+                 forward_launch<__half, float, float, 1>, kVectorOf<__half, 4>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(forward_launch<double, double, double, kVectorOf<double>>,
-                 forward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(forward_launch<double, double, double, kVectorOf<double, 4>>,
+                 forward_launch<double, double, double, 1>, kVectorOf<double, 4>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_gemm_bias_hardtanh_mish_groupnorm_forward(
+    int mode,
+    const void* gemm_product,
+    const void* gemm_bias,
+    const void* bias,
+    const void* groupnorm_weight,
+    const void* groupnorm_bias,
+    void* y,
+    void* groupnorm_mean,
+    void* groupnorm_rstd,
+    int64_t rows, int64_t channels, int64_t groups, int64_t schedule,
+    double groupnorm_eps,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const ForwardArguments arguments{
+      gemm_product, gemm_bias, bias, groupnorm_weight, groupnorm_bias, y, groupnorm_mean,
+      groupnorm_rstd, rows, channels, groups, groupnorm_eps};
+  const bool aligned = aligned_to_16(
+      gemm_product, gemm_bias, bias, groupnorm_weight, groupnorm_bias, y, groupnorm_mean,
+      groupnorm_rstd);
+  Scratch scratch(workspace);
+  return forward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_forward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t groups, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  ForwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  arguments.groups = groups;
+  Scratch vectors, scalars;
+  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_FORWARD_ONLY
+namespace {
 // ---- backward ----------------------------------------------------------------------------------
 //
 //   gemm = gemm_product + gemm_bias
 //   plus_bias = gemm + bias
 //   hardtanh_value = hardtanh(plus_bias, -1, 1)
-//   mish_value = mish(hardtanh_value)
-//   groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd
-//   d_mish_value = standardize_backward(groupnorm_weight * grad_y, groupnorm_hat, groupnorm_rstd,
-//   d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum, inverse_count)
-//   d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value)
+//   power = bounded_exp(hardtanh_value)
+//   mish_value = mish(hardtanh_value, power)
+//   groupnorm_centered = mish_value - groupnorm_mean
+//   d_groupnorm_weight = grad_y * groupnorm_centered * groupnorm_rstd
+//   d_mish_value_unscaled = grad_y * groupnorm_weight - (groupnorm_centered * groupnorm_grad_slope
+//   + groupnorm_grad_mean)
+//   d_mish_value = d_mish_value_unscaled * groupnorm_rstd
+//   d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value, power)
 //   d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, -1, 1)
 //   grad_gemm_product = d_plus_bias
 //   grad_y_sum = sum over the rows of grad_y
-//   d_groupnorm_weight_sum = sum over the rows of groupnorm_hat * grad_y
+//   d_groupnorm_weight_sum = sum over the rows of d_groupnorm_weight
 //   d_plus_bias_sum = sum over the rows of d_plus_bias
 
 // Each row or group in registers.
@@ -445,84 +516,108 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc d_plus_bias_sum[kItems][kVec] = {};
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-#pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
-      base += int64_t(gridDim.y) * blockDim.y) {
-    const int64_t row = base + threadIdx.y;
-    const bool valid = row < rows;
-    const Acc groupnorm_mean = valid && segment < groups
-        ? Acc(widen(groupnorm_mean_ptr[row * groups + segment])) : Acc(0);
-    const Acc groupnorm_rstd = valid && segment < groups
-        ? Acc(widen(groupnorm_rstd_ptr[row * groups + segment])) : Acc(0);
-    Pack<T, kVec> gemm_product_in[kItems];
-    Pack<Out, kVec> grad_y_in[kItems];
+  constexpr int kBatch = kItems == 1 ? 1 : 1;  // rows that are loaded together
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
+    Loaded<T, kVec> gemm_product_in[kBatch][kItems] = {};
+    Loaded<Out, kVec> grad_y_in[kBatch][kItems] = {};
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      gemm_product_in[i] = load_pack<kVec>(gemm_product_ptr + row * channels + column[i]);
-      grad_y_in[i] = load_pack<kVec>(grad_y_ptr + row * channels + column[i]);
-    }
-
-    Acc d_groupnorm_hat_sum = Acc(0);
-    Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t row = base + b * step + threadIdx.y;
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values<kVec>(gemm_bias_ptr + column[i], gemm_bias_ptr != nullptr, gemm_bias[0]);
-        load_values<kVec>(bias_ptr + column[i], true, bias[0]);
-        load_values<kVec>(groupnorm_weight_ptr + column[i], true, groupnorm_weight[0]);
-      }
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i].element[v]);
-        const Acc grad_y = widen(grad_y_in[i].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        const Acc plus_bias = gemm + bias[kept][v];
-        const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc mish_value = mish(hardtanh_value);
-        const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-        const Acc d_groupnorm_hat = groupnorm_weight[kept][v] * grad_y;
-        d_groupnorm_hat_sum += d_groupnorm_hat;
-        d_groupnorm_hat_groupnorm_hat_sum += groupnorm_hat * d_groupnorm_hat;
+      for (int i = 0; i < kItems; ++i) {
+        if (row >= rows || !inside[i]) continue;
+        gemm_product_in[b][i] = load_pack<kVec>(gemm_product_ptr + row * channels + column[i]);
+        grad_y_in[b][i] = load_pack<kVec>(grad_y_ptr + row * channels + column[i]);
       }
     }
-    d_groupnorm_hat_sum = sum_over_lanes(d_groupnorm_hat_sum, lanes, shared);
-    d_groupnorm_hat_groupnorm_hat_sum =
-        sum_over_lanes(d_groupnorm_hat_groupnorm_hat_sum, lanes, shared);
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t row = base + b * step + threadIdx.y;
+      const bool valid = row < rows;
+      const Acc groupnorm_mean = valid && segment < groups
+          ? Acc(widen(groupnorm_mean_ptr[row * groups + segment])) : Acc(0);
+      const Acc groupnorm_rstd = valid && segment < groups
+          ? Acc(widen(groupnorm_rstd_ptr[row * groups + segment])) : Acc(0);
+
+      Acc d_groupnorm_hat_sum = Acc(0);
+      Acc groupnorm_centered_d_groupnorm_hat_sum = Acc(0);
+      Acc power_held[kItems][kVec];
+      Acc groupnorm_centered_held[kItems][kVec];
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        const int kept = kKeep ? i : 0;
+        if (!kKeep) {
+          load_values<kVec>(gemm_bias_ptr + column[i], active && gemm_bias_ptr != nullptr,
+              gemm_bias[0]);
+          load_values<kVec>(bias_ptr + column[i], active, bias[0]);
+          load_values<kVec>(groupnorm_weight_ptr + column[i], active, groupnorm_weight[0]);
+        }
+        Acc d_groupnorm_hat_sum_parts[kVec];
+        Acc groupnorm_centered_d_groupnorm_hat_sum_parts[kVec];
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc gemm_product = widen(gemm_product_in[b][i][v]);
+          const Acc grad_y = widen(grad_y_in[b][i][v]);
+          const Acc gemm = gemm_product + gemm_bias[kept][v];
+          const Acc plus_bias = gemm + bias[kept][v];
+          const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
+          const Acc power = bounded_exp(hardtanh_value);
+          const Acc mish_value = mish(hardtanh_value, power);
+          const Acc groupnorm_centered = mish_value - groupnorm_mean;
+          const Acc d_groupnorm_hat = grad_y * groupnorm_weight[kept][v];
+          power_held[i][v] = power;
+          groupnorm_centered_held[i][v] = groupnorm_centered;
+          d_groupnorm_hat_sum_parts[v] = d_groupnorm_hat;
+          groupnorm_centered_d_groupnorm_hat_sum_parts[v] = groupnorm_centered * d_groupnorm_hat;
+        }
+        if (active) d_groupnorm_hat_sum += sum_of(d_groupnorm_hat_sum_parts);
+        if (active)
+            groupnorm_centered_d_groupnorm_hat_sum += sum_of(groupnorm_centered_d_groupnorm_hat_sum_parts);
+      }
+      sum_over_lanes(lanes, shared, d_groupnorm_hat_sum, groupnorm_centered_d_groupnorm_hat_sum);
+      const Acc d_groupnorm_hat_groupnorm_hat_sum =
+          groupnorm_centered_d_groupnorm_hat_sum * groupnorm_rstd;
+      const Acc groupnorm_grad_slope =
+          d_groupnorm_hat_groupnorm_hat_sum * inverse_count * groupnorm_rstd;
+      const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
 
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values<kVec>(gemm_bias_ptr + column[i], gemm_bias_ptr != nullptr, gemm_bias[0]);
-        load_values<kVec>(bias_ptr + column[i], true, bias[0]);
-        load_values<kVec>(groupnorm_weight_ptr + column[i], true, groupnorm_weight[0]);
-      }
-      Pack<T, kVec> grad_gemm_product_out;
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        const int kept = kKeep ? i : 0;
+        if (!kKeep) {
+          load_values<kVec>(gemm_bias_ptr + column[i], active && gemm_bias_ptr != nullptr,
+              gemm_bias[0]);
+          load_values<kVec>(bias_ptr + column[i], active, bias[0]);
+          load_values<kVec>(groupnorm_weight_ptr + column[i], active, groupnorm_weight[0]);
+        }
+        Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i].element[v]);
-        const Acc grad_y = widen(grad_y_in[i].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        const Acc plus_bias = gemm + bias[kept][v];
-        const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc mish_value = mish(hardtanh_value);
-        const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-        const Acc d_mish_value =
-            standardize_backward(groupnorm_weight[kept][v] * grad_y, groupnorm_hat, groupnorm_rstd,
-                d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum, inverse_count);
-        const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value);
-        const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
-        grad_y_sum[i][v] += grad_y;
-        d_groupnorm_weight_sum[i][v] += groupnorm_hat * grad_y;
-        d_plus_bias_sum[i][v] += d_plus_bias;
-        grad_gemm_product_out.element[v] = narrow<T>(d_plus_bias);
+        for (int v = 0; v < kVec; ++v) {
+          const Acc gemm_product = widen(gemm_product_in[b][i][v]);
+          const Acc grad_y = widen(grad_y_in[b][i][v]);
+          const Acc power = power_held[i][v];
+          const Acc groupnorm_centered = groupnorm_centered_held[i][v];
+          const Acc gemm = gemm_product + gemm_bias[kept][v];
+          const Acc plus_bias = gemm + bias[kept][v];
+          const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
+          const Acc d_groupnorm_weight = grad_y * groupnorm_centered * groupnorm_rstd;
+          const Acc d_mish_value_unscaled =
+              grad_y * groupnorm_weight[kept][v] - (groupnorm_centered * groupnorm_grad_slope
+                  + groupnorm_grad_mean);
+          const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
+          const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value, power);
+          const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
+          if (active) grad_y_sum[i][v] += grad_y;
+          if (active) d_groupnorm_weight_sum[i][v] += d_groupnorm_weight;
+          if (active) d_plus_bias_sum[i][v] += d_plus_bias;
+          grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
+        }
+        if (active && grad_gemm_product_ptr != nullptr)
+            store_pack(grad_gemm_product_ptr + row * channels + column[i], grad_gemm_product_out);
       }
-      if (grad_gemm_product_ptr != nullptr)
-          store_pack(grad_gemm_product_ptr + row * channels + column[i], grad_gemm_product_out);
     }
   }
 
@@ -530,15 +625,12 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc* mine = partials + blockIdx.y * 3 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    if (blockDim.y > 1) sum_over_y<kVec>(grad_y_sum[i], shared);
-    if (threadIdx.y == 0 && inside[i])
-        store_values<kVec>(mine + 0 * channels + column[i], grad_y_sum[i]);
-    if (blockDim.y > 1) sum_over_y<kVec>(d_groupnorm_weight_sum[i], shared);
-    if (threadIdx.y == 0 && inside[i])
-        store_values<kVec>(mine + 1 * channels + column[i], d_groupnorm_weight_sum[i]);
-    if (blockDim.y > 1) sum_over_y<kVec>(d_plus_bias_sum[i], shared);
-    if (threadIdx.y == 0 && inside[i])
-        store_values<kVec>(mine + 2 * channels + column[i], d_plus_bias_sum[i]);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, grad_y_sum[i], d_groupnorm_weight_sum[i]);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_plus_bias_sum[i]);
+    if (threadIdx.y != 0 || !inside[i]) continue;
+    store_values<kVec>(mine + 0 * channels + column[i], grad_y_sum[i]);
+    store_values<kVec>(mine + 1 * channels + column[i], d_groupnorm_weight_sum[i]);
+    store_values<kVec>(mine + 2 * channels + column[i], d_plus_bias_sum[i]);
   }
 }
 
@@ -565,9 +657,9 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     d_groupnorm_weight_sum_all[0] += part[1 * channels];
     d_plus_bias_sum_all[0] += part[2 * channels];
   }
-  sum_over_y<1>(grad_y_sum_all, shared);
-  sum_over_y<1>(d_groupnorm_weight_sum_all, shared);
-  sum_over_y<1>(d_plus_bias_sum_all, shared);
+  sum_over_y<1>(shared, grad_y_sum_all);
+  sum_over_y<1>(shared, d_groupnorm_weight_sum_all);
+  sum_over_y<1>(shared, d_plus_bias_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
   const Acc grad_y_sum = grad_y_sum_all[0];
@@ -592,12 +684,13 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     const Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
     const Param* __restrict__ groupnorm_weight_ptr,
-    Accumulate<T>* __restrict__ d_groupnorm_hat_sum_ptr,
-    Accumulate<T>* __restrict__ d_groupnorm_hat_groupnorm_hat_sum_ptr,
+    Accumulate<T>* __restrict__ groupnorm_grad_slope_ptr,
+    Accumulate<T>* __restrict__ groupnorm_grad_mean_ptr,
     int64_t rows, int64_t channels, int64_t groups) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   Acc* shared = shared_memory<Acc>();
+  const Acc inverse_count = reciprocal(Acc(channels / groups));
 
   // One block a segment, in turns where there are more segments than blocks.
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
@@ -606,7 +699,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Acc groupnorm_mean = widen(groupnorm_mean_ptr[row * groups + segment]);
     const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[row * groups + segment]);
     Acc d_groupnorm_hat_sum = Acc(0);
-    Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
+    Acc groupnorm_centered_d_groupnorm_hat_sum = Acc(0);
     for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
       const int64_t column = segment * length + offset;
       const auto gemm_product_in = load_pack<kVec>(gemm_product_ptr + row * channels + column);
@@ -619,24 +712,29 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       load_values<kVec>(groupnorm_weight_ptr + column, true, groupnorm_weight);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in.element[v]);
-        const Acc grad_y = widen(grad_y_in.element[v]);
+        const Acc gemm_product = widen(gemm_product_in[v]);
+        const Acc grad_y = widen(grad_y_in[v]);
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc plus_bias = gemm + bias[v];
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc mish_value = mish(hardtanh_value);
-        const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-        const Acc d_groupnorm_hat = groupnorm_weight[v] * grad_y;
+        const Acc power = bounded_exp(hardtanh_value);
+        const Acc mish_value = mish(hardtanh_value, power);
+        const Acc groupnorm_centered = mish_value - groupnorm_mean;
+        const Acc d_groupnorm_hat = grad_y * groupnorm_weight[v];
         d_groupnorm_hat_sum += d_groupnorm_hat;
-        d_groupnorm_hat_groupnorm_hat_sum += groupnorm_hat * d_groupnorm_hat;
+        groupnorm_centered_d_groupnorm_hat_sum += groupnorm_centered * d_groupnorm_hat;
       }
     }
-    d_groupnorm_hat_sum = sum_over_lanes(d_groupnorm_hat_sum, blockDim.x, shared);
-    d_groupnorm_hat_groupnorm_hat_sum =
-        sum_over_lanes(d_groupnorm_hat_groupnorm_hat_sum, blockDim.x, shared);
+    sum_over_lanes(blockDim.x, shared, d_groupnorm_hat_sum);
+    sum_over_lanes(blockDim.x, shared, groupnorm_centered_d_groupnorm_hat_sum);
+    const Acc d_groupnorm_hat_groupnorm_hat_sum =
+        groupnorm_centered_d_groupnorm_hat_sum * groupnorm_rstd;
+    const Acc groupnorm_grad_slope =
+        d_groupnorm_hat_groupnorm_hat_sum * inverse_count * groupnorm_rstd;
+    const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
     if (threadIdx.x == 0) {
-      d_groupnorm_hat_sum_ptr[item] = d_groupnorm_hat_sum;
-      d_groupnorm_hat_groupnorm_hat_sum_ptr[item] = d_groupnorm_hat_groupnorm_hat_sum;
+      groupnorm_grad_slope_ptr[item] = groupnorm_grad_slope;
+      groupnorm_grad_mean_ptr[item] = groupnorm_grad_mean;
     }
   }
 }
@@ -652,17 +750,17 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     const Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
     const Param* __restrict__ groupnorm_weight_ptr,
-    const Accumulate<T>* __restrict__ d_groupnorm_hat_sum_ptr,
-    const Accumulate<T>* __restrict__ d_groupnorm_hat_groupnorm_hat_sum_ptr,
+    const Accumulate<T>* __restrict__ groupnorm_grad_slope_ptr,
+    const Accumulate<T>* __restrict__ groupnorm_grad_mean_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   const int64_t length = channels / groups;
   const int64_t segment = column / length;
-  const Acc inverse_count = reciprocal(Acc(channels / groups));
   Acc gemm_bias[kVec];
   load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc bias[kVec];
@@ -677,8 +775,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -692,28 +790,30 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       if (at >= last) break;
       const Acc groupnorm_mean = widen(groupnorm_mean_ptr[at * groups + segment]);
       const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[at * groups + segment]);
-      const Acc d_groupnorm_hat_sum = widen(d_groupnorm_hat_sum_ptr[at * groups + segment]);
-      const Acc d_groupnorm_hat_groupnorm_hat_sum =
-          widen(d_groupnorm_hat_groupnorm_hat_sum_ptr[at * groups + segment]);
+      const Acc groupnorm_grad_slope = widen(groupnorm_grad_slope_ptr[at * groups + segment]);
+      const Acc groupnorm_grad_mean = widen(groupnorm_grad_mean_ptr[at * groups + segment]);
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc plus_bias = gemm + bias[v];
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc mish_value = mish(hardtanh_value);
-        const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-        const Acc d_mish_value =
-            standardize_backward(groupnorm_weight[v] * grad_y, groupnorm_hat, groupnorm_rstd,
-                d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum, inverse_count);
-        const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value);
+        const Acc power = bounded_exp(hardtanh_value);
+        const Acc mish_value = mish(hardtanh_value, power);
+        const Acc groupnorm_centered = mish_value - groupnorm_mean;
+        const Acc d_groupnorm_weight = grad_y * groupnorm_centered * groupnorm_rstd;
+        const Acc d_mish_value_unscaled =
+            grad_y * groupnorm_weight[v] - (groupnorm_centered * groupnorm_grad_slope
+                + groupnorm_grad_mean);
+        const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
+        const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value, power);
         const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
         grad_y_sum[v] += grad_y;
-        d_groupnorm_weight_sum[v] += groupnorm_hat * grad_y;
+        d_groupnorm_weight_sum[v] += d_groupnorm_weight;
         d_plus_bias_sum[v] += d_plus_bias;
-        grad_gemm_product_out.element[v] = narrow<T>(d_plus_bias);
+        grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
       }
       if (grad_gemm_product_ptr != nullptr)
           store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
@@ -722,9 +822,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(grad_y_sum, shared);
-  sum_over_y<kVec>(d_groupnorm_weight_sum, shared);
-  sum_over_y<kVec>(d_plus_bias_sum, shared);
+  sum_over_y<kVec>(shared, grad_y_sum, d_groupnorm_weight_sum);
+  sum_over_y<kVec>(shared, d_plus_bias_sum);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 3 * channels + column;
   store_values<kVec>(mine + 0 * channels, grad_y_sum);
@@ -779,7 +878,7 @@ cudaError_t backward_launch(
     if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, row_items(2, kVec, kMost)>;
     if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, row_items(4, kVec, kMost)>;
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
-    error = launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, gemm_product_ptr,
+    error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         grad_y_ptr, gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr,
         groupnorm_weight_ptr, grad_gemm_product_ptr, partials, rows, channels, groups, row.lanes);
     if (error != cudaSuccess) return error;
@@ -793,20 +892,20 @@ cudaError_t backward_launch(
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 3 * channels);
-    auto* d_groupnorm_hat_sum_ptr = scratch.take<Acc>(rows * groups);
-    auto* d_groupnorm_hat_groupnorm_hat_sum_ptr = scratch.take<Acc>(rows * groups);
+    auto* groupnorm_grad_slope_ptr = scratch.take<Acc>(rows * groups);
+    auto* groupnorm_grad_mean_ptr = scratch.take<Acc>(rows * groups);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(backward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 32 * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_weight_ptr,
-        d_groupnorm_hat_sum_ptr, d_groupnorm_hat_groupnorm_hat_sum_ptr, rows, channels, groups);
+        groupnorm_grad_slope_ptr, groupnorm_grad_mean_ptr, rows, channels, groups);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2
         * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, bias_ptr,
-        groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_weight_ptr, d_groupnorm_hat_sum_ptr,
-        d_groupnorm_hat_groupnorm_hat_sum_ptr, grad_gemm_product_ptr, partials, rows, channels,
-        groups, shape.rows_per_block);
+        groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_weight_ptr, groupnorm_grad_slope_ptr,
+        groupnorm_grad_mean_ptr, grad_gemm_product_ptr, partials, rows, channels, groups,
+        shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, grad_gemm_bias_ptr,
@@ -826,71 +925,32 @@ cudaError_t backward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(backward_launch<float, float, float, kVectorOf<float>>,
-                 backward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(backward_launch<float, float, float, kVectorOf<float, 6>>,
+                 backward_launch<float, float, float, 1>, kVectorOf<float, 6>);
     case 1:  // bfloat16
       return run(backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 6>>,
                  backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 6>);
     case 2:  // float16
-      return run(backward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(backward_launch<__half, __half, __half, kVectorOf<__half, 6>>,
+                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 6>);
     case 3:  // autocast bfloat16
-      return run(backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 6>>,
+                 backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 6>);
     case 4:  // autocast float16
-      return run(backward_launch<__half, float, float, kVectorOf<__half>>,
-                 backward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(backward_launch<__half, float, float, kVectorOf<__half, 6>>,
+                 backward_launch<__half, float, float, 1>, kVectorOf<__half, 6>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(backward_launch<double, double, double, kVectorOf<double>>,
-                 backward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(backward_launch<double, double, double, kVectorOf<double, 6>>,
+                 backward_launch<double, double, double, 1>, kVectorOf<double, 6>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
 }  // namespace
-
-extern "C" int fusegen_gemm_bias_hardtanh_mish_groupnorm_forward(
-    int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* bias,
-    const void* groupnorm_weight,
-    const void* groupnorm_bias,
-    void* y,
-    void* groupnorm_mean,
-    void* groupnorm_rstd,
-    int64_t rows, int64_t channels, int64_t groups, int64_t schedule,
-    double groupnorm_eps,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const ForwardArguments arguments{
-      gemm_product, gemm_bias, bias, groupnorm_weight, groupnorm_bias, y, groupnorm_mean,
-      groupnorm_rstd, rows, channels, groups, groupnorm_eps};
-  const bool aligned = aligned_to_16(
-      gemm_product, gemm_bias, bias, groupnorm_weight, groupnorm_bias, y, groupnorm_mean,
-      groupnorm_rstd);
-  Scratch scratch(workspace);
-  return forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t groups, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  ForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  arguments.groups = groups;
-  Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
 
 extern "C" int fusegen_gemm_bias_hardtanh_mish_groupnorm_backward(
     int mode,
@@ -936,6 +996,10 @@ extern "C" int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_backward_workspace(
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
+#endif
+
+#ifndef FUSEGEN_BACKWARD_ONLY
 extern "C" const char* fusegen_gemm_bias_hardtanh_mish_groupnorm_error_text(int error) {
   return cudaGetErrorString(cudaError_t(error));
 }
+#endif

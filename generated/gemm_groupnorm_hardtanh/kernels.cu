@@ -15,6 +15,9 @@
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
+// One file, compiled as it is or, to use two cores, once with each of these defined:
+// FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
+
 namespace {
 using namespace fusegen;
 
@@ -22,12 +25,15 @@ using namespace fusegen;
 constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
-constexpr int kUnroll = 4;  // rows that a thread has in flight
 constexpr int kRowThreads = 512;
 constexpr int kSegmentThreads = 256;
 
 enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
 
+}  // namespace
+
+#ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
 // ---- forward -----------------------------------------------------------------------------------
 //
 //   gemm = gemm_product + gemm_bias
@@ -81,74 +87,86 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   }
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-#pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
-      base += int64_t(gridDim.y) * blockDim.y) {
-    const int64_t row = base + threadIdx.y;
-    const bool valid = row < rows;
-    Pack<T, kVec> gemm_product_in[kItems];
+  constexpr int kBatch = kItems == 1 ? 2 : 1;  // rows that are loaded together
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
+    Loaded<T, kVec> gemm_product_in[kBatch][kItems] = {};
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      gemm_product_in[i] = load_pack<kVec>(gemm_product_ptr + row * channels + column[i]);
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t row = base + b * step + threadIdx.y;
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        if (row >= rows || !inside[i]) continue;
+        gemm_product_in[b][i] = load_pack<kVec>(gemm_product_ptr + row * channels + column[i]);
+      }
     }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t row = base + b * step + threadIdx.y;
+      const bool valid = row < rows;
 
-    Acc group_norm_moments_total = Acc(0);
-    Acc gemm_held[kItems][kVec];
+      Acc group_norm_moments_total = Acc(0);
+      Acc gemm_held[kItems][kVec];
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values<kVec>(gemm_bias_ptr + column[i], gemm_bias_ptr != nullptr, gemm_bias[0]);
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        const int kept = kKeep ? i : 0;
+        if (!kKeep) {
+          load_values<kVec>(gemm_bias_ptr + column[i], active && gemm_bias_ptr != nullptr,
+              gemm_bias[0]);
+        }
+        Acc group_norm_moments_parts[kVec];
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc gemm_product = widen(gemm_product_in[b][i][v]);
+          const Acc gemm = gemm_product + gemm_bias[kept][v];
+          gemm_held[i][v] = gemm;
+          group_norm_moments_parts[v] = gemm;
+        }
+        if (active) group_norm_moments_total += sum_of(group_norm_moments_parts);
       }
+      sum_over_lanes(lanes, shared, group_norm_moments_total);
+      Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_length, Acc(0)};
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        gemm_held[i][v] = gemm;
-        group_norm_moments_total += gemm;
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        Acc group_norm_moments_squares[kVec];
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc gemm = gemm_held[i][v];
+          group_norm_moments_squares[v] = square(gemm - group_norm_moments.mean);
+        }
+        if (active) group_norm_moments.m2 += sum_of(group_norm_moments_squares);
       }
-    }
-    group_norm_moments_total = sum_over_lanes(group_norm_moments_total, lanes, shared);
-    Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_length, Acc(0)};
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm = gemm_held[i][v];
-        group_norm_moments.m2 += square(gemm - group_norm_moments.mean);
+      sum_over_lanes(lanes, shared, group_norm_moments.m2);
+      const Acc group_norm_mean = group_norm_moments.mean;
+      const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
+      const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
+      if (lane == 0 && valid && segment < groups) {
+        group_norm_mean_ptr[row * groups + segment] = group_norm_mean;
+        group_norm_rstd_ptr[row * groups + segment] = group_norm_rstd;
       }
-    }
-    group_norm_moments.m2 = sum_over_lanes(group_norm_moments.m2, lanes, shared);
-    const Acc group_norm_mean = group_norm_moments.mean;
-    const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-    const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
-    if (lane == 0 && valid && segment < groups) {
-      group_norm_mean_ptr[row * groups + segment] = group_norm_mean;
-      group_norm_rstd_ptr[row * groups + segment] = group_norm_rstd;
-    }
 
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values<kVec>(group_norm_weight_ptr + column[i], true, group_norm_weight[0]);
-        load_values<kVec>(group_norm_bias_ptr + column[i], true, group_norm_bias[0]);
-      }
-      Pack<Out, kVec> y_out;
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        const int kept = kKeep ? i : 0;
+        if (!kKeep) {
+          load_values<kVec>(group_norm_weight_ptr + column[i], active, group_norm_weight[0]);
+          load_values<kVec>(group_norm_bias_ptr + column[i], active, group_norm_bias[0]);
+        }
+        Pack<Out, kVec> y_out;
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm = gemm_held[i][v];
-        const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
-            + group_norm_bias[kept][v];
-        const Acc hardtanh_value = hardtanh(group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
-        y_out.element[v] = narrow<Out>(hardtanh_value);
+        for (int v = 0; v < kVec; ++v) {
+          const Acc gemm = gemm_held[i][v];
+          const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
+          const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
+              + group_norm_bias[kept][v];
+          const Acc hardtanh_value = hardtanh(group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+          y_out[v] = narrow<Out>(hardtanh_value);
+        }
+        if (active) store_pack(y_ptr + row * channels + column[i], y_out);
       }
-      store_pack(y_ptr + row * channels + column[i], y_out);
     }
   }
 }
@@ -180,12 +198,12 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       load_values<kVec>(gemm_bias_ptr + column, gemm_bias_ptr != nullptr, gemm_bias);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in.element[v]);
+        const Acc gemm_product = widen(gemm_product_in[v]);
         const Acc gemm = gemm_product + gemm_bias[v];
         group_norm_moments_total += gemm;
       }
     }
-    group_norm_moments_total = sum_over_lanes(group_norm_moments_total, blockDim.x, shared);
+    sum_over_lanes(blockDim.x, shared, group_norm_moments_total);
     // Squared distances to the mean, in a second sweep: no cancellation.
     Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_length, Acc(0)};
     for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
@@ -195,12 +213,12 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       load_values<kVec>(gemm_bias_ptr + column, gemm_bias_ptr != nullptr, gemm_bias);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in.element[v]);
+        const Acc gemm_product = widen(gemm_product_in[v]);
         const Acc gemm = gemm_product + gemm_bias[v];
         group_norm_moments.m2 += square(gemm - group_norm_moments.mean);
       }
     }
-    group_norm_moments.m2 = sum_over_lanes(group_norm_moments.m2, blockDim.x, shared);
+    sum_over_lanes(blockDim.x, shared, group_norm_moments.m2);
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
     const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
@@ -217,15 +235,16 @@ template <typename T, typename Out, typename Param, int kVec>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
-    const Accumulate<T>* __restrict__ group_norm_mean_ptr,
-    const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
     const Param* __restrict__ group_norm_bias_ptr,
+    const Accumulate<T>* __restrict__ group_norm_mean_ptr,
+    const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Out* __restrict__ y_ptr,
     double hardtanh_max,
     double hardtanh_min,
     int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   const int64_t length = channels / groups;
@@ -240,7 +259,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -256,12 +275,12 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
         const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
         const Acc hardtanh_value = hardtanh(group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
-        y_out.element[v] = narrow<Out>(hardtanh_value);
+        y_out[v] = narrow<Out>(hardtanh_value);
       }
       store_pack(y_ptr + at * channels + column, y_out);
     }
@@ -304,7 +323,7 @@ cudaError_t forward_launch(
     if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, row_items(2, kVec, kMost)>;
     if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, row_items(4, kVec, kMost)>;
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
-    return launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, gemm_product_ptr,
+    return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
         group_norm_rstd_ptr, y_ptr, a.group_norm_eps, a.hardtanh_max, a.hardtanh_min, rows,
         channels, groups, row.lanes);
@@ -320,8 +339,8 @@ cudaError_t forward_launch(
         group_norm_mean_ptr, group_norm_rstd_ptr, a.group_norm_eps, rows, channels, groups);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
-        gemm_product_ptr, gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr,
-        group_norm_weight_ptr, group_norm_bias_ptr, y_ptr, a.hardtanh_max, a.hardtanh_min, rows,
+        gemm_product_ptr, gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr,
+        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, a.hardtanh_max, a.hardtanh_min, rows,
         channels, groups, shape.rows_per_block);
   }
 }
@@ -337,39 +356,85 @@ cudaError_t forward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(forward_launch<float, float, float, kVectorOf<float>>,
-                 forward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(forward_launch<float, float, float, kVectorOf<float, 3>>,
+                 forward_launch<float, float, float, 1>, kVectorOf<float, 3>);
     case 1:  // bfloat16
       return run(forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 3>>,
                  forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 3>);
     case 2:  // float16
-      return run(forward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(forward_launch<__half, __half, __half, kVectorOf<__half, 3>>,
+                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 3>);
     case 3:  // autocast bfloat16
-      return run(forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 3>>,
+                 forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 3>);
     case 4:  // autocast float16
-      return run(forward_launch<__half, float, float, kVectorOf<__half>>,
-                 forward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(forward_launch<__half, float, float, kVectorOf<__half, 3>>,
+                 forward_launch<__half, float, float, 1>, kVectorOf<__half, 3>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(forward_launch<double, double, double, kVectorOf<double>>,
-                 forward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(forward_launch<double, double, double, kVectorOf<double, 3>>,
+                 forward_launch<double, double, double, 1>, kVectorOf<double, 3>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_gemm_groupnorm_hardtanh_forward(
+    int mode,
+    const void* gemm_product,
+    const void* gemm_bias,
+    const void* group_norm_weight,
+    const void* group_norm_bias,
+    void* y,
+    void* group_norm_mean,
+    void* group_norm_rstd,
+    int64_t rows, int64_t channels, int64_t groups, int64_t schedule,
+    double group_norm_eps,
+    double hardtanh_max,
+    double hardtanh_min,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const ForwardArguments arguments{
+      gemm_product, gemm_bias, group_norm_weight, group_norm_bias, y, group_norm_mean,
+      group_norm_rstd, rows, channels, groups, group_norm_eps, hardtanh_max, hardtanh_min};
+  const bool aligned = aligned_to_16(
+      gemm_product, gemm_bias, group_norm_weight, group_norm_bias, y, group_norm_mean,
+      group_norm_rstd);
+  Scratch scratch(workspace);
+  return forward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_gemm_groupnorm_hardtanh_forward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t groups, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  ForwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  arguments.groups = groups;
+  Scratch vectors, scalars;
+  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_FORWARD_ONLY
+namespace {
 // ---- backward ----------------------------------------------------------------------------------
 //
 //   gemm = gemm_product + gemm_bias
 //   group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd
 //   group_norm = group_norm_hat * group_norm_weight + group_norm_bias
 //   d_group_norm = hardtanh_backward(grad_y, group_norm, hardtanh_min, hardtanh_max)
-//   d_gemm = standardize_backward(group_norm_weight * d_group_norm, group_norm_hat,
-//   group_norm_rstd, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum, inverse_count)
+//   d_gemm_unscaled = d_group_norm * group_norm_weight - (group_norm_hat * group_norm_grad_slope +
+//   group_norm_grad_mean)
+//   d_gemm = d_gemm_unscaled * group_norm_rstd
 //   grad_gemm_product = d_gemm
 //   d_group_norm_sum = sum over the rows of d_group_norm
 //   d_group_norm_weight_sum = sum over the rows of group_norm_hat * d_group_norm
@@ -424,85 +489,100 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc d_gemm_sum[kItems][kVec] = {};
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-#pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
-      base += int64_t(gridDim.y) * blockDim.y) {
-    const int64_t row = base + threadIdx.y;
-    const bool valid = row < rows;
-    const Acc group_norm_mean = valid && segment < groups
-        ? Acc(widen(group_norm_mean_ptr[row * groups + segment])) : Acc(0);
-    const Acc group_norm_rstd = valid && segment < groups
-        ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
-    Pack<T, kVec> gemm_product_in[kItems];
-    Pack<Out, kVec> grad_y_in[kItems];
+  constexpr int kBatch = kItems == 1 ? 1 : 1;  // rows that are loaded together
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
+    Loaded<T, kVec> gemm_product_in[kBatch][kItems] = {};
+    Loaded<Out, kVec> grad_y_in[kBatch][kItems] = {};
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      gemm_product_in[i] = load_pack<kVec>(gemm_product_ptr + row * channels + column[i]);
-      grad_y_in[i] = load_pack<kVec>(grad_y_ptr + row * channels + column[i]);
-    }
-
-    Acc d_group_norm_hat_sum = Acc(0);
-    Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t row = base + b * step + threadIdx.y;
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values<kVec>(gemm_bias_ptr + column[i], gemm_bias_ptr != nullptr, gemm_bias[0]);
-        load_values<kVec>(group_norm_weight_ptr + column[i], true, group_norm_weight[0]);
-        load_values<kVec>(group_norm_bias_ptr + column[i], true, group_norm_bias[0]);
-      }
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i].element[v]);
-        const Acc grad_y = widen(grad_y_in[i].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
-            + group_norm_bias[kept][v];
-        const Acc d_group_norm =
-            hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
-        const Acc d_group_norm_hat = group_norm_weight[kept][v] * d_group_norm;
-        d_group_norm_hat_sum += d_group_norm_hat;
-        d_group_norm_hat_group_norm_hat_sum += group_norm_hat * d_group_norm_hat;
+      for (int i = 0; i < kItems; ++i) {
+        if (row >= rows || !inside[i]) continue;
+        gemm_product_in[b][i] = load_pack<kVec>(gemm_product_ptr + row * channels + column[i]);
+        grad_y_in[b][i] = load_pack<kVec>(grad_y_ptr + row * channels + column[i]);
       }
     }
-    d_group_norm_hat_sum = sum_over_lanes(d_group_norm_hat_sum, lanes, shared);
-    d_group_norm_hat_group_norm_hat_sum =
-        sum_over_lanes(d_group_norm_hat_group_norm_hat_sum, lanes, shared);
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t row = base + b * step + threadIdx.y;
+      const bool valid = row < rows;
+      const Acc group_norm_mean = valid && segment < groups
+          ? Acc(widen(group_norm_mean_ptr[row * groups + segment])) : Acc(0);
+      const Acc group_norm_rstd = valid && segment < groups
+          ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
+
+      Acc d_group_norm_hat_sum = Acc(0);
+      Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        const int kept = kKeep ? i : 0;
+        if (!kKeep) {
+          load_values<kVec>(gemm_bias_ptr + column[i], active && gemm_bias_ptr != nullptr,
+              gemm_bias[0]);
+          load_values<kVec>(group_norm_weight_ptr + column[i], active, group_norm_weight[0]);
+          load_values<kVec>(group_norm_bias_ptr + column[i], active, group_norm_bias[0]);
+        }
+        Acc d_group_norm_hat_sum_parts[kVec];
+        Acc d_group_norm_hat_group_norm_hat_sum_parts[kVec];
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc gemm_product = widen(gemm_product_in[b][i][v]);
+          const Acc grad_y = widen(grad_y_in[b][i][v]);
+          const Acc gemm = gemm_product + gemm_bias[kept][v];
+          const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
+          const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
+              + group_norm_bias[kept][v];
+          const Acc d_group_norm =
+              hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+          const Acc d_group_norm_hat_group_norm_hat =
+              group_norm_hat * d_group_norm * group_norm_weight[kept][v];
+          d_group_norm_hat_sum_parts[v] = d_group_norm * group_norm_weight[kept][v];
+          d_group_norm_hat_group_norm_hat_sum_parts[v] = d_group_norm_hat_group_norm_hat;
+        }
+        if (active) d_group_norm_hat_sum += sum_of(d_group_norm_hat_sum_parts);
+        if (active)
+            d_group_norm_hat_group_norm_hat_sum += sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
+      }
+      sum_over_lanes(lanes, shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
+      const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
+      const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
 
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values<kVec>(gemm_bias_ptr + column[i], gemm_bias_ptr != nullptr, gemm_bias[0]);
-        load_values<kVec>(group_norm_weight_ptr + column[i], true, group_norm_weight[0]);
-        load_values<kVec>(group_norm_bias_ptr + column[i], true, group_norm_bias[0]);
-      }
-      Pack<T, kVec> grad_gemm_product_out;
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        const int kept = kKeep ? i : 0;
+        if (!kKeep) {
+          load_values<kVec>(gemm_bias_ptr + column[i], active && gemm_bias_ptr != nullptr,
+              gemm_bias[0]);
+          load_values<kVec>(group_norm_weight_ptr + column[i], active, group_norm_weight[0]);
+          load_values<kVec>(group_norm_bias_ptr + column[i], active, group_norm_bias[0]);
+        }
+        Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i].element[v]);
-        const Acc grad_y = widen(grad_y_in[i].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
-            + group_norm_bias[kept][v];
-        const Acc d_group_norm =
-            hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
-        const Acc d_gemm =
-            standardize_backward(group_norm_weight[kept][v] * d_group_norm, group_norm_hat,
-                group_norm_rstd, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum,
-                    inverse_count);
-        d_group_norm_sum[i][v] += d_group_norm;
-        d_group_norm_weight_sum[i][v] += group_norm_hat * d_group_norm;
-        d_gemm_sum[i][v] += d_gemm;
-        grad_gemm_product_out.element[v] = narrow<T>(d_gemm);
+        for (int v = 0; v < kVec; ++v) {
+          const Acc gemm_product = widen(gemm_product_in[b][i][v]);
+          const Acc grad_y = widen(grad_y_in[b][i][v]);
+          const Acc gemm = gemm_product + gemm_bias[kept][v];
+          const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
+          const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
+              + group_norm_bias[kept][v];
+          const Acc d_group_norm =
+              hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+          const Acc d_gemm_unscaled =
+              d_group_norm * group_norm_weight[kept][v] - (group_norm_hat * group_norm_grad_slope
+                  + group_norm_grad_mean);
+          const Acc d_gemm = d_gemm_unscaled * group_norm_rstd;
+          if (active) d_group_norm_sum[i][v] += d_group_norm;
+          if (active) d_group_norm_weight_sum[i][v] += group_norm_hat * d_group_norm;
+          if (active) d_gemm_sum[i][v] += d_gemm;
+          grad_gemm_product_out[v] = narrow<T>(d_gemm);
+        }
+        if (active && grad_gemm_product_ptr != nullptr)
+            store_pack(grad_gemm_product_ptr + row * channels + column[i], grad_gemm_product_out);
       }
-      if (grad_gemm_product_ptr != nullptr)
-          store_pack(grad_gemm_product_ptr + row * channels + column[i], grad_gemm_product_out);
     }
   }
 
@@ -510,15 +590,12 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc* mine = partials + blockIdx.y * 3 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    if (blockDim.y > 1) sum_over_y<kVec>(d_group_norm_sum[i], shared);
-    if (threadIdx.y == 0 && inside[i])
-        store_values<kVec>(mine + 0 * channels + column[i], d_group_norm_sum[i]);
-    if (blockDim.y > 1) sum_over_y<kVec>(d_group_norm_weight_sum[i], shared);
-    if (threadIdx.y == 0 && inside[i])
-        store_values<kVec>(mine + 1 * channels + column[i], d_group_norm_weight_sum[i]);
-    if (blockDim.y > 1) sum_over_y<kVec>(d_gemm_sum[i], shared);
-    if (threadIdx.y == 0 && inside[i])
-        store_values<kVec>(mine + 2 * channels + column[i], d_gemm_sum[i]);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_group_norm_sum[i], d_group_norm_weight_sum[i]);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_gemm_sum[i]);
+    if (threadIdx.y != 0 || !inside[i]) continue;
+    store_values<kVec>(mine + 0 * channels + column[i], d_group_norm_sum[i]);
+    store_values<kVec>(mine + 1 * channels + column[i], d_group_norm_weight_sum[i]);
+    store_values<kVec>(mine + 2 * channels + column[i], d_gemm_sum[i]);
   }
 }
 
@@ -544,9 +621,9 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     d_group_norm_weight_sum_all[0] += part[1 * channels];
     d_gemm_sum_all[0] += part[2 * channels];
   }
-  sum_over_y<1>(d_group_norm_sum_all, shared);
-  sum_over_y<1>(d_group_norm_weight_sum_all, shared);
-  sum_over_y<1>(d_gemm_sum_all, shared);
+  sum_over_y<1>(shared, d_group_norm_sum_all);
+  sum_over_y<1>(shared, d_group_norm_weight_sum_all);
+  sum_over_y<1>(shared, d_gemm_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
   const Acc d_group_norm_sum = d_group_norm_sum_all[0];
@@ -570,14 +647,15 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
     const Param* __restrict__ group_norm_bias_ptr,
-    Accumulate<T>* __restrict__ d_group_norm_hat_sum_ptr,
-    Accumulate<T>* __restrict__ d_group_norm_hat_group_norm_hat_sum_ptr,
+    Accumulate<T>* __restrict__ group_norm_grad_slope_ptr,
+    Accumulate<T>* __restrict__ group_norm_grad_mean_ptr,
     double hardtanh_max,
     double hardtanh_min,
     int64_t rows, int64_t channels, int64_t groups) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   Acc* shared = shared_memory<Acc>();
+  const Acc inverse_count = reciprocal(Acc(channels / groups));
 
   // One block a segment, in turns where there are more segments than blocks.
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
@@ -599,24 +677,26 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       load_values<kVec>(group_norm_bias_ptr + column, true, group_norm_bias);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in.element[v]);
-        const Acc grad_y = widen(grad_y_in.element[v]);
+        const Acc gemm_product = widen(gemm_product_in[v]);
+        const Acc grad_y = widen(grad_y_in[v]);
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
         const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
         const Acc d_group_norm =
             hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
-        const Acc d_group_norm_hat = group_norm_weight[v] * d_group_norm;
-        d_group_norm_hat_sum += d_group_norm_hat;
-        d_group_norm_hat_group_norm_hat_sum += group_norm_hat * d_group_norm_hat;
+        const Acc d_group_norm_hat_group_norm_hat =
+            group_norm_hat * d_group_norm * group_norm_weight[v];
+        d_group_norm_hat_sum += d_group_norm * group_norm_weight[v];
+        d_group_norm_hat_group_norm_hat_sum += d_group_norm_hat_group_norm_hat;
       }
     }
-    d_group_norm_hat_sum = sum_over_lanes(d_group_norm_hat_sum, blockDim.x, shared);
-    d_group_norm_hat_group_norm_hat_sum =
-        sum_over_lanes(d_group_norm_hat_group_norm_hat_sum, blockDim.x, shared);
+    sum_over_lanes(blockDim.x, shared, d_group_norm_hat_sum);
+    sum_over_lanes(blockDim.x, shared, d_group_norm_hat_group_norm_hat_sum);
+    const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
+    const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
     if (threadIdx.x == 0) {
-      d_group_norm_hat_sum_ptr[item] = d_group_norm_hat_sum;
-      d_group_norm_hat_group_norm_hat_sum_ptr[item] = d_group_norm_hat_group_norm_hat_sum;
+      group_norm_grad_slope_ptr[item] = group_norm_grad_slope;
+      group_norm_grad_mean_ptr[item] = group_norm_grad_mean;
     }
   }
 }
@@ -632,19 +712,19 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
     const Param* __restrict__ group_norm_bias_ptr,
-    const Accumulate<T>* __restrict__ d_group_norm_hat_sum_ptr,
-    const Accumulate<T>* __restrict__ d_group_norm_hat_group_norm_hat_sum_ptr,
+    const Accumulate<T>* __restrict__ group_norm_grad_slope_ptr,
+    const Accumulate<T>* __restrict__ group_norm_grad_mean_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
     double hardtanh_max,
     double hardtanh_min,
     int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   const int64_t length = channels / groups;
   const int64_t segment = column / length;
-  const Acc inverse_count = reciprocal(Acc(channels / groups));
   Acc gemm_bias[kVec];
   load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc group_norm_weight[kVec];
@@ -659,8 +739,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -674,27 +754,26 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       if (at >= last) break;
       const Acc group_norm_mean = widen(group_norm_mean_ptr[at * groups + segment]);
       const Acc group_norm_rstd = widen(group_norm_rstd_ptr[at * groups + segment]);
-      const Acc d_group_norm_hat_sum = widen(d_group_norm_hat_sum_ptr[at * groups + segment]);
-      const Acc d_group_norm_hat_group_norm_hat_sum =
-          widen(d_group_norm_hat_group_norm_hat_sum_ptr[at * groups + segment]);
+      const Acc group_norm_grad_slope = widen(group_norm_grad_slope_ptr[at * groups + segment]);
+      const Acc group_norm_grad_mean = widen(group_norm_grad_mean_ptr[at * groups + segment]);
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
         const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
         const Acc d_group_norm =
             hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
-        const Acc d_gemm =
-            standardize_backward(group_norm_weight[v] * d_group_norm, group_norm_hat,
-                group_norm_rstd, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum,
-                    inverse_count);
+        const Acc d_gemm_unscaled =
+            d_group_norm * group_norm_weight[v] - (group_norm_hat * group_norm_grad_slope
+                + group_norm_grad_mean);
+        const Acc d_gemm = d_gemm_unscaled * group_norm_rstd;
         d_group_norm_sum[v] += d_group_norm;
         d_group_norm_weight_sum[v] += group_norm_hat * d_group_norm;
         d_gemm_sum[v] += d_gemm;
-        grad_gemm_product_out.element[v] = narrow<T>(d_gemm);
+        grad_gemm_product_out[v] = narrow<T>(d_gemm);
       }
       if (grad_gemm_product_ptr != nullptr)
           store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
@@ -703,9 +782,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(d_group_norm_sum, shared);
-  sum_over_y<kVec>(d_group_norm_weight_sum, shared);
-  sum_over_y<kVec>(d_gemm_sum, shared);
+  sum_over_y<kVec>(shared, d_group_norm_sum, d_group_norm_weight_sum);
+  sum_over_y<kVec>(shared, d_gemm_sum);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 3 * channels + column;
   store_values<kVec>(mine + 0 * channels, d_group_norm_sum);
@@ -759,7 +837,7 @@ cudaError_t backward_launch(
     if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, row_items(2, kVec, kMost)>;
     if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, row_items(4, kVec, kMost)>;
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
-    error = launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, gemm_product_ptr,
+    error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         grad_y_ptr, gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_bias_ptr, grad_gemm_product_ptr, partials, a.hardtanh_max, a.hardtanh_min, rows,
         channels, groups, row.lanes);
@@ -774,21 +852,21 @@ cudaError_t backward_launch(
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 3 * channels);
-    auto* d_group_norm_hat_sum_ptr = scratch.take<Acc>(rows * groups);
-    auto* d_group_norm_hat_group_norm_hat_sum_ptr = scratch.take<Acc>(rows * groups);
+    auto* group_norm_grad_slope_ptr = scratch.take<Acc>(rows * groups);
+    auto* group_norm_grad_mean_ptr = scratch.take<Acc>(rows * groups);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(backward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 32 * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
-        group_norm_bias_ptr, d_group_norm_hat_sum_ptr, d_group_norm_hat_group_norm_hat_sum_ptr,
-        a.hardtanh_max, a.hardtanh_min, rows, channels, groups);
+        group_norm_bias_ptr, group_norm_grad_slope_ptr, group_norm_grad_mean_ptr, a.hardtanh_max,
+        a.hardtanh_min, rows, channels, groups);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2
         * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr,
         group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr, group_norm_bias_ptr,
-        d_group_norm_hat_sum_ptr, d_group_norm_hat_group_norm_hat_sum_ptr, grad_gemm_product_ptr,
-        partials, a.hardtanh_max, a.hardtanh_min, rows, channels, groups, shape.rows_per_block);
+        group_norm_grad_slope_ptr, group_norm_grad_mean_ptr, grad_gemm_product_ptr, partials,
+        a.hardtanh_max, a.hardtanh_min, rows, channels, groups, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, grad_gemm_bias_ptr,
@@ -808,72 +886,32 @@ cudaError_t backward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(backward_launch<float, float, float, kVectorOf<float>>,
-                 backward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(backward_launch<float, float, float, kVectorOf<float, 6>>,
+                 backward_launch<float, float, float, 1>, kVectorOf<float, 6>);
     case 1:  // bfloat16
       return run(backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 6>>,
                  backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 6>);
     case 2:  // float16
-      return run(backward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(backward_launch<__half, __half, __half, kVectorOf<__half, 6>>,
+                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 6>);
     case 3:  // autocast bfloat16
-      return run(backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 6>>,
+                 backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 6>);
     case 4:  // autocast float16
-      return run(backward_launch<__half, float, float, kVectorOf<__half>>,
-                 backward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(backward_launch<__half, float, float, kVectorOf<__half, 6>>,
+                 backward_launch<__half, float, float, 1>, kVectorOf<__half, 6>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(backward_launch<double, double, double, kVectorOf<double>>,
-                 backward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(backward_launch<double, double, double, kVectorOf<double, 6>>,
+                 backward_launch<double, double, double, 1>, kVectorOf<double, 6>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
 }  // namespace
-
-extern "C" int fusegen_gemm_groupnorm_hardtanh_forward(
-    int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* group_norm_weight,
-    const void* group_norm_bias,
-    void* y,
-    void* group_norm_mean,
-    void* group_norm_rstd,
-    int64_t rows, int64_t channels, int64_t groups, int64_t schedule,
-    double group_norm_eps,
-    double hardtanh_max,
-    double hardtanh_min,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const ForwardArguments arguments{
-      gemm_product, gemm_bias, group_norm_weight, group_norm_bias, y, group_norm_mean,
-      group_norm_rstd, rows, channels, groups, group_norm_eps, hardtanh_max, hardtanh_min};
-  const bool aligned = aligned_to_16(
-      gemm_product, gemm_bias, group_norm_weight, group_norm_bias, y, group_norm_mean,
-      group_norm_rstd);
-  Scratch scratch(workspace);
-  return forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_groupnorm_hardtanh_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t groups, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  ForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  arguments.groups = groups;
-  Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
 
 extern "C" int fusegen_gemm_groupnorm_hardtanh_backward(
     int mode,
@@ -920,6 +958,10 @@ extern "C" int64_t fusegen_gemm_groupnorm_hardtanh_backward_workspace(
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
+#endif
+
+#ifndef FUSEGEN_BACKWARD_ONLY
 extern "C" const char* fusegen_gemm_groupnorm_hardtanh_error_text(int error) {
   return cudaGetErrorString(cudaError_t(error));
 }
+#endif

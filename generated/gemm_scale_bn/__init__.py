@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 
 __all__ = ["GemmScaleBn"]
 
@@ -200,51 +201,64 @@ class GemmScaleBn(nn.Module):
     def forward(self, x):
         if x.device.type != _DEVICE or x.numel() == 0:
             return self.reference(x)
+        gemm = self._modules.get("gemm")
+        bn = self._modules.get("bn")
         if not (
-            _is_plain(self.gemm, nn.Linear)
-            and _is_plain(self.bn, nn.BatchNorm1d)
+            _is_plain(gemm, nn.Linear)
+            and _is_plain(bn, nn.BatchNorm1d)
         ):
             return self.reference(x)
         if not _BUILT:
             raise RuntimeError(f"{_NAME} is not built: run `fusegen build specs/{_NAME}.yaml`")
-        if x.dim() != 2 or x.shape[1] != self.gemm.weight.shape[1]:
-            expected, came = self.gemm.weight.shape[1], list(x.shape)
+        gemm_input = x
+        gemm_weight = _parameter(gemm, "weight")
+        gemm_bias = _parameter(gemm, "bias")
+        scale = _parameter(self, "scale")
+        bn_weight = _parameter(bn, "weight")
+        bn_bias = _parameter(bn, "bias")
+        if x.dim() != 2 or x.shape[1] != gemm_weight.shape[1]:
+            expected, came = gemm_weight.shape[1], list(x.shape)
             raise ValueError(f"{_NAME}: x must be [*, {expected}], got {came}")
-        gemm_input, gemm_weight = x, self.gemm.weight
         modes = _MODES
         if torch.is_autocast_enabled(_DEVICE):
             modes = _AUTOCAST_MODES
             gemm_input = _autocast(gemm_input)
             gemm_weight = _autocast(gemm_weight)
-        norms = (self.bn,)
         dtype_mode = _mode(
             modes,
             (gemm_input, gemm_weight),
-            (self.gemm.bias, self.scale, self.bn.weight, self.bn.bias),
+            (gemm_bias, scale, bn_weight, bn_bias),
         )
+        bn_mean = _buffer(bn, "running_mean")
+        bn_var = _buffer(bn, "running_var")
         # As nn.BatchNorm: the batch's statistics in training, and where there are no others.
-        batch = [norm.training or norm.running_mean is None for norm in norms]
-        if not batch[0]:
-            return _Eval.apply(
-                gemm_input, gemm_weight, self.gemm.bias, self.scale, self.bn.weight,
-                self.bn.bias, self.bn.running_mean, self.bn.running_var, dtype_mode, self.bn.eps
+        if not (bn.training or bn_mean is None):
+            arguments = (
+                gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, bn_mean, bn_var,
+                dtype_mode, bn.eps
             )
+            if not _autograd_sees():
+                return _eval_forward(*arguments)[0]
+            return _Eval.apply(*arguments)
         if x.shape[0] == 1:
             return self.reference(x)  # raises nn.BatchNorm1d's error
-        bn_mean, bn_var, bn_batches = None, None, None
-        if self.bn.training and self.bn.track_running_stats:
-            bn_mean = self.bn.running_mean
-            bn_var = self.bn.running_var
-            bn_batches = self.bn.num_batches_tracked
+        bn_batches = None
+        if bn.training and bn.track_running_stats:
+            bn_batches = _buffer(bn, "num_batches_tracked")
             if bn_batches is not None:
                 bn_batches.add_(1)
-        bn_momentum = self.bn.momentum
+        else:
+            bn_mean, bn_var = None, None
+        bn_momentum = bn.momentum
         if bn_momentum is None:  # a cumulative average, by the count on the device
             bn_momentum = 0.0 if bn_batches is None else -1.0
-        return _Train.apply(
-            gemm_input, gemm_weight, self.gemm.bias, self.scale, self.bn.weight,
-            self.bn.bias, bn_batches, bn_mean, bn_var, dtype_mode, self.bn.eps, bn_momentum
+        arguments = (
+            gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, bn_batches,
+            bn_mean, bn_var, dtype_mode, bn.eps, bn_momentum
         )
+        if not _autograd_sees():
+            return _train_forward(*arguments)[0]
+        return _Train.apply(*arguments)
 
 
 def _check_shape(name, came, expected):
@@ -264,12 +278,20 @@ def _mode(modes, activations, parameters):
     """The index of the dtypes at hand; TypeError where no kernel was generated for them."""
     key = (activations[0].dtype, parameters[0].dtype)
     groups = (activations, parameters)
-    mixed = any(tensor.dtype != dtype for dtype, group in zip(key, groups) for tensor in group)
-    if mixed or key not in modes:
+    known = key in modes
+    for dtype, group in zip(key, groups):
+        for tensor in group:
+            known = known and tensor.dtype == dtype
+    if not known:
         came = sorted({str(tensor.dtype) for group in groups for tensor in group})
-        known = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
-        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {known}")
+        there = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
+        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {there}")
     return modes[key]
+
+
+def _autograd_sees():
+    """Whether autograd has to see a call. Forward mode is refused there; the ops would lose it."""
+    return torch.is_grad_enabled() or forward_ad._current_level >= 0
 
 
 def _is_plain(module, kind):
@@ -280,3 +302,15 @@ def _is_plain(module, kind):
         or module._backward_pre_hooks
         or module._backward_hooks
     )
+
+
+def _parameter(module, name):
+    """module.<name>, from where it is: nn.Module's own search takes several times as long."""
+    found = module._parameters.get(name)
+    return getattr(module, name) if found is None else found
+
+
+def _buffer(module, name):
+    """module.<name>, as `_parameter` finds it."""
+    found = module._buffers.get(name)
+    return getattr(module, name) if found is None else found

@@ -14,6 +14,9 @@
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
+// One file, compiled as it is or, to use two cores, once with each of these defined:
+// FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
+
 namespace {
 using namespace fusegen;
 
@@ -22,17 +25,18 @@ constexpr int kMultiprocessors = 132;
 constexpr int64_t kSharedBytes = 232448;
 
 constexpr int kStreamThreads = 256;
-constexpr int kUnroll = 4;  // rows that a thread has in flight
 constexpr int kColumnThreads = 512;
 
 enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
 
+}  // namespace
+
+#ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
 // ---- train forward -----------------------------------------------------------------------------
 //
-//   gemm = gemm_product + gemm_bias
-//   times_scale = gemm * scale
-//   bn_hat = (times_scale - bn_mean) * bn_rstd
-//   bn = bn_hat * bn_weight + bn_bias
+//   bn_centered = gemm_product * scale - bn_center
+//   bn = bn_centered * bn_scale + bn_bias
 //   y = bn
 
 // Each tile of columns in shared memory.
@@ -54,85 +58,89 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     double bn_momentum,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
-  // Each thread reads back only what it wrote, so the tile needs no barrier.
-  auto* gemm_product_tile = shared_memory<Pack<T, kVec>>();
-  Acc* shared = reinterpret_cast<Acc*>(gemm_product_tile + rows * blockDim.x);
+  // Each thread reads back only what it wrote, so a tile needs no barrier.
+  auto* gemm_product_tile = shared_memory<Loaded<T, kVec>>();
+  Acc* shared = behind<Acc>(gemm_product_tile, rows * blockDim.x);
+  const int64_t own = rows - threadIdx.y;  // rows from the thread's first on
+  const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const Acc bn_num_batches_tracked = bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
   const Acc bn_factor = average_factor(Acc(bn_momentum), bn_num_batches_tracked);
-  const Acc bn_kept = Acc(1) - bn_factor;
+  const Acc bn_kept_2 = Acc(1) - bn_factor;
   const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
   Acc gemm_bias[kVec];
   load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc scale[kVec];
   load_values<kVec>(scale_ptr + column, active, scale);
-  Acc bn_running_mean[kVec];
-  load_values<kVec>(bn_running_mean_ptr + column, active && bn_running_mean_ptr != nullptr,
-      bn_running_mean);
-  Acc bn_running_var[kVec];
-  load_values<kVec>(bn_running_var_ptr + column, active && bn_running_var_ptr != nullptr,
-      bn_running_var);
   Acc bn_weight[kVec];
   load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
   Acc bn_bias[kVec];
   load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
-  Acc running_mean_old[kVec];
-  Acc running_var_old[kVec];
+  Acc bn_mean_shift[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    running_mean_old[v] = bn_kept * bn_running_mean[v];
-    running_var_old[v] = bn_kept * bn_running_var[v];
+    bn_mean_shift[v] = gemm_bias[v] * scale[v];
   }
 
-  Acc bn_moments_total[kVec] = {};
-#pragma unroll 4
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto gemm_product_in = load_pack<kVec>(gemm_product_ptr + row * channels + column);
-    gemm_product_tile[row * blockDim.x + threadIdx.x] = gemm_product_in;
+  PilotSums<Acc> bn_moments_sums[kVec] = {};
+  for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
+    Loaded<T, kVec> gemm_product_in[kUnroll];
 #pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in.element[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc times_scale = gemm * scale[v];
-      bn_moments_total[v] += times_scale;
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = base + u * blockDim.y;
+      if (row >= rows) break;
+      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + row * channels + column);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = base + u * blockDim.y;
+      if (row >= rows) break;
+      gemm_product_tile[row * blockDim.x + threadIdx.x] = gemm_product_in[u];
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        if (u == 0 && base == threadIdx.y) bn_moments_sums[v].pilot = gemm_product;
+        add_value(bn_moments_sums[v], gemm_product);
+      }
     }
   }
-  sum_over_y<kVec>(bn_moments_total, shared);
-
-  // Squared distances to the mean, in a second sweep over the tile: no cancellation.
   Moments<Acc> bn_moments[kVec];
-  Acc bn_moments_m2[kVec] = {};
 #pragma unroll
-  for (int v = 0; v < kVec; ++v) bn_moments[v].mean = bn_moments_total[v] / Acc(rows);
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto gemm_product_in = gemm_product_tile[row * blockDim.x + threadIdx.x];
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in.element[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc times_scale = gemm * scale[v];
-      bn_moments_m2[v] += square(times_scale - bn_moments[v].mean);
-    }
-  }
-  sum_over_y<kVec>(bn_moments_m2, shared);
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) bn_moments[v].m2 = bn_moments_m2[v];
+  for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
+  moments_over_y<kVec>(shared, bn_moments, count, Acc(rows));
 
   Acc bn_mean[kVec];
+  Acc bn_variance[kVec];
   Acc bn_rstd[kVec];
-  Acc new_bn_running_mean[kVec];
-  Acc new_bn_running_var[kVec];
+  Acc bn_center[kVec];
+  Acc bn_scale[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_mean[v] = bn_moments[v].mean;
-    const Acc bn_variance = bn_moments[v].m2 / Acc(rows);
-    bn_rstd[v] = rsqrt(bn_variance + Acc(bn_eps));
-    new_bn_running_mean[v] = running_mean_old[v] + bn_factor * bn_mean[v];
-    new_bn_running_var[v] = running_var_old[v] + bn_factor * bn_variance * bn_bessel;
+    const Acc bn_mean_of_gemm_product = bn_moments[v].mean;
+    bn_mean[v] = bn_mean_of_gemm_product * scale[v] + bn_mean_shift[v];
+    const Acc bn_variance_of_gemm_product = bn_moments[v].m2 / Acc(rows);
+    bn_variance[v] = bn_variance_of_gemm_product * scale[v] * scale[v] + bn_mean[v] * Acc(0);
+    bn_rstd[v] = rsqrt(bn_variance[v] + Acc(bn_eps));
+    bn_center[v] = bn_mean[v] - bn_mean_shift[v];
+    bn_scale[v] = bn_weight[v] * bn_rstd[v];
   }
   if (threadIdx.y == 0 && active) {
+    Acc bn_running_mean[kVec];
+    load_values<kVec>(bn_running_mean_ptr + column, bn_running_mean_ptr != nullptr,
+        bn_running_mean);
+    Acc bn_running_var[kVec];
+    load_values<kVec>(bn_running_var_ptr + column, bn_running_var_ptr != nullptr, bn_running_var);
+    Acc new_bn_running_mean[kVec];
+    Acc new_bn_running_var[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      new_bn_running_mean[v] = bn_kept_2 * bn_running_mean[v] + bn_factor * bn_mean[v];
+      new_bn_running_var[v] = bn_kept_2 * bn_running_var[v]
+          + bn_factor * bn_variance[v] * bn_bessel;
+    }
     store_values<kVec>(bn_mean_ptr + column, bn_mean);
     store_values<kVec>(bn_rstd_ptr + column, bn_rstd);
     if (bn_running_mean_ptr != nullptr)
@@ -141,17 +149,16 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
         store_values<kVec>(bn_running_var_ptr + column, new_bn_running_var);
   }
 
+#pragma unroll 2
   for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
     const auto gemm_product_in = gemm_product_tile[row * blockDim.x + threadIdx.x];
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in.element[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc times_scale = gemm * scale[v];
-      const Acc bn_hat = (times_scale - bn_mean[v]) * bn_rstd[v];
-      const Acc bn = bn_hat * bn_weight[v] + bn_bias[v];
-      y_out.element[v] = narrow<Out>(bn);
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
+      const Acc bn = bn_centered * bn_scale[v] + bn_bias[v];
+      y_out[v] = narrow<Out>(bn);
     }
     store_pack(y_ptr + row * channels + column, y_out);
   }
@@ -162,25 +169,19 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
 template <typename T, typename Out, typename Param, int kVec>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
-    const Param* __restrict__ scale_ptr,
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
-  Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
-  Acc scale[kVec];
-  load_values<kVec>(scale_ptr + column, active, scale);
 
-  Moments<Acc> bn_moments[kVec] = {};
-  Acc bn_moments_count = Acc(0);
+  PilotSums<Acc> bn_moments_sums[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -191,21 +192,23 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      bn_moments_count += Acc(1);
-      const Acc bn_moments_share = Acc(1) / bn_moments_count;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc times_scale = gemm * scale[v];
-        add_value(bn_moments[v], times_scale, bn_moments_share);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        if (u == 0 && row == first + threadIdx.y) bn_moments_sums[v].pilot = gemm_product;
+        add_value(bn_moments_sums[v], gemm_product);
       }
     }
   }
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  merge_over_y<kVec>(bn_moments, bn_moments_count, shared);
+  const int64_t own = last - first - threadIdx.y;  // rows from the thread's first on
+  const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
+  Moments<Acc> bn_moments[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
+  merge_over_y<kVec>(bn_moments, count, shared);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 2 * channels + column;
 #pragma unroll
@@ -219,11 +222,16 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
 
 template <typename T, typename Out, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
+    const Param* __restrict__ gemm_bias_ptr,
+    const Param* __restrict__ scale_ptr,
     const int64_t* __restrict__ bn_num_batches_tracked_ptr,
+    const Param* __restrict__ bn_weight_ptr,
     Accumulate<T>* __restrict__ bn_mean_ptr,
     Accumulate<T>* __restrict__ bn_rstd_ptr,
     Param* bn_running_mean_ptr,
     Param* bn_running_var_ptr,
+    Accumulate<T>* __restrict__ bn_center_ptr,
+    Accumulate<T>* __restrict__ bn_scale_ptr,
     const Accumulate<T>* __restrict__ partials,
     double bn_eps,
     double bn_momentum,
@@ -248,23 +256,33 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const Moments<Acc> bn_moments = bn_moments_all[0];
   const Acc bn_num_batches_tracked = bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
+  const Acc gemm_bias = gemm_bias_ptr != nullptr ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
+  const Acc scale = widen(scale_ptr[column]);
   const Acc bn_running_mean = bn_running_mean_ptr != nullptr
       ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
   const Acc bn_running_var = bn_running_var_ptr != nullptr ? Acc(widen(bn_running_var_ptr[column]))
       : Acc(0);
-  const Acc bn_mean = bn_moments.mean;
-  const Acc bn_variance = bn_moments.m2 / Acc(rows);
+  const Acc bn_weight = widen(bn_weight_ptr[column]);
+  const Acc bn_mean_of_gemm_product = bn_moments.mean;
+  const Acc bn_mean_shift = gemm_bias * scale;
+  const Acc bn_mean = bn_mean_of_gemm_product * scale + bn_mean_shift;
+  const Acc bn_variance_of_gemm_product = bn_moments.m2 / Acc(rows);
+  const Acc bn_variance = bn_variance_of_gemm_product * scale * scale + bn_mean * Acc(0);
   const Acc bn_rstd = rsqrt(bn_variance + Acc(bn_eps));
+  const Acc bn_center = bn_mean - bn_mean_shift;
   const Acc bn_factor = average_factor(Acc(bn_momentum), bn_num_batches_tracked);
-  const Acc bn_kept = Acc(1) - bn_factor;
+  const Acc bn_kept_2 = Acc(1) - bn_factor;
   const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-  const Acc new_bn_running_mean = bn_kept * bn_running_mean + bn_factor * bn_mean;
-  const Acc new_bn_running_var = bn_kept * bn_running_var + bn_factor * bn_variance * bn_bessel;
+  const Acc new_bn_running_mean = bn_kept_2 * bn_running_mean + bn_factor * bn_mean;
+  const Acc new_bn_running_var = bn_kept_2 * bn_running_var + bn_factor * bn_variance * bn_bessel;
+  const Acc bn_scale = bn_weight * bn_rstd;
   bn_mean_ptr[column] = bn_mean;
   bn_rstd_ptr[column] = bn_rstd;
   if (bn_running_mean_ptr != nullptr) bn_running_mean_ptr[column] =
       narrow<Param>(new_bn_running_mean);
   if (bn_running_var_ptr != nullptr) bn_running_var_ptr[column] = narrow<Param>(new_bn_running_var);
+  bn_center_ptr[column] = bn_center;
+  bn_scale_ptr[column] = bn_scale;
 }
 
 // Results, with the statistics at hand.
@@ -272,34 +290,29 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
 template <typename T, typename Out, typename Param, int kVec>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ scale_ptr,
-    const Accumulate<T>* __restrict__ bn_mean_ptr,
-    const Accumulate<T>* __restrict__ bn_rstd_ptr,
-    const Param* __restrict__ bn_weight_ptr,
     const Param* __restrict__ bn_bias_ptr,
+    const Accumulate<T>* __restrict__ bn_center_ptr,
+    const Accumulate<T>* __restrict__ bn_scale_ptr,
     Out* __restrict__ y_ptr,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
-  Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc scale[kVec];
   load_values<kVec>(scale_ptr + column, active, scale);
-  Acc bn_mean[kVec];
-  load_values<kVec>(bn_mean_ptr + column, active, bn_mean);
-  Acc bn_rstd[kVec];
-  load_values<kVec>(bn_rstd_ptr + column, active, bn_rstd);
-  Acc bn_weight[kVec];
-  load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
   Acc bn_bias[kVec];
   load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
+  Acc bn_center[kVec];
+  load_values<kVec>(bn_center_ptr + column, active, bn_center);
+  Acc bn_scale[kVec];
+  load_values<kVec>(bn_scale_ptr + column, active, bn_scale);
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -313,12 +326,10 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc times_scale = gemm * scale[v];
-        const Acc bn_hat = (times_scale - bn_mean[v]) * bn_rstd[v];
-        const Acc bn = bn_hat * bn_weight[v] + bn_bias[v];
-        y_out.element[v] = narrow<Out>(bn);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
+        const Acc bn = bn_centered * bn_scale[v] + bn_bias[v];
+        y_out[v] = narrow<Out>(bn);
       }
       store_pack(y_ptr + at * channels + column, y_out);
     }
@@ -374,21 +385,23 @@ cudaError_t train_forward_launch(
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
+    auto* bn_center_ptr = scratch.take<Acc>(channels);
+    auto* bn_scale_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(train_forward_partials<T, Out, Param, kVec>, shape.grid, shape.block,
-        kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr,
-        scale_ptr, partials, rows, channels, shape.rows_per_block);
+        kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, partials, rows,
+        channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_forward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream,
-        bn_num_batches_tracked_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
-        bn_running_var_ptr, partials, a.bn_eps, a.bn_momentum, rows, channels,
-        int64_t(shape.grid.y), shape.rows_per_block);
+        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, gemm_bias_ptr,
+        scale_ptr, bn_num_batches_tracked_ptr, bn_weight_ptr, bn_mean_ptr, bn_rstd_ptr,
+        bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr, bn_scale_ptr, partials, a.bn_eps,
+        a.bn_momentum, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
-        gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr,
-        bn_bias_ptr, y_ptr, rows, channels, shape.rows_per_block);
+        gemm_product_ptr, scale_ptr, bn_bias_ptr, bn_center_ptr, bn_scale_ptr, y_ptr, rows,
+        channels, shape.rows_per_block);
   }
 }
 
@@ -403,40 +416,87 @@ cudaError_t train_forward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(train_forward_launch<float, float, float, kVectorOf<float>>,
-                 train_forward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(train_forward_launch<float, float, float, kVectorOf<float, 13>>,
+                 train_forward_launch<float, float, float, 1>, kVectorOf<float, 13>);
     case 1:  // bfloat16
       return run(train_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 13>>,
                  train_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 13>);
     case 2:  // float16
-      return run(train_forward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 train_forward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(train_forward_launch<__half, __half, __half, kVectorOf<__half, 13>>,
+                 train_forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 13>);
     case 3:  // autocast bfloat16
-      return run(train_forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 train_forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(train_forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 13>>,
+                 train_forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16,
+                     13>);
     case 4:  // autocast float16
-      return run(train_forward_launch<__half, float, float, kVectorOf<__half>>,
-                 train_forward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(train_forward_launch<__half, float, float, kVectorOf<__half, 13>>,
+                 train_forward_launch<__half, float, float, 1>, kVectorOf<__half, 13>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(train_forward_launch<double, double, double, kVectorOf<double>>,
-                 train_forward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(train_forward_launch<double, double, double, kVectorOf<double, 13>>,
+                 train_forward_launch<double, double, double, 1>, kVectorOf<double, 13>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_gemm_scale_bn_train_forward(
+    int mode,
+    const void* gemm_product,
+    const void* gemm_bias,
+    const void* scale,
+    const void* bn_weight,
+    const void* bn_bias,
+    const void* bn_num_batches_tracked,
+    void* y,
+    void* bn_mean,
+    void* bn_rstd,
+    void* bn_running_mean,
+    void* bn_running_var,
+    int64_t rows, int64_t channels, int64_t schedule,
+    double bn_eps,
+    double bn_momentum,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const TrainForwardArguments arguments{
+      gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_num_batches_tracked, y, bn_mean,
+      bn_rstd, bn_running_mean, bn_running_var, rows, channels, bn_eps, bn_momentum};
+  const bool aligned = aligned_to_16(
+      gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
+      bn_mean, bn_rstd);
+  Scratch scratch(workspace);
+  return train_forward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_gemm_scale_bn_train_forward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  TrainForwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  Scratch vectors, scalars;
+  train_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  train_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_FORWARD_ONLY
+namespace {
 // ---- train backward ----------------------------------------------------------------------------
 //
+//   bn_centered = gemm_product * scale - bn_center
+//   d_times_scale_unscaled = grad_y * bn_weight - (bn_centered * bn_grad_slope + bn_grad_mean)
 //   gemm = gemm_product + gemm_bias
-//   times_scale = gemm * scale
-//   bn_hat = (times_scale - bn_mean) * bn_rstd
-//   d_times_scale = standardize_backward(bn_weight * grad_y, bn_hat, bn_rstd, grad_y_sum_scaled,
-//   d_bn_weight_sum_scaled, inverse_count)
-//   grad_gemm_product = scale * d_times_scale
-//   d_scale_sum = sum over the rows of gemm * d_times_scale
+//   d_gemm = d_times_scale_unscaled * bn_grad_scale
+//   grad_gemm_product = d_gemm
+//   gemm_d_times_scale_unscaled_sum = sum over the rows of d_times_scale_unscaled * gemm
 
 // Each tile of columns in shared memory.
 
@@ -456,12 +516,13 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     Param* __restrict__ grad_scale_ptr,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight / 2;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
-  // Each thread reads back only what it wrote, so the tile needs no barrier.
-  auto* gemm_product_tile = shared_memory<Pack<T, kVec>>();
-  auto* grad_y_tile = reinterpret_cast<Pack<Out, kVec>*>(gemm_product_tile + rows * blockDim.x);
-  Acc* shared = reinterpret_cast<Acc*>(grad_y_tile + rows * blockDim.x);
+  // Each thread reads back only what it wrote, so a tile needs no barrier.
+  auto* gemm_product_tile = shared_memory<Loaded<T, kVec>>();
+  auto* grad_y_tile = behind<Loaded<Out, kVec>>(gemm_product_tile, rows * blockDim.x);
+  Acc* shared = behind<Acc>(grad_y_tile, rows * blockDim.x);
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
   load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
@@ -473,40 +534,62 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   load_values<kVec>(bn_rstd_ptr + column, active, bn_rstd);
   Acc bn_weight[kVec];
   load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
-
-  Acc grad_y_sum[kVec] = {};
-  Acc d_bn_weight_sum[kVec] = {};
-#pragma unroll 4
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto gemm_product_in = load_pack<kVec>(gemm_product_ptr + row * channels + column);
-    gemm_product_tile[row * blockDim.x + threadIdx.x] = gemm_product_in;
-    const auto grad_y_in = load_pack<kVec>(grad_y_ptr + row * channels + column);
-    grad_y_tile[row * blockDim.x + threadIdx.x] = grad_y_in;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in.element[v]);
-      const Acc grad_y = widen(grad_y_in.element[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc times_scale = gemm * scale[v];
-      const Acc bn_hat = (times_scale - bn_mean[v]) * bn_rstd[v];
-      grad_y_sum[v] += grad_y;
-      d_bn_weight_sum[v] += bn_hat * grad_y;
-    }
-  }
-  sum_over_y<kVec>(grad_y_sum, shared);
-  sum_over_y<kVec>(d_bn_weight_sum, shared);
-
-  Acc grad_y_sum_scaled[kVec];
-  Acc d_bn_weight_sum_scaled[kVec];
-  Acc d_times_scale_sum_scaled[kVec];
+  Acc bn_center[kVec];
+  Acc bn_grad_scale[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    grad_y_sum_scaled[v] = grad_y_sum[v] * bn_weight[v];
+    bn_center[v] = bn_mean[v] - gemm_bias[v] * scale[v];
+    bn_grad_scale[v] = scale[v] * bn_rstd[v];
+  }
+
+  Acc grad_y_sum[kVec] = {};
+  Acc bn_centered_grad_y_sum[kVec] = {};
+  for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
+    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = base + u * blockDim.y;
+      if (row >= rows) break;
+      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + row * channels + column);
+      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + row * channels + column);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = base + u * blockDim.y;
+      if (row >= rows) break;
+      gemm_product_tile[row * blockDim.x + threadIdx.x] = gemm_product_in[u];
+      grad_y_tile[row * blockDim.x + threadIdx.x] = grad_y_in[u];
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
+        grad_y_sum[v] += grad_y;
+        bn_centered_grad_y_sum[v] += grad_y * bn_centered;
+      }
+    }
+  }
+  sum_over_y<kVec>(shared, grad_y_sum, bn_centered_grad_y_sum);
+
+  Acc d_bn_weight_sum[kVec];
+  Acc d_bn_weight_sum_scaled[kVec];
+  Acc bn_grad_slope[kVec];
+  Acc bn_grad_mean[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    d_bn_weight_sum[v] = bn_centered_grad_y_sum[v] * bn_rstd[v];
     d_bn_weight_sum_scaled[v] = d_bn_weight_sum[v] * bn_weight[v];
-    const Acc d_times_scale_sum = d_bn_weight_sum_scaled[v] * Acc(0);
-    d_times_scale_sum_scaled[v] = d_times_scale_sum * scale[v];
+    bn_grad_slope[v] = d_bn_weight_sum_scaled[v] * inverse_count * bn_rstd[v];
+    bn_grad_mean[v] = grad_y_sum[v] * bn_weight[v] * inverse_count;
   }
   if (threadIdx.y == 0 && active) {
+    Acc d_times_scale_sum_scaled[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      const Acc d_times_scale_sum = d_bn_weight_sum_scaled[v] * Acc(0);
+      d_times_scale_sum_scaled[v] = d_times_scale_sum * scale[v];
+    }
     if (grad_gemm_bias_ptr != nullptr)
         store_values<kVec>(grad_gemm_bias_ptr + column, d_times_scale_sum_scaled);
     if (grad_bn_weight_ptr != nullptr)
@@ -514,30 +597,35 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     if (grad_bn_bias_ptr != nullptr) store_values<kVec>(grad_bn_bias_ptr + column, grad_y_sum);
   }
 
-  Acc d_scale_sum[kVec] = {};
+  Acc gemm_d_times_scale_unscaled_sum[kVec] = {};
+#pragma unroll 2
   for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
     const auto gemm_product_in = gemm_product_tile[row * blockDim.x + threadIdx.x];
     const auto grad_y_in = grad_y_tile[row * blockDim.x + threadIdx.x];
     Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in.element[v]);
-      const Acc grad_y = widen(grad_y_in.element[v]);
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
+      const Acc d_times_scale_unscaled =
+          grad_y * bn_weight[v] - (bn_centered * bn_grad_slope[v] + bn_grad_mean[v]);
       const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc times_scale = gemm * scale[v];
-      const Acc bn_hat = (times_scale - bn_mean[v]) * bn_rstd[v];
-      const Acc d_times_scale =
-          standardize_backward(bn_weight[v] * grad_y, bn_hat, bn_rstd[v], grad_y_sum_scaled[v],
-              d_bn_weight_sum_scaled[v], inverse_count);
-      d_scale_sum[v] += gemm * d_times_scale;
-      grad_gemm_product_out.element[v] = narrow<T>(scale[v] * d_times_scale);
+      const Acc d_gemm = d_times_scale_unscaled * bn_grad_scale[v];
+      gemm_d_times_scale_unscaled_sum[v] += d_times_scale_unscaled * gemm;
+      grad_gemm_product_out[v] = narrow<T>(d_gemm);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(grad_gemm_product_ptr + row * channels + column, grad_gemm_product_out);
   }
-  sum_over_y<kVec>(d_scale_sum, shared);
+  sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum);
 
   if (threadIdx.y == 0 && active) {
+    Acc d_scale_sum[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      d_scale_sum[v] = gemm_d_times_scale_unscaled_sum[v] * bn_rstd[v];
+    }
     if (grad_scale_ptr != nullptr) store_values<kVec>(grad_scale_ptr + column, d_scale_sum);
   }
 }
@@ -551,10 +639,10 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     const Param* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ scale_ptr,
     const Accumulate<T>* __restrict__ bn_mean_ptr,
-    const Accumulate<T>* __restrict__ bn_rstd_ptr,
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   Acc gemm_bias[kVec];
@@ -563,17 +651,20 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   load_values<kVec>(scale_ptr + column, active, scale);
   Acc bn_mean[kVec];
   load_values<kVec>(bn_mean_ptr + column, active, bn_mean);
-  Acc bn_rstd[kVec];
-  load_values<kVec>(bn_rstd_ptr + column, active, bn_rstd);
+  Acc bn_center[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    bn_center[v] = bn_mean[v] - gemm_bias[v] * scale[v];
+  }
 
   Acc grad_y_sum[kVec] = {};
-  Acc d_bn_weight_sum[kVec] = {};
+  Acc bn_centered_grad_y_sum[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -587,25 +678,22 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
       if (at >= last) break;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc times_scale = gemm * scale[v];
-        const Acc bn_hat = (times_scale - bn_mean[v]) * bn_rstd[v];
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
         grad_y_sum[v] += grad_y;
-        d_bn_weight_sum[v] += bn_hat * grad_y;
+        bn_centered_grad_y_sum[v] += grad_y * bn_centered;
       }
     }
   }
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(grad_y_sum, shared);
-  sum_over_y<kVec>(d_bn_weight_sum, shared);
+  sum_over_y<kVec>(shared, grad_y_sum, bn_centered_grad_y_sum);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 2 * channels + column;
   store_values<kVec>(mine + 0 * channels, grad_y_sum);
-  store_values<kVec>(mine + 1 * channels, d_bn_weight_sum);
+  store_values<kVec>(mine + 1 * channels, bn_centered_grad_y_sum);
 }
 
 // Combines the partial results of each column.
@@ -613,12 +701,13 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
 template <typename T, typename Out, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
     const Param* __restrict__ scale_ptr,
+    const Accumulate<T>* __restrict__ bn_rstd_ptr,
     const Param* __restrict__ bn_weight_ptr,
     Param* __restrict__ grad_gemm_bias_ptr,
     Param* __restrict__ grad_bn_weight_ptr,
     Param* __restrict__ grad_bn_bias_ptr,
-    Accumulate<T>* __restrict__ grad_y_sum_scaled_ptr,
-    Accumulate<T>* __restrict__ d_bn_weight_sum_scaled_ptr,
+    Accumulate<T>* __restrict__ bn_grad_slope_ptr,
+    Accumulate<T>* __restrict__ bn_grad_mean_ptr,
     const Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
@@ -626,28 +715,33 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
   Acc grad_y_sum_all[1] = {};
-  Acc d_bn_weight_sum_all[1] = {};
+  Acc bn_centered_grad_y_sum_all[1] = {};
   for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
     const Acc* part = partials + block * 2 * channels + column;
     grad_y_sum_all[0] += part[0 * channels];
-    d_bn_weight_sum_all[0] += part[1 * channels];
+    bn_centered_grad_y_sum_all[0] += part[1 * channels];
   }
-  sum_over_y<1>(grad_y_sum_all, shared);
-  sum_over_y<1>(d_bn_weight_sum_all, shared);
+  sum_over_y<1>(shared, grad_y_sum_all);
+  sum_over_y<1>(shared, bn_centered_grad_y_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
   const Acc grad_y_sum = grad_y_sum_all[0];
-  const Acc d_bn_weight_sum = d_bn_weight_sum_all[0];
+  const Acc bn_centered_grad_y_sum = bn_centered_grad_y_sum_all[0];
   const Acc scale = widen(scale_ptr[column]);
+  const Acc bn_rstd = widen(bn_rstd_ptr[column]);
   const Acc bn_weight = widen(bn_weight_ptr[column]);
+  const Acc d_bn_weight_sum = bn_centered_grad_y_sum * bn_rstd;
   const Acc d_bn_weight_sum_scaled = d_bn_weight_sum * bn_weight;
+  const Acc inverse_count = reciprocal(Acc(rows));
+  const Acc bn_grad_slope = d_bn_weight_sum_scaled * inverse_count * bn_rstd;
+  const Acc bn_grad_mean = grad_y_sum * bn_weight * inverse_count;
   const Acc d_times_scale_sum = d_bn_weight_sum_scaled * Acc(0);
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
       narrow<Param>(d_times_scale_sum * scale);
   if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] = narrow<Param>(d_bn_weight_sum);
   if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] = narrow<Param>(grad_y_sum);
-  grad_y_sum_scaled_ptr[column] = grad_y_sum * bn_weight;
-  d_bn_weight_sum_scaled_ptr[column] = d_bn_weight_sum_scaled;
+  bn_grad_slope_ptr[column] = bn_grad_slope;
+  bn_grad_mean_ptr[column] = bn_grad_mean;
 }
 
 // Results, with the statistics at hand.
@@ -661,15 +755,15 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const Accumulate<T>* __restrict__ bn_mean_ptr,
     const Accumulate<T>* __restrict__ bn_rstd_ptr,
     const Param* __restrict__ bn_weight_ptr,
-    const Accumulate<T>* __restrict__ grad_y_sum_scaled_ptr,
-    const Accumulate<T>* __restrict__ d_bn_weight_sum_scaled_ptr,
+    const Accumulate<T>* __restrict__ bn_grad_slope_ptr,
+    const Accumulate<T>* __restrict__ bn_grad_mean_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
-  const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
   load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc scale[kVec];
@@ -680,18 +774,25 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
   load_values<kVec>(bn_rstd_ptr + column, active, bn_rstd);
   Acc bn_weight[kVec];
   load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
-  Acc grad_y_sum_scaled[kVec];
-  load_values<kVec>(grad_y_sum_scaled_ptr + column, active, grad_y_sum_scaled);
-  Acc d_bn_weight_sum_scaled[kVec];
-  load_values<kVec>(d_bn_weight_sum_scaled_ptr + column, active, d_bn_weight_sum_scaled);
+  Acc bn_grad_slope[kVec];
+  load_values<kVec>(bn_grad_slope_ptr + column, active, bn_grad_slope);
+  Acc bn_grad_mean[kVec];
+  load_values<kVec>(bn_grad_mean_ptr + column, active, bn_grad_mean);
+  Acc bn_center[kVec];
+  Acc bn_grad_scale[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    bn_center[v] = bn_mean[v] - gemm_bias[v] * scale[v];
+    bn_grad_scale[v] = scale[v] * bn_rstd[v];
+  }
 
-  Acc d_scale_sum[kVec] = {};
+  Acc gemm_d_times_scale_unscaled_sum[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -706,16 +807,15 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
+        const Acc d_times_scale_unscaled =
+            grad_y * bn_weight[v] - (bn_centered * bn_grad_slope[v] + bn_grad_mean[v]);
         const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc times_scale = gemm * scale[v];
-        const Acc bn_hat = (times_scale - bn_mean[v]) * bn_rstd[v];
-        const Acc d_times_scale =
-            standardize_backward(bn_weight[v] * grad_y, bn_hat, bn_rstd[v], grad_y_sum_scaled[v],
-                d_bn_weight_sum_scaled[v], inverse_count);
-        d_scale_sum[v] += gemm * d_times_scale;
-        grad_gemm_product_out.element[v] = narrow<T>(scale[v] * d_times_scale);
+        const Acc d_gemm = d_times_scale_unscaled * bn_grad_scale[v];
+        gemm_d_times_scale_unscaled_sum[v] += d_times_scale_unscaled * gemm;
+        grad_gemm_product_out[v] = narrow<T>(d_gemm);
       }
       if (grad_gemm_product_ptr != nullptr)
           store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
@@ -724,16 +824,17 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(d_scale_sum, shared);
+  sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 1 * channels + column;
-  store_values<kVec>(mine + 0 * channels, d_scale_sum);
+  store_values<kVec>(mine + 0 * channels, gemm_d_times_scale_unscaled_sum);
 }
 
 // Column sums from partial results.
 
 template <typename T, typename Out, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_column_sums(
+    const Accumulate<T>* __restrict__ bn_rstd_ptr,
     Param* __restrict__ grad_scale_ptr,
     const Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
@@ -741,15 +842,17 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_column_sums(
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
-  Acc d_scale_sum_all[1] = {};
+  Acc gemm_d_times_scale_unscaled_sum_all[1] = {};
   for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
     const Acc* part = partials + block * 1 * channels + column;
-    d_scale_sum_all[0] += part[0 * channels];
+    gemm_d_times_scale_unscaled_sum_all[0] += part[0 * channels];
   }
-  sum_over_y<1>(d_scale_sum_all, shared);
+  sum_over_y<1>(shared, gemm_d_times_scale_unscaled_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc d_scale_sum = d_scale_sum_all[0];
+  const Acc gemm_d_times_scale_unscaled_sum = gemm_d_times_scale_unscaled_sum_all[0];
+  const Acc bn_rstd = widen(bn_rstd_ptr[column]);
+  const Acc d_scale_sum = gemm_d_times_scale_unscaled_sum * bn_rstd;
   if (grad_scale_ptr != nullptr) grad_scale_ptr[column] = narrow<Param>(d_scale_sum);
 }
 
@@ -789,7 +892,7 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
-      rows, channels, kVec, sizeof(T) + sizeof(Out), sizeof(T), sizeof(Acc), kSharedBytes);
+      rows, channels, kVec, sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
   if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -803,30 +906,28 @@ cudaError_t train_backward_launch(
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
-    auto* grad_y_sum_scaled_ptr = scratch.take<Acc>(channels);
-    auto* d_bn_weight_sum_scaled_ptr = scratch.take<Acc>(channels);
+    auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
+    auto* bn_grad_mean_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(train_backward_partials<T, Out, Param, kVec>, shape.grid, shape.block,
         kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
-        gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, partials, rows, channels,
-        shape.rows_per_block);
+        gemm_bias_ptr, scale_ptr, bn_mean_ptr, partials, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
         dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, scale_ptr,
-        bn_weight_ptr, grad_gemm_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr,
-        grad_y_sum_scaled_ptr, d_bn_weight_sum_scaled_ptr, partials, rows, channels,
-        int64_t(shape.grid.y), shape.rows_per_block);
+        bn_rstd_ptr, bn_weight_ptr, grad_gemm_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr,
+        bn_grad_slope_ptr, bn_grad_mean_ptr, partials, rows, channels, int64_t(shape.grid.y),
+        shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_apply<T, Out, Param, kVec>, shape.grid, shape.block,
         kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
-        gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, grad_y_sum_scaled_ptr,
-        d_bn_weight_sum_scaled_ptr, grad_gemm_product_ptr, partials, rows, channels,
-        shape.rows_per_block);
+        gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_grad_slope_ptr,
+        bn_grad_mean_ptr, grad_gemm_product_ptr, partials, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, grad_scale_ptr,
-        partials, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
+        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, bn_rstd_ptr,
+        grad_scale_ptr, partials, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
   }
 }
 
@@ -841,37 +942,82 @@ cudaError_t train_backward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(train_backward_launch<float, float, float, kVectorOf<float>>,
-                 train_backward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(train_backward_launch<float, float, float, kVectorOf<float, 14>>,
+                 train_backward_launch<float, float, float, 1>, kVectorOf<float, 14>);
     case 1:  // bfloat16
       return run(train_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 14>>,
                  train_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 14>);
     case 2:  // float16
-      return run(train_backward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 train_backward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(train_backward_launch<__half, __half, __half, kVectorOf<__half, 14>>,
+                 train_backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 14>);
     case 3:  // autocast bfloat16
-      return run(train_backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 train_backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(train_backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 14>>,
+                 train_backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16,
+                     14>);
     case 4:  // autocast float16
-      return run(train_backward_launch<__half, float, float, kVectorOf<__half>>,
-                 train_backward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(train_backward_launch<__half, float, float, kVectorOf<__half, 14>>,
+                 train_backward_launch<__half, float, float, 1>, kVectorOf<__half, 14>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(train_backward_launch<double, double, double, kVectorOf<double>>,
-                 train_backward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(train_backward_launch<double, double, double, kVectorOf<double, 14>>,
+                 train_backward_launch<double, double, double, 1>, kVectorOf<double, 14>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_gemm_scale_bn_train_backward(
+    int mode,
+    const void* grad_y,
+    const void* gemm_product,
+    const void* gemm_bias,
+    const void* scale,
+    const void* bn_weight,
+    const void* bn_mean,
+    const void* bn_rstd,
+    void* grad_gemm_product,
+    void* grad_gemm_bias,
+    void* grad_scale,
+    void* grad_bn_weight,
+    void* grad_bn_bias,
+    int64_t rows, int64_t channels, int64_t schedule,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const TrainBackwardArguments arguments{
+      grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_mean, bn_rstd, grad_gemm_product,
+      grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias, rows, channels};
+  const bool aligned = aligned_to_16(
+      grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_mean, bn_rstd, grad_gemm_product,
+      grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias);
+  Scratch scratch(workspace);
+  return train_backward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_gemm_scale_bn_train_backward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  TrainBackwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  Scratch vectors, scalars;
+  train_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  train_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
 // ---- eval forward ------------------------------------------------------------------------------
 //
-//   gemm = gemm_product + gemm_bias
-//   times_scale = gemm * scale
-//   bn_hat = (times_scale - bn_running_mean) * bn_rstd
-//   bn = bn_hat * bn_weight + bn_bias
+//   bn_centered = gemm_product * scale - bn_center
+//   bn = bn_centered * bn_scale + bn_bias
 //   y = bn
 
 // Every result in one pass.
@@ -889,6 +1035,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     double bn_eps,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   Acc gemm_bias[kVec];
@@ -903,16 +1050,19 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
   Acc bn_bias[kVec];
   load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
-  Acc bn_rstd[kVec];
+  Acc bn_center[kVec];
+  Acc bn_scale[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_rstd[v] = rsqrt(bn_running_var[v] + Acc(bn_eps));
+    const Acc bn_rstd = rsqrt(bn_running_var[v] + Acc(bn_eps));
+    bn_center[v] = bn_running_mean[v] - gemm_bias[v] * scale[v];
+    bn_scale[v] = bn_weight[v] * bn_rstd;
   }
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -926,12 +1076,10 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc times_scale = gemm * scale[v];
-        const Acc bn_hat = (times_scale - bn_running_mean[v]) * bn_rstd[v];
-        const Acc bn = bn_hat * bn_weight[v] + bn_bias[v];
-        y_out.element[v] = narrow<Out>(bn);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
+        const Acc bn = bn_centered * bn_scale[v] + bn_bias[v];
+        y_out[v] = narrow<Out>(bn);
       }
       store_pack(y_ptr + at * channels + column, y_out);
     }
@@ -986,40 +1134,81 @@ cudaError_t eval_forward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(eval_forward_launch<float, float, float, kVectorOf<float>>,
-                 eval_forward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(eval_forward_launch<float, float, float, kVectorOf<float, 8>>,
+                 eval_forward_launch<float, float, float, 1>, kVectorOf<float, 8>);
     case 1:  // bfloat16
       return run(eval_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 8>>,
                  eval_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 8>);
     case 2:  // float16
-      return run(eval_forward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 eval_forward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(eval_forward_launch<__half, __half, __half, kVectorOf<__half, 8>>,
+                 eval_forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 8>);
     case 3:  // autocast bfloat16
-      return run(eval_forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 eval_forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(eval_forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 8>>,
+                 eval_forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 8>);
     case 4:  // autocast float16
-      return run(eval_forward_launch<__half, float, float, kVectorOf<__half>>,
-                 eval_forward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(eval_forward_launch<__half, float, float, kVectorOf<__half, 8>>,
+                 eval_forward_launch<__half, float, float, 1>, kVectorOf<__half, 8>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(eval_forward_launch<double, double, double, kVectorOf<double>>,
-                 eval_forward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(eval_forward_launch<double, double, double, kVectorOf<double, 8>>,
+                 eval_forward_launch<double, double, double, 1>, kVectorOf<double, 8>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_gemm_scale_bn_eval_forward(
+    int mode,
+    const void* gemm_product,
+    const void* gemm_bias,
+    const void* scale,
+    const void* bn_weight,
+    const void* bn_bias,
+    const void* bn_running_mean,
+    const void* bn_running_var,
+    void* y,
+    int64_t rows, int64_t channels, int64_t schedule,
+    double bn_eps,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const EvalForwardArguments arguments{
+      gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
+      rows, channels, bn_eps};
+  const bool aligned = aligned_to_16(
+      gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
+  Scratch scratch(workspace);
+  return eval_forward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_gemm_scale_bn_eval_forward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  EvalForwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  Scratch vectors, scalars;
+  eval_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  eval_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_FORWARD_ONLY
+namespace {
 // ---- eval backward -----------------------------------------------------------------------------
 //
 //   gemm = gemm_product + gemm_bias
-//   times_scale = gemm * scale
-//   bn_hat = (times_scale - bn_running_mean) * bn_rstd
-//   grad_gemm_product = scale * bn_rstd * bn_weight * grad_y
+//   bn_centered = gemm * scale - bn_running_mean
+//   grad_gemm_product = grad_y * d_bn_hat_scale
 //   grad_y_sum = sum over the rows of grad_y
-//   d_bn_weight_sum = sum over the rows of bn_hat * grad_y
-//   gemm_grad_y_sum = sum over the rows of gemm * grad_y
+//   bn_centered_grad_y_sum = sum over the rows of grad_y * bn_centered
+//   gemm_grad_y_sum = sum over the rows of grad_y * gemm
 
 // Every result in one pass.
 
@@ -1037,6 +1226,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     double bn_eps,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   Acc gemm_bias[kVec];
@@ -1049,21 +1239,22 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   load_values<kVec>(bn_running_var_ptr + column, active, bn_running_var);
   Acc bn_weight[kVec];
   load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
-  Acc bn_rstd[kVec];
+  Acc d_bn_hat_scale[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_rstd[v] = rsqrt(bn_running_var[v] + Acc(bn_eps));
+    const Acc bn_rstd = rsqrt(bn_running_var[v] + Acc(bn_eps));
+    d_bn_hat_scale[v] = scale[v] * bn_weight[v] * bn_rstd;
   }
 
   Acc grad_y_sum[kVec] = {};
-  Acc d_bn_weight_sum[kVec] = {};
+  Acc bn_centered_grad_y_sum[kVec] = {};
   Acc gemm_grad_y_sum[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -1078,15 +1269,14 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
         const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc times_scale = gemm * scale[v];
-        const Acc bn_hat = (times_scale - bn_running_mean[v]) * bn_rstd[v];
+        const Acc bn_centered = gemm * scale[v] - bn_running_mean[v];
         grad_y_sum[v] += grad_y;
-        d_bn_weight_sum[v] += bn_hat * grad_y;
-        gemm_grad_y_sum[v] += gemm * grad_y;
-        grad_gemm_product_out.element[v] = narrow<T>(scale[v] * bn_rstd[v] * bn_weight[v] * grad_y);
+        bn_centered_grad_y_sum[v] += grad_y * bn_centered;
+        gemm_grad_y_sum[v] += grad_y * gemm;
+        grad_gemm_product_out[v] = narrow<T>(grad_y * d_bn_hat_scale[v]);
       }
       if (grad_gemm_product_ptr != nullptr)
           store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
@@ -1095,13 +1285,12 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(grad_y_sum, shared);
-  sum_over_y<kVec>(d_bn_weight_sum, shared);
-  sum_over_y<kVec>(gemm_grad_y_sum, shared);
+  sum_over_y<kVec>(shared, grad_y_sum, bn_centered_grad_y_sum);
+  sum_over_y<kVec>(shared, gemm_grad_y_sum);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 3 * channels + column;
   store_values<kVec>(mine + 0 * channels, grad_y_sum);
-  store_values<kVec>(mine + 1 * channels, d_bn_weight_sum);
+  store_values<kVec>(mine + 1 * channels, bn_centered_grad_y_sum);
   store_values<kVec>(mine + 2 * channels, gemm_grad_y_sum);
 }
 
@@ -1124,26 +1313,27 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
   Acc grad_y_sum_all[1] = {};
-  Acc d_bn_weight_sum_all[1] = {};
+  Acc bn_centered_grad_y_sum_all[1] = {};
   Acc gemm_grad_y_sum_all[1] = {};
   for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
     const Acc* part = partials + block * 3 * channels + column;
     grad_y_sum_all[0] += part[0 * channels];
-    d_bn_weight_sum_all[0] += part[1 * channels];
+    bn_centered_grad_y_sum_all[0] += part[1 * channels];
     gemm_grad_y_sum_all[0] += part[2 * channels];
   }
-  sum_over_y<1>(grad_y_sum_all, shared);
-  sum_over_y<1>(d_bn_weight_sum_all, shared);
-  sum_over_y<1>(gemm_grad_y_sum_all, shared);
+  sum_over_y<1>(shared, grad_y_sum_all);
+  sum_over_y<1>(shared, bn_centered_grad_y_sum_all);
+  sum_over_y<1>(shared, gemm_grad_y_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
   const Acc grad_y_sum = grad_y_sum_all[0];
-  const Acc d_bn_weight_sum = d_bn_weight_sum_all[0];
+  const Acc bn_centered_grad_y_sum = bn_centered_grad_y_sum_all[0];
   const Acc gemm_grad_y_sum = gemm_grad_y_sum_all[0];
   const Acc scale = widen(scale_ptr[column]);
   const Acc bn_running_var = widen(bn_running_var_ptr[column]);
   const Acc bn_weight = widen(bn_weight_ptr[column]);
   const Acc bn_rstd = rsqrt(bn_running_var + Acc(bn_eps));
+  const Acc d_bn_weight_sum = bn_centered_grad_y_sum * bn_rstd;
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
       narrow<Param>(grad_y_sum * scale * bn_rstd * bn_weight);
   if (grad_scale_ptr != nullptr) grad_scale_ptr[column] =
@@ -1217,152 +1407,32 @@ cudaError_t eval_backward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(eval_backward_launch<float, float, float, kVectorOf<float>>,
-                 eval_backward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(eval_backward_launch<float, float, float, kVectorOf<float, 9>>,
+                 eval_backward_launch<float, float, float, 1>, kVectorOf<float, 9>);
     case 1:  // bfloat16
       return run(eval_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 9>>,
                  eval_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 9>);
     case 2:  // float16
-      return run(eval_backward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 eval_backward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(eval_backward_launch<__half, __half, __half, kVectorOf<__half, 9>>,
+                 eval_backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 9>);
     case 3:  // autocast bfloat16
-      return run(eval_backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 eval_backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(eval_backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 9>>,
+                 eval_backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 9>);
     case 4:  // autocast float16
-      return run(eval_backward_launch<__half, float, float, kVectorOf<__half>>,
-                 eval_backward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(eval_backward_launch<__half, float, float, kVectorOf<__half, 9>>,
+                 eval_backward_launch<__half, float, float, 1>, kVectorOf<__half, 9>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(eval_backward_launch<double, double, double, kVectorOf<double>>,
-                 eval_backward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(eval_backward_launch<double, double, double, kVectorOf<double, 9>>,
+                 eval_backward_launch<double, double, double, 1>, kVectorOf<double, 9>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
 }  // namespace
-
-extern "C" int fusegen_gemm_scale_bn_train_forward(
-    int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* scale,
-    const void* bn_weight,
-    const void* bn_bias,
-    const void* bn_num_batches_tracked,
-    void* y,
-    void* bn_mean,
-    void* bn_rstd,
-    void* bn_running_mean,
-    void* bn_running_var,
-    int64_t rows, int64_t channels, int64_t schedule,
-    double bn_eps,
-    double bn_momentum,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const TrainForwardArguments arguments{
-      gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_num_batches_tracked, y, bn_mean,
-      bn_rstd, bn_running_mean, bn_running_var, rows, channels, bn_eps, bn_momentum};
-  const bool aligned = aligned_to_16(
-      gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
-      bn_mean, bn_rstd);
-  Scratch scratch(workspace);
-  return train_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_scale_bn_train_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  TrainForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  Scratch vectors, scalars;
-  train_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
-
-extern "C" int fusegen_gemm_scale_bn_train_backward(
-    int mode,
-    const void* grad_y,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* scale,
-    const void* bn_weight,
-    const void* bn_mean,
-    const void* bn_rstd,
-    void* grad_gemm_product,
-    void* grad_gemm_bias,
-    void* grad_scale,
-    void* grad_bn_weight,
-    void* grad_bn_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const TrainBackwardArguments arguments{
-      grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_mean, bn_rstd, grad_gemm_product,
-      grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias, rows, channels};
-  const bool aligned = aligned_to_16(
-      grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_mean, bn_rstd, grad_gemm_product,
-      grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias);
-  Scratch scratch(workspace);
-  return train_backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_scale_bn_train_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  TrainBackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  Scratch vectors, scalars;
-  train_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
-
-extern "C" int fusegen_gemm_scale_bn_eval_forward(
-    int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* scale,
-    const void* bn_weight,
-    const void* bn_bias,
-    const void* bn_running_mean,
-    const void* bn_running_var,
-    void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
-    double bn_eps,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const EvalForwardArguments arguments{
-      gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
-      rows, channels, bn_eps};
-  const bool aligned = aligned_to_16(
-      gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
-  Scratch scratch(workspace);
-  return eval_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_scale_bn_eval_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  EvalForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  Scratch vectors, scalars;
-  eval_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  eval_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
 
 extern "C" int fusegen_gemm_scale_bn_eval_backward(
     int mode,
@@ -1407,6 +1477,10 @@ extern "C" int64_t fusegen_gemm_scale_bn_eval_backward_workspace(
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
+#endif
+
+#ifndef FUSEGEN_BACKWARD_ONLY
 extern "C" const char* fusegen_gemm_scale_bn_error_text(int error) {
   return cudaGetErrorString(cudaError_t(error));
 }
+#endif

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 
 __all__ = ["GemmSigmoidScalingResidualadd"]
 
@@ -125,16 +126,19 @@ class GemmSigmoidScalingResidualadd(nn.Module):
     def forward(self, x):
         if x.device.type != _DEVICE or x.numel() == 0:
             return self.reference(x)
+        gemm = self._modules.get("gemm")
         if not (
-            _is_plain(self.gemm, nn.Linear)
+            _is_plain(gemm, nn.Linear)
         ):
             return self.reference(x)
         if not _BUILT:
             raise RuntimeError(f"{_NAME} is not built: run `fusegen build specs/{_NAME}.yaml`")
-        if x.dim() != 2 or x.shape[1] != self.gemm.weight.shape[1]:
-            expected, came = self.gemm.weight.shape[1], list(x.shape)
+        gemm_input = x
+        gemm_weight = _parameter(gemm, "weight")
+        gemm_bias = _parameter(gemm, "bias")
+        if x.dim() != 2 or x.shape[1] != gemm_weight.shape[1]:
+            expected, came = gemm_weight.shape[1], list(x.shape)
             raise ValueError(f"{_NAME}: x must be [*, {expected}], got {came}")
-        gemm_input, gemm_weight = x, self.gemm.weight
         modes = _MODES
         if torch.is_autocast_enabled(_DEVICE):
             modes = _AUTOCAST_MODES
@@ -143,11 +147,14 @@ class GemmSigmoidScalingResidualadd(nn.Module):
         dtype_mode = _mode(
             modes,
             (gemm_input, gemm_weight),
-            (self.gemm.bias,),
+            (gemm_bias,),
         )
-        return _Fused.apply(
-            gemm_input, gemm_weight, self.gemm.bias, dtype_mode, self.scaling_factor
+        arguments = (
+            gemm_input, gemm_weight, gemm_bias, dtype_mode, self.scaling_factor
         )
+        if not _autograd_sees():
+            return _forward(*arguments)[0]
+        return _Fused.apply(*arguments)
 
 
 def _autocast(tensor):
@@ -161,12 +168,20 @@ def _mode(modes, activations, parameters):
     """The index of the dtypes at hand; TypeError where no kernel was generated for them."""
     key = (activations[0].dtype, parameters[0].dtype)
     groups = (activations, parameters)
-    mixed = any(tensor.dtype != dtype for dtype, group in zip(key, groups) for tensor in group)
-    if mixed or key not in modes:
+    known = key in modes
+    for dtype, group in zip(key, groups):
+        for tensor in group:
+            known = known and tensor.dtype == dtype
+    if not known:
         came = sorted({str(tensor.dtype) for group in groups for tensor in group})
-        known = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
-        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {known}")
+        there = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
+        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {there}")
     return modes[key]
+
+
+def _autograd_sees():
+    """Whether autograd has to see a call. Forward mode is refused there; the ops would lose it."""
+    return torch.is_grad_enabled() or forward_ad._current_level >= 0
 
 
 def _is_plain(module, kind):
@@ -177,3 +192,9 @@ def _is_plain(module, kind):
         or module._backward_pre_hooks
         or module._backward_hooks
     )
+
+
+def _parameter(module, name):
+    """module.<name>, from where it is: nn.Module's own search takes several times as long."""
+    found = module._parameters.get(name)
+    return getattr(module, name) if found is None else found

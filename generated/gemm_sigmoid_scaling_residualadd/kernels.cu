@@ -15,6 +15,9 @@
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
+// One file, compiled as it is or, to use two cores, once with each of these defined:
+// FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
+
 namespace {
 using namespace fusegen;
 
@@ -22,10 +25,13 @@ using namespace fusegen;
 constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
-constexpr int kUnroll = 4;  // rows that a thread has in flight
 
 enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
 
+}  // namespace
+
+#ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
 // ---- forward -----------------------------------------------------------------------------------
 //
 //   gemm = gemm_product + gemm_bias
@@ -44,6 +50,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     double scaling_factor,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   Acc gemm_bias[kVec];
@@ -52,7 +59,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -66,12 +73,12 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc sigmoid_value = sigmoid(gemm);
         const Acc times_scaling_factor = sigmoid_value * Acc(scaling_factor);
         const Acc plus_a = times_scaling_factor + gemm;
-        y_out.element[v] = narrow<Out>(plus_a);
+        y_out[v] = narrow<Out>(plus_a);
       }
       store_pack(y_ptr + at * channels + column, y_out);
     }
@@ -116,36 +123,73 @@ cudaError_t forward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(forward_launch<float, float, float, kVectorOf<float>>,
-                 forward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(forward_launch<float, float, float, kVectorOf<float, 1>>,
+                 forward_launch<float, float, float, 1>, kVectorOf<float, 1>);
     case 1:  // bfloat16
       return run(forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 1>>,
                  forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 1>);
     case 2:  // float16
-      return run(forward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(forward_launch<__half, __half, __half, kVectorOf<__half, 1>>,
+                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 1>);
     case 3:  // autocast bfloat16
-      return run(forward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16>>,
-                 forward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(forward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16, 1>>,
+                 forward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>, kVectorOf<__nv_bfloat16,
+                     1>);
     case 4:  // autocast float16
-      return run(forward_launch<__half, __half, float, kVectorOf<__half>>,
-                 forward_launch<__half, __half, float, 1>, kVectorOf<__half>);
+      return run(forward_launch<__half, __half, float, kVectorOf<__half, 1>>,
+                 forward_launch<__half, __half, float, 1>, kVectorOf<__half, 1>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(forward_launch<double, double, double, kVectorOf<double>>,
-                 forward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(forward_launch<double, double, double, kVectorOf<double, 1>>,
+                 forward_launch<double, double, double, 1>, kVectorOf<double, 1>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_gemm_sigmoid_scaling_residualadd_forward(
+    int mode,
+    const void* gemm_product,
+    const void* gemm_bias,
+    void* y,
+    int64_t rows, int64_t channels, int64_t schedule,
+    double scaling_factor,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const ForwardArguments arguments{
+      gemm_product, gemm_bias, y, rows, channels, scaling_factor};
+  const bool aligned = aligned_to_16(
+      gemm_product, gemm_bias, y);
+  Scratch scratch(workspace);
+  return forward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_gemm_sigmoid_scaling_residualadd_forward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  ForwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  Scratch vectors, scalars;
+  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_FORWARD_ONLY
+namespace {
 // ---- backward ----------------------------------------------------------------------------------
 //
 //   gemm = gemm_product + gemm_bias
 //   sigmoid_value = sigmoid(gemm)
-//   d_gemm = sigmoid_backward(scaling_factor * grad_y, sigmoid_value)
+//   d_gemm = sigmoid_backward(grad_y * scaling_factor, sigmoid_value)
 //   d_gemm_2 = grad_y + d_gemm
 //   grad_gemm_product = d_gemm_2
 //   d_gemm_2_sum = sum over the rows of d_gemm_2
@@ -162,6 +206,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     double scaling_factor,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   Acc gemm_bias[kVec];
@@ -172,8 +217,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> gemm_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -188,14 +233,14 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc sigmoid_value = sigmoid(gemm);
-        const Acc d_gemm = sigmoid_backward(Acc(scaling_factor) * grad_y, sigmoid_value);
+        const Acc d_gemm = sigmoid_backward(grad_y * Acc(scaling_factor), sigmoid_value);
         const Acc d_gemm_2 = grad_y + d_gemm;
         d_gemm_2_sum[v] += d_gemm_2;
-        grad_gemm_product_out.element[v] = narrow<T>(d_gemm_2);
+        grad_gemm_product_out[v] = narrow<T>(d_gemm_2);
       }
       if (grad_gemm_product_ptr != nullptr)
           store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
@@ -204,7 +249,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(d_gemm_2_sum, shared);
+  sum_over_y<kVec>(shared, d_gemm_2_sum);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 1 * channels + column;
   store_values<kVec>(mine + 0 * channels, d_gemm_2_sum);
@@ -226,7 +271,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     const Acc* part = partials + block * 1 * channels + column;
     d_gemm_2_sum_all[0] += part[0 * channels];
   }
-  sum_over_y<1>(d_gemm_2_sum_all, shared);
+  sum_over_y<1>(shared, d_gemm_2_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
   const Acc d_gemm_2_sum = d_gemm_2_sum_all[0];
@@ -281,63 +326,33 @@ cudaError_t backward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(backward_launch<float, float, float, kVectorOf<float>>,
-                 backward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(backward_launch<float, float, float, kVectorOf<float, 2>>,
+                 backward_launch<float, float, float, 1>, kVectorOf<float, 2>);
     case 1:  // bfloat16
       return run(backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 2>>,
                  backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 2>);
     case 2:  // float16
-      return run(backward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(backward_launch<__half, __half, __half, kVectorOf<__half, 2>>,
+                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 2>);
     case 3:  // autocast bfloat16
-      return run(backward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16>>,
-                 backward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(backward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16, 2>>,
+                 backward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>, kVectorOf<__nv_bfloat16,
+                     2>);
     case 4:  // autocast float16
-      return run(backward_launch<__half, __half, float, kVectorOf<__half>>,
-                 backward_launch<__half, __half, float, 1>, kVectorOf<__half>);
+      return run(backward_launch<__half, __half, float, kVectorOf<__half, 2>>,
+                 backward_launch<__half, __half, float, 1>, kVectorOf<__half, 2>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(backward_launch<double, double, double, kVectorOf<double>>,
-                 backward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(backward_launch<double, double, double, kVectorOf<double, 2>>,
+                 backward_launch<double, double, double, 1>, kVectorOf<double, 2>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
 }  // namespace
-
-extern "C" int fusegen_gemm_sigmoid_scaling_residualadd_forward(
-    int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
-    double scaling_factor,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const ForwardArguments arguments{
-      gemm_product, gemm_bias, y, rows, channels, scaling_factor};
-  const bool aligned = aligned_to_16(
-      gemm_product, gemm_bias, y);
-  Scratch scratch(workspace);
-  return forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_sigmoid_scaling_residualadd_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  ForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
 
 extern "C" int fusegen_gemm_sigmoid_scaling_residualadd_backward(
     int mode,
@@ -373,6 +388,10 @@ extern "C" int64_t fusegen_gemm_sigmoid_scaling_residualadd_backward_workspace(
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
+#endif
+
+#ifndef FUSEGEN_BACKWARD_ONLY
 extern "C" const char* fusegen_gemm_sigmoid_scaling_residualadd_error_text(int error) {
   return cudaGetErrorString(cudaError_t(error));
 }
+#endif

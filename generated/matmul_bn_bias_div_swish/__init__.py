@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 __all__ = ["MatmulBnBiasDivSwish"]
@@ -208,53 +209,64 @@ class MatmulBnBiasDivSwish(nn.Module):
     def forward(self, x):
         if x.device.type != _DEVICE or x.numel() == 0:
             return self.reference(x)
+        matmul = self._modules.get("matmul")
+        bn = self._modules.get("bn")
         if not (
-            _is_plain(self.matmul, nn.Linear)
-            and _is_plain(self.bn, nn.BatchNorm1d)
+            _is_plain(matmul, nn.Linear)
+            and _is_plain(bn, nn.BatchNorm1d)
         ):
             return self.reference(x)
         if not _BUILT:
             raise RuntimeError(f"{_NAME} is not built: run `fusegen build specs/{_NAME}.yaml`")
-        if x.dim() != 2 or x.shape[1] != self.matmul.weight.shape[1]:
-            expected, came = self.matmul.weight.shape[1], list(x.shape)
+        matmul_input = x
+        matmul_weight = _parameter(matmul, "weight")
+        matmul_bias = _parameter(matmul, "bias")
+        bn_weight = _parameter(bn, "weight")
+        bn_bias = _parameter(bn, "bias")
+        bias = _parameter(self, "bias")
+        if x.dim() != 2 or x.shape[1] != matmul_weight.shape[1]:
+            expected, came = matmul_weight.shape[1], list(x.shape)
             raise ValueError(f"{_NAME}: x must be [*, {expected}], got {came}")
-        matmul_input, matmul_weight = x, self.matmul.weight
         modes = _MODES
         if torch.is_autocast_enabled(_DEVICE):
             modes = _AUTOCAST_MODES
             matmul_input = _autocast(matmul_input)
             matmul_weight = _autocast(matmul_weight)
-        norms = (self.bn,)
         dtype_mode = _mode(
             modes,
             (matmul_input, matmul_weight),
-            (self.matmul.bias, self.bn.weight, self.bn.bias, self.bias),
+            (matmul_bias, bn_weight, bn_bias, bias),
         )
+        bn_mean = _buffer(bn, "running_mean")
+        bn_var = _buffer(bn, "running_var")
         # As nn.BatchNorm: the batch's statistics in training, and where there are no others.
-        batch = [norm.training or norm.running_mean is None for norm in norms]
-        if not batch[0]:
-            return _Eval.apply(
-                matmul_input, matmul_weight, self.matmul.bias, self.bn.weight, self.bn.bias,
-                self.bias, self.bn.running_mean, self.bn.running_var, dtype_mode, self.bn.eps,
-                self.divide_value
+        if not (bn.training or bn_mean is None):
+            arguments = (
+                matmul_input, matmul_weight, matmul_bias, bn_weight, bn_bias, bias, bn_mean,
+                bn_var, dtype_mode, bn.eps, self.divide_value
             )
+            if not _autograd_sees():
+                return _eval_forward(*arguments)[0]
+            return _Eval.apply(*arguments)
         if x.shape[0] == 1:
             return self.reference(x)  # raises nn.BatchNorm1d's error
-        bn_mean, bn_var, bn_batches = None, None, None
-        if self.bn.training and self.bn.track_running_stats:
-            bn_mean = self.bn.running_mean
-            bn_var = self.bn.running_var
-            bn_batches = self.bn.num_batches_tracked
+        bn_batches = None
+        if bn.training and bn.track_running_stats:
+            bn_batches = _buffer(bn, "num_batches_tracked")
             if bn_batches is not None:
                 bn_batches.add_(1)
-        bn_momentum = self.bn.momentum
+        else:
+            bn_mean, bn_var = None, None
+        bn_momentum = bn.momentum
         if bn_momentum is None:  # a cumulative average, by the count on the device
             bn_momentum = 0.0 if bn_batches is None else -1.0
-        return _Train.apply(
-            matmul_input, matmul_weight, self.matmul.bias, self.bn.weight, self.bn.bias,
-            self.bias, bn_batches, bn_mean, bn_var, dtype_mode, self.bn.eps, bn_momentum,
-            self.divide_value
+        arguments = (
+            matmul_input, matmul_weight, matmul_bias, bn_weight, bn_bias, bias, bn_batches,
+            bn_mean, bn_var, dtype_mode, bn.eps, bn_momentum, self.divide_value
         )
+        if not _autograd_sees():
+            return _train_forward(*arguments)[0]
+        return _Train.apply(*arguments)
 
 
 def _check_shape(name, came, expected):
@@ -274,12 +286,20 @@ def _mode(modes, activations, parameters):
     """The index of the dtypes at hand; TypeError where no kernel was generated for them."""
     key = (activations[0].dtype, parameters[0].dtype)
     groups = (activations, parameters)
-    mixed = any(tensor.dtype != dtype for dtype, group in zip(key, groups) for tensor in group)
-    if mixed or key not in modes:
+    known = key in modes
+    for dtype, group in zip(key, groups):
+        for tensor in group:
+            known = known and tensor.dtype == dtype
+    if not known:
         came = sorted({str(tensor.dtype) for group in groups for tensor in group})
-        known = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
-        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {known}")
+        there = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
+        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {there}")
     return modes[key]
+
+
+def _autograd_sees():
+    """Whether autograd has to see a call. Forward mode is refused there; the ops would lose it."""
+    return torch.is_grad_enabled() or forward_ad._current_level >= 0
 
 
 def _is_plain(module, kind):
@@ -290,3 +310,15 @@ def _is_plain(module, kind):
         or module._backward_pre_hooks
         or module._backward_hooks
     )
+
+
+def _parameter(module, name):
+    """module.<name>, from where it is: nn.Module's own search takes several times as long."""
+    found = module._parameters.get(name)
+    return getattr(module, name) if found is None else found
+
+
+def _buffer(module, name):
+    """module.<name>, as `_parameter` finds it."""
+    found = module._buffers.get(name)
+    return getattr(module, name) if found is None else found

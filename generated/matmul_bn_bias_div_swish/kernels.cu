@@ -16,6 +16,9 @@
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
+// One file, compiled as it is or, to use two cores, once with each of these defined:
+// FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
+
 namespace {
 using namespace fusegen;
 
@@ -24,20 +27,20 @@ constexpr int kMultiprocessors = 132;
 constexpr int64_t kSharedBytes = 232448;
 
 constexpr int kStreamThreads = 256;
-constexpr int kUnroll = 4;  // rows that a thread has in flight
 constexpr int kColumnThreads = 512;
 constexpr int kTotalThreads = 1024;
 
 enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
 
+}  // namespace
+
+#ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
 // ---- train forward -----------------------------------------------------------------------------
 //
-//   matmul = matmul_product + matmul_bias
-//   bn_hat = (matmul - bn_mean) * bn_rstd
-//   bn = bn_hat * bn_weight + bn_bias
-//   plus_bias = bn + bias
-//   over_divide_value = plus_bias * inverse_divide_value
-//   silu_value = silu(over_divide_value)
+//   over_divide_value = (matmul_product - bn_center) * bn_scale + bn_shift
+//   gate = sigmoid(over_divide_value)
+//   silu_value = over_divide_value * gate
 //   y = silu_value
 
 // Each tile of columns in shared memory.
@@ -60,83 +63,89 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     double divide_value,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
-  // Each thread reads back only what it wrote, so the tile needs no barrier.
-  auto* matmul_product_tile = shared_memory<Pack<T, kVec>>();
-  Acc* shared = reinterpret_cast<Acc*>(matmul_product_tile + rows * blockDim.x);
+  // Each thread reads back only what it wrote, so a tile needs no barrier.
+  auto* matmul_product_tile = shared_memory<Loaded<T, kVec>>();
+  Acc* shared = behind<Acc>(matmul_product_tile, rows * blockDim.x);
+  const int64_t own = rows - threadIdx.y;  // rows from the thread's first on
+  const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const Acc bn_num_batches_tracked = bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
   const Acc bias = widen(*bias_ptr);
   const Acc bn_factor = average_factor(Acc(bn_momentum), bn_num_batches_tracked);
-  const Acc bn_kept = Acc(1) - bn_factor;
+  const Acc bn_kept_2 = Acc(1) - bn_factor;
   const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   Acc matmul_bias[kVec];
   load_values<kVec>(matmul_bias_ptr + column, active && matmul_bias_ptr != nullptr, matmul_bias);
-  Acc bn_running_mean[kVec];
-  load_values<kVec>(bn_running_mean_ptr + column, active && bn_running_mean_ptr != nullptr,
-      bn_running_mean);
-  Acc bn_running_var[kVec];
-  load_values<kVec>(bn_running_var_ptr + column, active && bn_running_var_ptr != nullptr,
-      bn_running_var);
   Acc bn_weight[kVec];
   load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
   Acc bn_bias[kVec];
   load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
-  Acc running_mean_old[kVec];
-  Acc running_var_old[kVec];
+  Acc bn_shift[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    running_mean_old[v] = bn_kept * bn_running_mean[v];
-    running_var_old[v] = bn_kept * bn_running_var[v];
+    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
   }
 
-  Acc bn_moments_total[kVec] = {};
-#pragma unroll 4
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto matmul_product_in = load_pack<kVec>(matmul_product_ptr + row * channels + column);
-    matmul_product_tile[row * blockDim.x + threadIdx.x] = matmul_product_in;
+  PilotSums<Acc> bn_moments_sums[kVec] = {};
+  for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
+    Loaded<T, kVec> matmul_product_in[kUnroll];
 #pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc matmul_product = widen(matmul_product_in.element[v]);
-      const Acc matmul = matmul_product + matmul_bias[v];
-      bn_moments_total[v] += matmul;
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = base + u * blockDim.y;
+      if (row >= rows) break;
+      matmul_product_in[u] = load_pack<kVec>(matmul_product_ptr + row * channels + column);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = base + u * blockDim.y;
+      if (row >= rows) break;
+      matmul_product_tile[row * blockDim.x + threadIdx.x] = matmul_product_in[u];
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        const Acc matmul_product = widen(matmul_product_in[u][v]);
+        if (u == 0 && base == threadIdx.y) bn_moments_sums[v].pilot = matmul_product;
+        add_value(bn_moments_sums[v], matmul_product);
+      }
     }
   }
-  sum_over_y<kVec>(bn_moments_total, shared);
-
-  // Squared distances to the mean, in a second sweep over the tile: no cancellation.
   Moments<Acc> bn_moments[kVec];
-  Acc bn_moments_m2[kVec] = {};
 #pragma unroll
-  for (int v = 0; v < kVec; ++v) bn_moments[v].mean = bn_moments_total[v] / Acc(rows);
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto matmul_product_in = matmul_product_tile[row * blockDim.x + threadIdx.x];
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc matmul_product = widen(matmul_product_in.element[v]);
-      const Acc matmul = matmul_product + matmul_bias[v];
-      bn_moments_m2[v] += square(matmul - bn_moments[v].mean);
-    }
-  }
-  sum_over_y<kVec>(bn_moments_m2, shared);
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) bn_moments[v].m2 = bn_moments_m2[v];
+  for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
+  moments_over_y<kVec>(shared, bn_moments, count, Acc(rows));
 
   Acc bn_mean[kVec];
+  Acc bn_variance[kVec];
   Acc bn_rstd[kVec];
-  Acc new_bn_running_mean[kVec];
-  Acc new_bn_running_var[kVec];
+  Acc bn_scale[kVec];
+  Acc bn_center[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_mean[v] = bn_moments[v].mean;
-    const Acc bn_variance = bn_moments[v].m2 / Acc(rows);
-    bn_rstd[v] = rsqrt(bn_variance + Acc(bn_eps));
-    new_bn_running_mean[v] = running_mean_old[v] + bn_factor * bn_mean[v];
-    new_bn_running_var[v] = running_var_old[v] + bn_factor * bn_variance * bn_bessel;
+    const Acc bn_mean_of_matmul_product = bn_moments[v].mean;
+    bn_mean[v] = bn_mean_of_matmul_product + matmul_bias[v];
+    const Acc bn_variance_of_matmul_product = bn_moments[v].m2 / Acc(rows);
+    bn_variance[v] = bn_variance_of_matmul_product + bn_mean[v] * Acc(0);
+    bn_rstd[v] = rsqrt(bn_variance[v] + Acc(bn_eps));
+    bn_scale[v] = bn_weight[v] * bn_rstd[v] * inverse_divide_value;
+    bn_center[v] = bn_mean[v] - matmul_bias[v];
   }
   if (threadIdx.y == 0 && active) {
+    Acc bn_running_mean[kVec];
+    load_values<kVec>(bn_running_mean_ptr + column, bn_running_mean_ptr != nullptr,
+        bn_running_mean);
+    Acc bn_running_var[kVec];
+    load_values<kVec>(bn_running_var_ptr + column, bn_running_var_ptr != nullptr, bn_running_var);
+    Acc new_bn_running_mean[kVec];
+    Acc new_bn_running_var[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      new_bn_running_mean[v] = bn_kept_2 * bn_running_mean[v] + bn_factor * bn_mean[v];
+      new_bn_running_var[v] = bn_kept_2 * bn_running_var[v]
+          + bn_factor * bn_variance[v] * bn_bessel;
+    }
     store_values<kVec>(bn_mean_ptr + column, bn_mean);
     store_values<kVec>(bn_rstd_ptr + column, bn_rstd);
     if (bn_running_mean_ptr != nullptr)
@@ -145,19 +154,17 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
         store_values<kVec>(bn_running_var_ptr + column, new_bn_running_var);
   }
 
+#pragma unroll 2
   for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
     const auto matmul_product_in = matmul_product_tile[row * blockDim.x + threadIdx.x];
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc matmul_product = widen(matmul_product_in.element[v]);
-      const Acc matmul = matmul_product + matmul_bias[v];
-      const Acc bn_hat = (matmul - bn_mean[v]) * bn_rstd[v];
-      const Acc bn = bn_hat * bn_weight[v] + bn_bias[v];
-      const Acc plus_bias = bn + bias;
-      const Acc over_divide_value = plus_bias * inverse_divide_value;
-      const Acc silu_value = silu(over_divide_value);
-      y_out.element[v] = narrow<Out>(silu_value);
+      const Acc matmul_product = widen(matmul_product_in[v]);
+      const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
+      const Acc gate = sigmoid(over_divide_value);
+      const Acc silu_value = over_divide_value * gate;
+      y_out[v] = narrow<Out>(silu_value);
     }
     store_pack(y_ptr + row * channels + column, y_out);
   }
@@ -168,22 +175,19 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
 template <typename T, typename Out, typename Param, int kVec>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ matmul_product_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
-  Acc matmul_bias[kVec];
-  load_values<kVec>(matmul_bias_ptr + column, active && matmul_bias_ptr != nullptr, matmul_bias);
 
-  Moments<Acc> bn_moments[kVec] = {};
-  Acc bn_moments_count = Acc(0);
+  PilotSums<Acc> bn_moments_sums[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> matmul_product_in[kUnroll];
+    Loaded<T, kVec> matmul_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -194,20 +198,23 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      bn_moments_count += Acc(1);
-      const Acc bn_moments_share = Acc(1) / bn_moments_count;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u].element[v]);
-        const Acc matmul = matmul_product + matmul_bias[v];
-        add_value(bn_moments[v], matmul, bn_moments_share);
+        const Acc matmul_product = widen(matmul_product_in[u][v]);
+        if (u == 0 && row == first + threadIdx.y) bn_moments_sums[v].pilot = matmul_product;
+        add_value(bn_moments_sums[v], matmul_product);
       }
     }
   }
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  merge_over_y<kVec>(bn_moments, bn_moments_count, shared);
+  const int64_t own = last - first - threadIdx.y;  // rows from the thread's first on
+  const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
+  Moments<Acc> bn_moments[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
+  merge_over_y<kVec>(bn_moments, count, shared);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 2 * channels + column;
 #pragma unroll
@@ -221,14 +228,19 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
 
 template <typename T, typename Out, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
+    const Param* __restrict__ matmul_bias_ptr,
     const int64_t* __restrict__ bn_num_batches_tracked_ptr,
+    const Param* __restrict__ bn_weight_ptr,
     Accumulate<T>* __restrict__ bn_mean_ptr,
     Accumulate<T>* __restrict__ bn_rstd_ptr,
     Param* bn_running_mean_ptr,
     Param* bn_running_var_ptr,
+    Accumulate<T>* __restrict__ bn_scale_ptr,
+    Accumulate<T>* __restrict__ bn_center_ptr,
     const Accumulate<T>* __restrict__ partials,
     double bn_eps,
     double bn_momentum,
+    double divide_value,
     int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -250,23 +262,32 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const Moments<Acc> bn_moments = bn_moments_all[0];
   const Acc bn_num_batches_tracked = bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
+  const Acc matmul_bias = matmul_bias_ptr != nullptr ? Acc(widen(matmul_bias_ptr[column])) : Acc(0);
   const Acc bn_running_mean = bn_running_mean_ptr != nullptr
       ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
   const Acc bn_running_var = bn_running_var_ptr != nullptr ? Acc(widen(bn_running_var_ptr[column]))
       : Acc(0);
-  const Acc bn_mean = bn_moments.mean;
-  const Acc bn_variance = bn_moments.m2 / Acc(rows);
+  const Acc bn_weight = widen(bn_weight_ptr[column]);
+  const Acc bn_mean_of_matmul_product = bn_moments.mean;
+  const Acc bn_mean = bn_mean_of_matmul_product + matmul_bias;
+  const Acc bn_variance_of_matmul_product = bn_moments.m2 / Acc(rows);
+  const Acc bn_variance = bn_variance_of_matmul_product + bn_mean * Acc(0);
   const Acc bn_rstd = rsqrt(bn_variance + Acc(bn_eps));
   const Acc bn_factor = average_factor(Acc(bn_momentum), bn_num_batches_tracked);
-  const Acc bn_kept = Acc(1) - bn_factor;
+  const Acc bn_kept_2 = Acc(1) - bn_factor;
   const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-  const Acc new_bn_running_mean = bn_kept * bn_running_mean + bn_factor * bn_mean;
-  const Acc new_bn_running_var = bn_kept * bn_running_var + bn_factor * bn_variance * bn_bessel;
+  const Acc new_bn_running_mean = bn_kept_2 * bn_running_mean + bn_factor * bn_mean;
+  const Acc new_bn_running_var = bn_kept_2 * bn_running_var + bn_factor * bn_variance * bn_bessel;
+  const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc bn_scale = bn_weight * bn_rstd * inverse_divide_value;
+  const Acc bn_center = bn_mean - matmul_bias;
   bn_mean_ptr[column] = bn_mean;
   bn_rstd_ptr[column] = bn_rstd;
   if (bn_running_mean_ptr != nullptr) bn_running_mean_ptr[column] =
       narrow<Param>(new_bn_running_mean);
   if (bn_running_var_ptr != nullptr) bn_running_var_ptr[column] = narrow<Param>(new_bn_running_var);
+  bn_scale_ptr[column] = bn_scale;
+  bn_center_ptr[column] = bn_center;
 }
 
 // Results, with the statistics at hand.
@@ -274,35 +295,35 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
 template <typename T, typename Out, typename Param, int kVec>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     const T* __restrict__ matmul_product_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
-    const Accumulate<T>* __restrict__ bn_mean_ptr,
-    const Accumulate<T>* __restrict__ bn_rstd_ptr,
-    const Param* __restrict__ bn_weight_ptr,
     const Param* __restrict__ bn_bias_ptr,
     const Param* __restrict__ bias_ptr,
+    const Accumulate<T>* __restrict__ bn_scale_ptr,
+    const Accumulate<T>* __restrict__ bn_center_ptr,
     Out* __restrict__ y_ptr,
     double divide_value,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
-  Acc matmul_bias[kVec];
-  load_values<kVec>(matmul_bias_ptr + column, active && matmul_bias_ptr != nullptr, matmul_bias);
-  Acc bn_mean[kVec];
-  load_values<kVec>(bn_mean_ptr + column, active, bn_mean);
-  Acc bn_rstd[kVec];
-  load_values<kVec>(bn_rstd_ptr + column, active, bn_rstd);
-  Acc bn_weight[kVec];
-  load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
   Acc bn_bias[kVec];
   load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
+  Acc bn_scale[kVec];
+  load_values<kVec>(bn_scale_ptr + column, active, bn_scale);
+  Acc bn_center[kVec];
+  load_values<kVec>(bn_center_ptr + column, active, bn_center);
+  Acc bn_shift[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+  }
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> matmul_product_in[kUnroll];
+    Loaded<T, kVec> matmul_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -316,14 +337,11 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u].element[v]);
-        const Acc matmul = matmul_product + matmul_bias[v];
-        const Acc bn_hat = (matmul - bn_mean[v]) * bn_rstd[v];
-        const Acc bn = bn_hat * bn_weight[v] + bn_bias[v];
-        const Acc plus_bias = bn + bias;
-        const Acc over_divide_value = plus_bias * inverse_divide_value;
-        const Acc silu_value = silu(over_divide_value);
-        y_out.element[v] = narrow<Out>(silu_value);
+        const Acc matmul_product = widen(matmul_product_in[u][v]);
+        const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
+        const Acc gate = sigmoid(over_divide_value);
+        const Acc silu_value = over_divide_value * gate;
+        y_out[v] = narrow<Out>(silu_value);
       }
       store_pack(y_ptr + at * channels + column, y_out);
     }
@@ -379,21 +397,23 @@ cudaError_t train_forward_launch(
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
+    auto* bn_scale_ptr = scratch.take<Acc>(channels);
+    auto* bn_center_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(train_forward_partials<T, Out, Param, kVec>, shape.grid, shape.block,
-        kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, matmul_product_ptr, matmul_bias_ptr,
-        partials, rows, channels, shape.rows_per_block);
+        kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, matmul_product_ptr, partials, rows,
+        channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_forward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream,
-        bn_num_batches_tracked_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
-        bn_running_var_ptr, partials, a.bn_eps, a.bn_momentum, rows, channels,
-        int64_t(shape.grid.y), shape.rows_per_block);
+        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, matmul_bias_ptr,
+        bn_num_batches_tracked_ptr, bn_weight_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
+        bn_running_var_ptr, bn_scale_ptr, bn_center_ptr, partials, a.bn_eps, a.bn_momentum,
+        a.divide_value, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
-        matmul_product_ptr, matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr,
-        bias_ptr, y_ptr, a.divide_value, rows, channels, shape.rows_per_block);
+        matmul_product_ptr, bn_bias_ptr, bias_ptr, bn_scale_ptr, bn_center_ptr, y_ptr,
+        a.divide_value, rows, channels, shape.rows_per_block);
   }
 }
 
@@ -408,42 +428,89 @@ cudaError_t train_forward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(train_forward_launch<float, float, float, kVectorOf<float>>,
-                 train_forward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(train_forward_launch<float, float, float, kVectorOf<float, 12>>,
+                 train_forward_launch<float, float, float, 1>, kVectorOf<float, 12>);
     case 1:  // bfloat16
       return run(train_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 12>>,
                  train_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 12>);
     case 2:  // float16
-      return run(train_forward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 train_forward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(train_forward_launch<__half, __half, __half, kVectorOf<__half, 12>>,
+                 train_forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 12>);
     case 3:  // autocast bfloat16
-      return run(train_forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 train_forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(train_forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 12>>,
+                 train_forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16,
+                     12>);
     case 4:  // autocast float16
-      return run(train_forward_launch<__half, float, float, kVectorOf<__half>>,
-                 train_forward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(train_forward_launch<__half, float, float, kVectorOf<__half, 12>>,
+                 train_forward_launch<__half, float, float, 1>, kVectorOf<__half, 12>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(train_forward_launch<double, double, double, kVectorOf<double>>,
-                 train_forward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(train_forward_launch<double, double, double, kVectorOf<double, 12>>,
+                 train_forward_launch<double, double, double, 1>, kVectorOf<double, 12>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
+    int mode,
+    const void* matmul_product,
+    const void* matmul_bias,
+    const void* bn_weight,
+    const void* bn_bias,
+    const void* bias,
+    const void* bn_num_batches_tracked,
+    void* y,
+    void* bn_mean,
+    void* bn_rstd,
+    void* bn_running_mean,
+    void* bn_running_var,
+    int64_t rows, int64_t channels, int64_t schedule,
+    double bn_eps,
+    double bn_momentum,
+    double divide_value,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const TrainForwardArguments arguments{
+      matmul_product, matmul_bias, bn_weight, bn_bias, bias, bn_num_batches_tracked, y, bn_mean,
+      bn_rstd, bn_running_mean, bn_running_var, rows, channels, bn_eps, bn_momentum,
+      divide_value};
+  const bool aligned = aligned_to_16(
+      matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
+      bn_mean, bn_rstd);
+  Scratch scratch(workspace);
+  return train_forward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_forward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  TrainForwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  Scratch vectors, scalars;
+  train_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  train_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_FORWARD_ONLY
+namespace {
 // ---- train backward ----------------------------------------------------------------------------
 //
-//   matmul = matmul_product + matmul_bias
-//   bn_hat = (matmul - bn_mean) * bn_rstd
-//   bn = bn_hat * bn_weight + bn_bias
-//   plus_bias = bn + bias
-//   over_divide_value = plus_bias * inverse_divide_value
-//   d_over_divide_value = silu_backward(grad_y, over_divide_value)
-//   d_matmul = standardize_backward(bn_weight * inverse_divide_value * d_over_divide_value, bn_hat,
-//   bn_rstd, d_over_divide_value_sum_scaled_2_scaled,
-//   bn_hat_d_over_divide_value_sum_scaled_2_scaled, inverse_count)
+//   bn_centered = matmul_product - bn_center
+//   over_divide_value = bn_centered * bn_scale + bn_shift
+//   gate = sigmoid(over_divide_value)
+//   d_over_divide_value = silu_backward(grad_y, over_divide_value, gate)
+//   d_matmul_unscaled = d_over_divide_value - (bn_centered * bn_grad_slope + bn_grad_mean)
+//   d_matmul = d_matmul_unscaled * bn_scale
 //   grad_matmul_product = d_matmul
 
 // Each tile of columns in shared memory.
@@ -466,12 +533,13 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     double divide_value,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight / 2;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
-  // Each thread reads back only what it wrote, so the tile needs no barrier.
-  auto* matmul_product_tile = shared_memory<Pack<T, kVec>>();
-  auto* grad_y_tile = reinterpret_cast<Pack<Out, kVec>*>(matmul_product_tile + rows * blockDim.x);
-  Acc* shared = reinterpret_cast<Acc*>(grad_y_tile + rows * blockDim.x);
+  // Each thread reads back only what it wrote, so a tile needs no barrier.
+  auto* matmul_product_tile = shared_memory<Loaded<T, kVec>>();
+  auto* d_over_divide_value_tile = behind<Pack<Acc, kVec>>(matmul_product_tile, rows * blockDim.x);
+  Acc* shared = behind<Acc>(d_over_divide_value_tile, rows * blockDim.x);
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   const Acc inverse_count = reciprocal(Acc(rows));
@@ -485,49 +553,73 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
   Acc bn_bias[kVec];
   load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
-
-  Acc d_over_divide_value_sum[kVec] = {};
-  Acc bn_hat_d_over_divide_value_sum[kVec] = {};
-#pragma unroll 4
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto matmul_product_in = load_pack<kVec>(matmul_product_ptr + row * channels + column);
-    matmul_product_tile[row * blockDim.x + threadIdx.x] = matmul_product_in;
-    const auto grad_y_in = load_pack<kVec>(grad_y_ptr + row * channels + column);
-    grad_y_tile[row * blockDim.x + threadIdx.x] = grad_y_in;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc matmul_product = widen(matmul_product_in.element[v]);
-      const Acc grad_y = widen(grad_y_in.element[v]);
-      const Acc matmul = matmul_product + matmul_bias[v];
-      const Acc bn_hat = (matmul - bn_mean[v]) * bn_rstd[v];
-      const Acc bn = bn_hat * bn_weight[v] + bn_bias[v];
-      const Acc plus_bias = bn + bias;
-      const Acc over_divide_value = plus_bias * inverse_divide_value;
-      const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value);
-      d_over_divide_value_sum[v] += d_over_divide_value;
-      bn_hat_d_over_divide_value_sum[v] += bn_hat * d_over_divide_value;
-    }
-  }
-  sum_over_y<kVec>(d_over_divide_value_sum, shared);
-  sum_over_y<kVec>(bn_hat_d_over_divide_value_sum, shared);
-
-  Acc d_over_divide_value_sum_scaled[kVec];
-  Acc bn_hat_d_over_divide_value_sum_scaled[kVec];
-  Acc d_over_divide_value_sum_scaled_2_scaled[kVec];
-  Acc bn_hat_d_over_divide_value_sum_scaled_2_scaled[kVec];
-  Acc d_matmul_sum[kVec];
+  Acc bn_scale[kVec];
+  Acc bn_center[kVec];
+  Acc bn_shift[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    d_over_divide_value_sum_scaled[v] = d_over_divide_value_sum[v] * inverse_divide_value;
-    bn_hat_d_over_divide_value_sum_scaled[v] =
-        bn_hat_d_over_divide_value_sum[v] * inverse_divide_value;
-    d_over_divide_value_sum_scaled_2_scaled[v] =
-        d_over_divide_value_sum[v] * bn_weight[v] * inverse_divide_value;
-    bn_hat_d_over_divide_value_sum_scaled_2_scaled[v] =
-        bn_hat_d_over_divide_value_sum[v] * bn_weight[v] * inverse_divide_value;
-    d_matmul_sum[v] = bn_hat_d_over_divide_value_sum_scaled_2_scaled[v] * Acc(0);
+    bn_scale[v] = bn_rstd[v] * bn_weight[v] * inverse_divide_value;
+    bn_center[v] = bn_mean[v] - matmul_bias[v];
+    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+  }
+
+  Acc d_over_divide_value_sum[kVec] = {};
+  Acc bn_centered_d_over_divide_value_sum[kVec] = {};
+  for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
+    Loaded<T, kVec> matmul_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = base + u * blockDim.y;
+      if (row >= rows) break;
+      matmul_product_in[u] = load_pack<kVec>(matmul_product_ptr + row * channels + column);
+      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + row * channels + column);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t row = base + u * blockDim.y;
+      if (row >= rows) break;
+      matmul_product_tile[row * blockDim.x + threadIdx.x] = matmul_product_in[u];
+      Pack<Acc, kVec> d_over_divide_value_kept;
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        const Acc matmul_product = widen(matmul_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc bn_centered = matmul_product - bn_center[v];
+        const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
+        const Acc gate = sigmoid(over_divide_value);
+        const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
+        d_over_divide_value_kept[v] = d_over_divide_value;
+        d_over_divide_value_sum[v] += d_over_divide_value;
+        bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
+      }
+      d_over_divide_value_tile[row * blockDim.x + threadIdx.x] = d_over_divide_value_kept;
+    }
+  }
+  sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
+
+  Acc bn_hat_d_over_divide_value_sum[kVec];
+  Acc bn_grad_slope[kVec];
+  Acc bn_grad_mean[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    bn_hat_d_over_divide_value_sum[v] = bn_centered_d_over_divide_value_sum[v] * bn_rstd[v];
+    bn_grad_slope[v] = bn_hat_d_over_divide_value_sum[v] * inverse_count * bn_rstd[v];
+    bn_grad_mean[v] = d_over_divide_value_sum[v] * inverse_count;
   }
   if (threadIdx.y == 0 && active) {
+    Acc d_over_divide_value_sum_scaled[kVec];
+    Acc bn_hat_d_over_divide_value_sum_scaled[kVec];
+    Acc d_matmul_sum[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      d_over_divide_value_sum_scaled[v] = d_over_divide_value_sum[v] * inverse_divide_value;
+      bn_hat_d_over_divide_value_sum_scaled[v] =
+          bn_hat_d_over_divide_value_sum[v] * inverse_divide_value;
+      const Acc bn_hat_d_over_divide_value_sum_scaled_2_scaled =
+          bn_hat_d_over_divide_value_sum[v] * bn_weight[v] * inverse_divide_value;
+      d_matmul_sum[v] = bn_hat_d_over_divide_value_sum_scaled_2_scaled * Acc(0);
+    }
     if (grad_matmul_bias_ptr != nullptr)
         store_values<kVec>(grad_matmul_bias_ptr + column, d_matmul_sum);
     if (grad_bn_weight_ptr != nullptr)
@@ -537,25 +629,19 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     store_values<kVec>(d_over_divide_value_sum_ptr + column, d_over_divide_value_sum);
   }
 
+#pragma unroll 2
   for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
     const auto matmul_product_in = matmul_product_tile[row * blockDim.x + threadIdx.x];
-    const auto grad_y_in = grad_y_tile[row * blockDim.x + threadIdx.x];
+    const auto d_over_divide_value_in = d_over_divide_value_tile[row * blockDim.x + threadIdx.x];
     Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc matmul_product = widen(matmul_product_in.element[v]);
-      const Acc grad_y = widen(grad_y_in.element[v]);
-      const Acc matmul = matmul_product + matmul_bias[v];
-      const Acc bn_hat = (matmul - bn_mean[v]) * bn_rstd[v];
-      const Acc bn = bn_hat * bn_weight[v] + bn_bias[v];
-      const Acc plus_bias = bn + bias;
-      const Acc over_divide_value = plus_bias * inverse_divide_value;
-      const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value);
-      const Acc d_matmul =
-          standardize_backward(bn_weight[v] * inverse_divide_value * d_over_divide_value, bn_hat,
-              bn_rstd[v], d_over_divide_value_sum_scaled_2_scaled[v],
-                  bn_hat_d_over_divide_value_sum_scaled_2_scaled[v], inverse_count);
-      grad_matmul_product_out.element[v] = narrow<T>(d_matmul);
+      const Acc matmul_product = widen(matmul_product_in[v]);
+      const Acc d_over_divide_value = widen(d_over_divide_value_in[v]);
+      const Acc d_matmul_removed = (matmul_product - bn_center[v]) * bn_grad_slope[v]
+          + bn_grad_mean[v];
+      const Acc d_matmul = (d_over_divide_value - d_matmul_removed) * bn_scale[v];
+      grad_matmul_product_out[v] = narrow<T>(d_matmul);
     }
     if (grad_matmul_product_ptr != nullptr)
         store_pack(grad_matmul_product_ptr + row * channels + column, grad_matmul_product_out);
@@ -578,6 +664,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     double divide_value,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   const Acc bias = widen(*bias_ptr);
@@ -592,15 +679,24 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
   Acc bn_bias[kVec];
   load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
+  Acc bn_scale[kVec];
+  Acc bn_center[kVec];
+  Acc bn_shift[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    bn_scale[v] = bn_rstd[v] * bn_weight[v] * inverse_divide_value;
+    bn_center[v] = bn_mean[v] - matmul_bias[v];
+    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+  }
 
   Acc d_over_divide_value_sum[kVec] = {};
-  Acc bn_hat_d_over_divide_value_sum[kVec] = {};
+  Acc bn_centered_d_over_divide_value_sum[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> matmul_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> matmul_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -614,41 +710,39 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
       if (at >= last) break;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
-        const Acc matmul = matmul_product + matmul_bias[v];
-        const Acc bn_hat = (matmul - bn_mean[v]) * bn_rstd[v];
-        const Acc bn = bn_hat * bn_weight[v] + bn_bias[v];
-        const Acc plus_bias = bn + bias;
-        const Acc over_divide_value = plus_bias * inverse_divide_value;
-        const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value);
+        const Acc matmul_product = widen(matmul_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc bn_centered = matmul_product - bn_center[v];
+        const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
+        const Acc gate = sigmoid(over_divide_value);
+        const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
         d_over_divide_value_sum[v] += d_over_divide_value;
-        bn_hat_d_over_divide_value_sum[v] += bn_hat * d_over_divide_value;
+        bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
       }
     }
   }
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(d_over_divide_value_sum, shared);
-  sum_over_y<kVec>(bn_hat_d_over_divide_value_sum, shared);
+  sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 2 * channels + column;
   store_values<kVec>(mine + 0 * channels, d_over_divide_value_sum);
-  store_values<kVec>(mine + 1 * channels, bn_hat_d_over_divide_value_sum);
+  store_values<kVec>(mine + 1 * channels, bn_centered_d_over_divide_value_sum);
 }
 
 // Combines the partial results of each column.
 
 template <typename T, typename Out, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
+    const Accumulate<T>* __restrict__ bn_rstd_ptr,
     const Param* __restrict__ bn_weight_ptr,
     Param* __restrict__ grad_matmul_bias_ptr,
     Param* __restrict__ grad_bn_weight_ptr,
     Param* __restrict__ grad_bn_bias_ptr,
     Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
-    Accumulate<T>* __restrict__ d_over_divide_value_sum_scaled_2_scaled_ptr,
-    Accumulate<T>* __restrict__ bn_hat_d_over_divide_value_sum_scaled_2_scaled_ptr,
+    Accumulate<T>* __restrict__ bn_grad_slope_ptr,
+    Accumulate<T>* __restrict__ bn_grad_mean_ptr,
     const Accumulate<T>* __restrict__ partials,
     double divide_value,
     int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
@@ -657,22 +751,27 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
   Acc d_over_divide_value_sum_all[1] = {};
-  Acc bn_hat_d_over_divide_value_sum_all[1] = {};
+  Acc bn_centered_d_over_divide_value_sum_all[1] = {};
   for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
     const Acc* part = partials + block * 2 * channels + column;
     d_over_divide_value_sum_all[0] += part[0 * channels];
-    bn_hat_d_over_divide_value_sum_all[0] += part[1 * channels];
+    bn_centered_d_over_divide_value_sum_all[0] += part[1 * channels];
   }
-  sum_over_y<1>(d_over_divide_value_sum_all, shared);
-  sum_over_y<1>(bn_hat_d_over_divide_value_sum_all, shared);
+  sum_over_y<1>(shared, d_over_divide_value_sum_all);
+  sum_over_y<1>(shared, bn_centered_d_over_divide_value_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
   const Acc d_over_divide_value_sum = d_over_divide_value_sum_all[0];
-  const Acc bn_hat_d_over_divide_value_sum = bn_hat_d_over_divide_value_sum_all[0];
+  const Acc bn_centered_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum_all[0];
+  const Acc bn_rstd = widen(bn_rstd_ptr[column]);
   const Acc bn_weight = widen(bn_weight_ptr[column]);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc bn_hat_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum * bn_rstd;
   const Acc bn_hat_d_over_divide_value_sum_scaled_2_scaled =
       bn_hat_d_over_divide_value_sum * bn_weight * inverse_divide_value;
+  const Acc inverse_count = reciprocal(Acc(rows));
+  const Acc bn_grad_slope = bn_hat_d_over_divide_value_sum * inverse_count * bn_rstd;
+  const Acc bn_grad_mean = d_over_divide_value_sum * inverse_count;
   const Acc d_matmul_sum = bn_hat_d_over_divide_value_sum_scaled_2_scaled * Acc(0);
   if (grad_matmul_bias_ptr != nullptr) grad_matmul_bias_ptr[column] = narrow<Param>(d_matmul_sum);
   if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] =
@@ -680,10 +779,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] =
       narrow<Param>(d_over_divide_value_sum * inverse_divide_value);
   d_over_divide_value_sum_ptr[column] = d_over_divide_value_sum;
-  d_over_divide_value_sum_scaled_2_scaled_ptr[column] =
-      d_over_divide_value_sum * bn_weight * inverse_divide_value;
-  bn_hat_d_over_divide_value_sum_scaled_2_scaled_ptr[column] =
-      bn_hat_d_over_divide_value_sum_scaled_2_scaled;
+  bn_grad_slope_ptr[column] = bn_grad_slope;
+  bn_grad_mean_ptr[column] = bn_grad_mean;
 }
 
 // Results, with the statistics at hand.
@@ -698,17 +795,17 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const Param* __restrict__ bn_weight_ptr,
     const Param* __restrict__ bn_bias_ptr,
     const Param* __restrict__ bias_ptr,
-    const Accumulate<T>* __restrict__ d_over_divide_value_sum_scaled_2_scaled_ptr,
-    const Accumulate<T>* __restrict__ bn_hat_d_over_divide_value_sum_scaled_2_scaled_ptr,
+    const Accumulate<T>* __restrict__ bn_grad_slope_ptr,
+    const Accumulate<T>* __restrict__ bn_grad_mean_ptr,
     T* __restrict__ grad_matmul_product_ptr,
     double divide_value,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
-  const Acc inverse_count = reciprocal(Acc(rows));
   Acc matmul_bias[kVec];
   load_values<kVec>(matmul_bias_ptr + column, active && matmul_bias_ptr != nullptr, matmul_bias);
   Acc bn_mean[kVec];
@@ -719,18 +816,25 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
   load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
   Acc bn_bias[kVec];
   load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
-  Acc d_over_divide_value_sum_scaled_2_scaled[kVec];
-  load_values<kVec>(d_over_divide_value_sum_scaled_2_scaled_ptr + column, active,
-      d_over_divide_value_sum_scaled_2_scaled);
-  Acc bn_hat_d_over_divide_value_sum_scaled_2_scaled[kVec];
-  load_values<kVec>(bn_hat_d_over_divide_value_sum_scaled_2_scaled_ptr + column, active,
-      bn_hat_d_over_divide_value_sum_scaled_2_scaled);
+  Acc bn_grad_slope[kVec];
+  load_values<kVec>(bn_grad_slope_ptr + column, active, bn_grad_slope);
+  Acc bn_grad_mean[kVec];
+  load_values<kVec>(bn_grad_mean_ptr + column, active, bn_grad_mean);
+  Acc bn_scale[kVec];
+  Acc bn_center[kVec];
+  Acc bn_shift[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    bn_scale[v] = bn_rstd[v] * bn_weight[v] * inverse_divide_value;
+    bn_center[v] = bn_mean[v] - matmul_bias[v];
+    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+  }
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> matmul_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> matmul_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -745,19 +849,16 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
       Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
-        const Acc matmul = matmul_product + matmul_bias[v];
-        const Acc bn_hat = (matmul - bn_mean[v]) * bn_rstd[v];
-        const Acc bn = bn_hat * bn_weight[v] + bn_bias[v];
-        const Acc plus_bias = bn + bias;
-        const Acc over_divide_value = plus_bias * inverse_divide_value;
-        const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value);
-        const Acc d_matmul =
-            standardize_backward(bn_weight[v] * inverse_divide_value * d_over_divide_value, bn_hat,
-                bn_rstd[v], d_over_divide_value_sum_scaled_2_scaled[v],
-                    bn_hat_d_over_divide_value_sum_scaled_2_scaled[v], inverse_count);
-        grad_matmul_product_out.element[v] = narrow<T>(d_matmul);
+        const Acc matmul_product = widen(matmul_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc bn_centered = matmul_product - bn_center[v];
+        const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
+        const Acc gate = sigmoid(over_divide_value);
+        const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
+        const Acc d_matmul_unscaled =
+            d_over_divide_value - (bn_centered * bn_grad_slope[v] + bn_grad_mean[v]);
+        const Acc d_matmul = d_matmul_unscaled * bn_scale[v];
+        grad_matmul_product_out[v] = narrow<T>(d_matmul);
       }
       if (grad_matmul_product_ptr != nullptr)
           store_pack(grad_matmul_product_ptr + at * channels + column, grad_matmul_product_out);
@@ -780,7 +881,7 @@ __global__ void __launch_bounds__(kTotalThreads) train_backward_total(
     const Acc d_over_divide_value_sum = widen(d_over_divide_value_sum_ptr[column]);
     d_over_divide_value_sum_sum += d_over_divide_value_sum;
   }
-  d_over_divide_value_sum_sum = sum_over_lanes(d_over_divide_value_sum_sum, blockDim.x, shared);
+  sum_over_lanes(blockDim.x, shared, d_over_divide_value_sum_sum);
   if (threadIdx.x != 0) return;
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   if (grad_bias_ptr != nullptr) grad_bias_ptr[0] =
@@ -826,7 +927,7 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
-      rows, channels, kVec, sizeof(T) + sizeof(Out), sizeof(T), sizeof(Acc), kSharedBytes);
+      rows, channels, kVec, sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
   if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && schedule != kSplit) {
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
@@ -848,8 +949,8 @@ cudaError_t train_backward_launch(
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
-    auto* d_over_divide_value_sum_scaled_2_scaled_ptr = scratch.take<Acc>(channels);
-    auto* bn_hat_d_over_divide_value_sum_scaled_2_scaled_ptr = scratch.take<Acc>(channels);
+    auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
+    auto* bn_grad_mean_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(train_backward_partials<T, Out, Param, kVec>, shape.grid, shape.block,
@@ -858,17 +959,15 @@ cudaError_t train_backward_launch(
         a.divide_value, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, bn_weight_ptr,
-        grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
-        d_over_divide_value_sum_scaled_2_scaled_ptr,
-        bn_hat_d_over_divide_value_sum_scaled_2_scaled_ptr, partials, a.divide_value, rows,
-        channels, int64_t(shape.grid.y), shape.rows_per_block);
+        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, bn_rstd_ptr,
+        bn_weight_ptr, grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr,
+        d_over_divide_value_sum_ptr, bn_grad_slope_ptr, bn_grad_mean_ptr, partials, a.divide_value,
+        rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr,
-        bn_bias_ptr, bias_ptr, d_over_divide_value_sum_scaled_2_scaled_ptr,
-        bn_hat_d_over_divide_value_sum_scaled_2_scaled_ptr, grad_matmul_product_ptr, a.divide_value,
-        rows, channels, shape.rows_per_block);
+        bn_bias_ptr, bias_ptr, bn_grad_slope_ptr, bn_grad_mean_ptr, grad_matmul_product_ptr,
+        a.divide_value, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
         sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, a.divide_value, rows,
@@ -887,39 +986,86 @@ cudaError_t train_backward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(train_backward_launch<float, float, float, kVectorOf<float>>,
-                 train_backward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(train_backward_launch<float, float, float, kVectorOf<float, 13>>,
+                 train_backward_launch<float, float, float, 1>, kVectorOf<float, 13>);
     case 1:  // bfloat16
       return run(train_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 13>>,
                  train_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 13>);
     case 2:  // float16
-      return run(train_backward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 train_backward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(train_backward_launch<__half, __half, __half, kVectorOf<__half, 13>>,
+                 train_backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 13>);
     case 3:  // autocast bfloat16
-      return run(train_backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 train_backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(train_backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 13>>,
+                 train_backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16,
+                     13>);
     case 4:  // autocast float16
-      return run(train_backward_launch<__half, float, float, kVectorOf<__half>>,
-                 train_backward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(train_backward_launch<__half, float, float, kVectorOf<__half, 13>>,
+                 train_backward_launch<__half, float, float, 1>, kVectorOf<__half, 13>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(train_backward_launch<double, double, double, kVectorOf<double>>,
-                 train_backward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(train_backward_launch<double, double, double, kVectorOf<double, 13>>,
+                 train_backward_launch<double, double, double, 1>, kVectorOf<double, 13>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
+    int mode,
+    const void* grad_y,
+    const void* matmul_product,
+    const void* matmul_bias,
+    const void* bn_weight,
+    const void* bn_bias,
+    const void* bias,
+    const void* bn_mean,
+    const void* bn_rstd,
+    void* grad_matmul_product,
+    void* grad_matmul_bias,
+    void* grad_bn_weight,
+    void* grad_bn_bias,
+    void* grad_bias,
+    int64_t rows, int64_t channels, int64_t schedule,
+    double divide_value,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const TrainBackwardArguments arguments{
+      grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bias, bn_mean, bn_rstd,
+      grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias, grad_bias,
+      rows, channels, divide_value};
+  const bool aligned = aligned_to_16(
+      grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bn_mean, bn_rstd,
+      grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias);
+  Scratch scratch(workspace);
+  return train_backward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  TrainBackwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  Scratch vectors, scalars;
+  train_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  train_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
 // ---- eval forward ------------------------------------------------------------------------------
 //
-//   matmul = matmul_product + matmul_bias
-//   bn_hat = (matmul - bn_running_mean) * bn_rstd
-//   bn = bn_hat * bn_weight + bn_bias
-//   plus_bias = bn + bias
-//   over_divide_value = plus_bias * inverse_divide_value
-//   silu_value = silu(over_divide_value)
+//   over_divide_value = (matmul_product - bn_center) * bn_scale + bn_shift
+//   gate = sigmoid(over_divide_value)
+//   silu_value = over_divide_value * gate
 //   y = silu_value
 
 // Every result in one pass.
@@ -938,6 +1084,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     double divide_value,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   const Acc bias = widen(*bias_ptr);
@@ -952,16 +1099,21 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
   Acc bn_bias[kVec];
   load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
-  Acc bn_rstd[kVec];
+  Acc bn_scale[kVec];
+  Acc bn_center[kVec];
+  Acc bn_shift[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_rstd[v] = rsqrt(bn_running_var[v] + Acc(bn_eps));
+    const Acc bn_rstd = rsqrt(bn_running_var[v] + Acc(bn_eps));
+    bn_scale[v] = bn_weight[v] * bn_rstd * inverse_divide_value;
+    bn_center[v] = bn_running_mean[v] - matmul_bias[v];
+    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
   }
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> matmul_product_in[kUnroll];
+    Loaded<T, kVec> matmul_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -975,14 +1127,11 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u].element[v]);
-        const Acc matmul = matmul_product + matmul_bias[v];
-        const Acc bn_hat = (matmul - bn_running_mean[v]) * bn_rstd[v];
-        const Acc bn = bn_hat * bn_weight[v] + bn_bias[v];
-        const Acc plus_bias = bn + bias;
-        const Acc over_divide_value = plus_bias * inverse_divide_value;
-        const Acc silu_value = silu(over_divide_value);
-        y_out.element[v] = narrow<Out>(silu_value);
+        const Acc matmul_product = widen(matmul_product_in[u][v]);
+        const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
+        const Acc gate = sigmoid(over_divide_value);
+        const Acc silu_value = over_divide_value * gate;
+        y_out[v] = narrow<Out>(silu_value);
       }
       store_pack(y_ptr + at * channels + column, y_out);
     }
@@ -1038,42 +1187,83 @@ cudaError_t eval_forward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(eval_forward_launch<float, float, float, kVectorOf<float>>,
-                 eval_forward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(eval_forward_launch<float, float, float, kVectorOf<float, 8>>,
+                 eval_forward_launch<float, float, float, 1>, kVectorOf<float, 8>);
     case 1:  // bfloat16
       return run(eval_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 8>>,
                  eval_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 8>);
     case 2:  // float16
-      return run(eval_forward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 eval_forward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(eval_forward_launch<__half, __half, __half, kVectorOf<__half, 8>>,
+                 eval_forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 8>);
     case 3:  // autocast bfloat16
-      return run(eval_forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 eval_forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(eval_forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 8>>,
+                 eval_forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 8>);
     case 4:  // autocast float16
-      return run(eval_forward_launch<__half, float, float, kVectorOf<__half>>,
-                 eval_forward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(eval_forward_launch<__half, float, float, kVectorOf<__half, 8>>,
+                 eval_forward_launch<__half, float, float, 1>, kVectorOf<__half, 8>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(eval_forward_launch<double, double, double, kVectorOf<double>>,
-                 eval_forward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(eval_forward_launch<double, double, double, kVectorOf<double, 8>>,
+                 eval_forward_launch<double, double, double, 1>, kVectorOf<double, 8>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
+    int mode,
+    const void* matmul_product,
+    const void* matmul_bias,
+    const void* bn_weight,
+    const void* bn_bias,
+    const void* bias,
+    const void* bn_running_mean,
+    const void* bn_running_var,
+    void* y,
+    int64_t rows, int64_t channels, int64_t schedule,
+    double bn_eps,
+    double divide_value,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const EvalForwardArguments arguments{
+      matmul_product, matmul_bias, bn_weight, bn_bias, bias, bn_running_mean, bn_running_var, y,
+      rows, channels, bn_eps, divide_value};
+  const bool aligned = aligned_to_16(
+      matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
+  Scratch scratch(workspace);
+  return eval_forward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  EvalForwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  Scratch vectors, scalars;
+  eval_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  eval_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_FORWARD_ONLY
+namespace {
 // ---- eval backward -----------------------------------------------------------------------------
 //
-//   matmul = matmul_product + matmul_bias
-//   bn_hat = (matmul - bn_running_mean) * bn_rstd
-//   bn = bn_hat * bn_weight + bn_bias
-//   plus_bias = bn + bias
-//   over_divide_value = plus_bias * inverse_divide_value
-//   d_over_divide_value = silu_backward(grad_y, over_divide_value)
-//   grad_matmul_product = bn_rstd * bn_weight * inverse_divide_value * d_over_divide_value
+//   bn_centered = matmul_product - bn_center
+//   over_divide_value = bn_centered * bn_scale + bn_shift
+//   gate = sigmoid(over_divide_value)
+//   d_over_divide_value = silu_backward(grad_y, over_divide_value, gate)
+//   grad_matmul_product = d_over_divide_value * bn_scale
 //   d_over_divide_value_sum = sum over the rows of d_over_divide_value
-//   bn_hat_d_over_divide_value_sum = sum over the rows of bn_hat * d_over_divide_value
+//   bn_centered_d_over_divide_value_sum = sum over the rows of bn_centered * d_over_divide_value
 
 // Every result in one pass.
 
@@ -1093,6 +1283,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     double divide_value,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   const Acc bias = widen(*bias_ptr);
@@ -1107,20 +1298,25 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
   Acc bn_bias[kVec];
   load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
-  Acc bn_rstd[kVec];
+  Acc bn_scale[kVec];
+  Acc bn_center[kVec];
+  Acc bn_shift[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_rstd[v] = rsqrt(bn_running_var[v] + Acc(bn_eps));
+    const Acc bn_rstd = rsqrt(bn_running_var[v] + Acc(bn_eps));
+    bn_scale[v] = bn_weight[v] * bn_rstd * inverse_divide_value;
+    bn_center[v] = bn_running_mean[v] - matmul_bias[v];
+    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
   }
 
   Acc d_over_divide_value_sum[kVec] = {};
-  Acc bn_hat_d_over_divide_value_sum[kVec] = {};
+  Acc bn_centered_d_over_divide_value_sum[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> matmul_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> matmul_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -1135,18 +1331,15 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
       Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
-        const Acc matmul = matmul_product + matmul_bias[v];
-        const Acc bn_hat = (matmul - bn_running_mean[v]) * bn_rstd[v];
-        const Acc bn = bn_hat * bn_weight[v] + bn_bias[v];
-        const Acc plus_bias = bn + bias;
-        const Acc over_divide_value = plus_bias * inverse_divide_value;
-        const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value);
-        const Acc d_matmul = bn_rstd[v] * bn_weight[v] * inverse_divide_value * d_over_divide_value;
+        const Acc matmul_product = widen(matmul_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc bn_centered = matmul_product - bn_center[v];
+        const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
+        const Acc gate = sigmoid(over_divide_value);
+        const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
         d_over_divide_value_sum[v] += d_over_divide_value;
-        bn_hat_d_over_divide_value_sum[v] += bn_hat * d_over_divide_value;
-        grad_matmul_product_out.element[v] = narrow<T>(d_matmul);
+        bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
+        grad_matmul_product_out[v] = narrow<T>(d_over_divide_value * bn_scale[v]);
       }
       if (grad_matmul_product_ptr != nullptr)
           store_pack(grad_matmul_product_ptr + at * channels + column, grad_matmul_product_out);
@@ -1155,12 +1348,11 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(d_over_divide_value_sum, shared);
-  sum_over_y<kVec>(bn_hat_d_over_divide_value_sum, shared);
+  sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 2 * channels + column;
   store_values<kVec>(mine + 0 * channels, d_over_divide_value_sum);
-  store_values<kVec>(mine + 1 * channels, bn_hat_d_over_divide_value_sum);
+  store_values<kVec>(mine + 1 * channels, bn_centered_d_over_divide_value_sum);
 }
 
 // Column sums from partial results.
@@ -1182,22 +1374,23 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
   Acc d_over_divide_value_sum_all[1] = {};
-  Acc bn_hat_d_over_divide_value_sum_all[1] = {};
+  Acc bn_centered_d_over_divide_value_sum_all[1] = {};
   for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
     const Acc* part = partials + block * 2 * channels + column;
     d_over_divide_value_sum_all[0] += part[0 * channels];
-    bn_hat_d_over_divide_value_sum_all[0] += part[1 * channels];
+    bn_centered_d_over_divide_value_sum_all[0] += part[1 * channels];
   }
-  sum_over_y<1>(d_over_divide_value_sum_all, shared);
-  sum_over_y<1>(bn_hat_d_over_divide_value_sum_all, shared);
+  sum_over_y<1>(shared, d_over_divide_value_sum_all);
+  sum_over_y<1>(shared, bn_centered_d_over_divide_value_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
   const Acc d_over_divide_value_sum = d_over_divide_value_sum_all[0];
-  const Acc bn_hat_d_over_divide_value_sum = bn_hat_d_over_divide_value_sum_all[0];
+  const Acc bn_centered_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum_all[0];
   const Acc bn_running_var = widen(bn_running_var_ptr[column]);
   const Acc bn_weight = widen(bn_weight_ptr[column]);
   const Acc bn_rstd = rsqrt(bn_running_var + Acc(bn_eps));
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc bn_hat_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum * bn_rstd;
   const Acc d_over_divide_value_sum_scaled_2_scaled_scaled =
       d_over_divide_value_sum * bn_rstd * bn_weight * inverse_divide_value;
   if (grad_matmul_bias_ptr != nullptr) grad_matmul_bias_ptr[column] =
@@ -1224,7 +1417,7 @@ __global__ void __launch_bounds__(kTotalThreads) eval_backward_total(
     const Acc d_over_divide_value_sum = widen(d_over_divide_value_sum_ptr[column]);
     d_over_divide_value_sum_sum += d_over_divide_value_sum;
   }
-  d_over_divide_value_sum_sum = sum_over_lanes(d_over_divide_value_sum_sum, blockDim.x, shared);
+  sum_over_lanes(blockDim.x, shared, d_over_divide_value_sum_sum);
   if (threadIdx.x != 0) return;
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   if (grad_bias_ptr != nullptr) grad_bias_ptr[0] =
@@ -1304,158 +1497,33 @@ cudaError_t eval_backward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(eval_backward_launch<float, float, float, kVectorOf<float>>,
-                 eval_backward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(eval_backward_launch<float, float, float, kVectorOf<float, 10>>,
+                 eval_backward_launch<float, float, float, 1>, kVectorOf<float, 10>);
     case 1:  // bfloat16
       return run(eval_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 10>>,
                  eval_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 10>);
     case 2:  // float16
-      return run(eval_backward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 eval_backward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(eval_backward_launch<__half, __half, __half, kVectorOf<__half, 10>>,
+                 eval_backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 10>);
     case 3:  // autocast bfloat16
-      return run(eval_backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 eval_backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(eval_backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 10>>,
+                 eval_backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16,
+                     10>);
     case 4:  // autocast float16
-      return run(eval_backward_launch<__half, float, float, kVectorOf<__half>>,
-                 eval_backward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(eval_backward_launch<__half, float, float, kVectorOf<__half, 10>>,
+                 eval_backward_launch<__half, float, float, 1>, kVectorOf<__half, 10>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(eval_backward_launch<double, double, double, kVectorOf<double>>,
-                 eval_backward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(eval_backward_launch<double, double, double, kVectorOf<double, 10>>,
+                 eval_backward_launch<double, double, double, 1>, kVectorOf<double, 10>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
 }  // namespace
-
-extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
-    int mode,
-    const void* matmul_product,
-    const void* matmul_bias,
-    const void* bn_weight,
-    const void* bn_bias,
-    const void* bias,
-    const void* bn_num_batches_tracked,
-    void* y,
-    void* bn_mean,
-    void* bn_rstd,
-    void* bn_running_mean,
-    void* bn_running_var,
-    int64_t rows, int64_t channels, int64_t schedule,
-    double bn_eps,
-    double bn_momentum,
-    double divide_value,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const TrainForwardArguments arguments{
-      matmul_product, matmul_bias, bn_weight, bn_bias, bias, bn_num_batches_tracked, y, bn_mean,
-      bn_rstd, bn_running_mean, bn_running_var, rows, channels, bn_eps, bn_momentum,
-      divide_value};
-  const bool aligned = aligned_to_16(
-      matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
-      bn_mean, bn_rstd);
-  Scratch scratch(workspace);
-  return train_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  TrainForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  Scratch vectors, scalars;
-  train_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
-
-extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
-    int mode,
-    const void* grad_y,
-    const void* matmul_product,
-    const void* matmul_bias,
-    const void* bn_weight,
-    const void* bn_bias,
-    const void* bias,
-    const void* bn_mean,
-    const void* bn_rstd,
-    void* grad_matmul_product,
-    void* grad_matmul_bias,
-    void* grad_bn_weight,
-    void* grad_bn_bias,
-    void* grad_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
-    double divide_value,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const TrainBackwardArguments arguments{
-      grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bias, bn_mean, bn_rstd,
-      grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias, grad_bias,
-      rows, channels, divide_value};
-  const bool aligned = aligned_to_16(
-      grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bn_mean, bn_rstd,
-      grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias);
-  Scratch scratch(workspace);
-  return train_backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  TrainBackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  Scratch vectors, scalars;
-  train_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
-
-extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
-    int mode,
-    const void* matmul_product,
-    const void* matmul_bias,
-    const void* bn_weight,
-    const void* bn_bias,
-    const void* bias,
-    const void* bn_running_mean,
-    const void* bn_running_var,
-    void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
-    double bn_eps,
-    double divide_value,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const EvalForwardArguments arguments{
-      matmul_product, matmul_bias, bn_weight, bn_bias, bias, bn_running_mean, bn_running_var, y,
-      rows, channels, bn_eps, divide_value};
-  const bool aligned = aligned_to_16(
-      matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
-  Scratch scratch(workspace);
-  return eval_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  EvalForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  Scratch vectors, scalars;
-  eval_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  eval_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
 
 extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
     int mode,
@@ -1502,6 +1570,10 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
+#endif
+
+#ifndef FUSEGEN_BACKWARD_ONLY
 extern "C" const char* fusegen_matmul_bn_bias_div_swish_error_text(int error) {
   return cudaGetErrorString(cudaError_t(error));
 }
+#endif

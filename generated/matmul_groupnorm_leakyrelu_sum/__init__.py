@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 __all__ = ["MatmulGroupnormLeakyreluSum"]
@@ -134,17 +135,23 @@ class MatmulGroupnormLeakyreluSum(nn.Module):
     def forward(self, x):
         if x.device.type != _DEVICE or x.numel() == 0:
             return self.reference(x)
+        fc = self._modules.get("fc")
+        gn = self._modules.get("gn")
         if not (
-            _is_plain(self.fc, nn.Linear)
-            and _is_plain(self.gn, nn.GroupNorm)
+            _is_plain(fc, nn.Linear)
+            and _is_plain(gn, nn.GroupNorm)
         ):
             return self.reference(x)
         if not _BUILT:
             raise RuntimeError(f"{_NAME} is not built: run `fusegen build specs/{_NAME}.yaml`")
-        if x.dim() != 2 or x.shape[1] != self.fc.weight.shape[1]:
-            expected, came = self.fc.weight.shape[1], list(x.shape)
+        fc_input = x
+        fc_weight = _parameter(fc, "weight")
+        fc_bias = _parameter(fc, "bias")
+        gn_weight = _parameter(gn, "weight")
+        gn_bias = _parameter(gn, "bias")
+        if x.dim() != 2 or x.shape[1] != fc_weight.shape[1]:
+            expected, came = fc_weight.shape[1], list(x.shape)
             raise ValueError(f"{_NAME}: x must be [*, {expected}], got {came}")
-        fc_input, fc_weight = x, self.fc.weight
         modes = _MODES
         if torch.is_autocast_enabled(_DEVICE):
             modes = _AUTOCAST_MODES
@@ -153,14 +160,17 @@ class MatmulGroupnormLeakyreluSum(nn.Module):
         dtype_mode = _mode(
             modes,
             (fc_input, fc_weight),
-            (self.fc.bias, self.gn.weight, self.gn.bias),
+            (fc_bias, gn_weight, gn_bias),
         )
-        if x.shape[0] == 1 and self.gn.num_groups == self.gn.num_channels:
+        if x.shape[0] == 1 and gn.num_groups == gn.num_channels:
             return self.reference(x)  # raises nn.GroupNorm's error
-        return _Fused.apply(
-            fc_input, fc_weight, self.fc.bias, self.gn.weight, self.gn.bias, dtype_mode,
-            self.gn.num_groups, self.gn.eps, self.negative_slope
+        arguments = (
+            fc_input, fc_weight, fc_bias, gn_weight, gn_bias, dtype_mode, gn.num_groups,
+            gn.eps, self.negative_slope
         )
+        if not _autograd_sees():
+            return _forward(*arguments)[0]
+        return _Fused.apply(*arguments)
 
 
 def _autocast(tensor):
@@ -174,12 +184,20 @@ def _mode(modes, activations, parameters):
     """The index of the dtypes at hand; TypeError where no kernel was generated for them."""
     key = (activations[0].dtype, parameters[0].dtype)
     groups = (activations, parameters)
-    mixed = any(tensor.dtype != dtype for dtype, group in zip(key, groups) for tensor in group)
-    if mixed or key not in modes:
+    known = key in modes
+    for dtype, group in zip(key, groups):
+        for tensor in group:
+            known = known and tensor.dtype == dtype
+    if not known:
         came = sorted({str(tensor.dtype) for group in groups for tensor in group})
-        known = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
-        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {known}")
+        there = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
+        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {there}")
     return modes[key]
+
+
+def _autograd_sees():
+    """Whether autograd has to see a call. Forward mode is refused there; the ops would lose it."""
+    return torch.is_grad_enabled() or forward_ad._current_level >= 0
 
 
 def _is_plain(module, kind):
@@ -190,3 +208,9 @@ def _is_plain(module, kind):
         or module._backward_pre_hooks
         or module._backward_hooks
     )
+
+
+def _parameter(module, name):
+    """module.<name>, from where it is: nn.Module's own search takes several times as long."""
+    found = module._parameters.get(name)
+    return getattr(module, name) if found is None else found

@@ -16,6 +16,9 @@
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
+// One file, compiled as it is or, to use two cores, once with each of these defined:
+// FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
+
 namespace {
 using namespace fusegen;
 
@@ -23,12 +26,15 @@ using namespace fusegen;
 constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
-constexpr int kUnroll = 4;  // rows that a thread has in flight
 constexpr int kRowThreads = 512;
 constexpr int kSegmentThreads = 256;
 
 enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
 
+}  // namespace
+
+#ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
 // ---- forward -----------------------------------------------------------------------------------
 //
 //   fc = fc_product + fc_bias
@@ -81,74 +87,85 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   }
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-#pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
-      base += int64_t(gridDim.y) * blockDim.y) {
-    const int64_t row = base + threadIdx.y;
-    const bool valid = row < rows;
-    Pack<T, kVec> fc_product_in[kItems];
+  constexpr int kBatch = kItems == 1 ? 2 : 1;  // rows that are loaded together
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
+    Loaded<T, kVec> fc_product_in[kBatch][kItems] = {};
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      fc_product_in[i] = load_pack<kVec>(fc_product_ptr + row * channels + column[i]);
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t row = base + b * step + threadIdx.y;
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        if (row >= rows || !inside[i]) continue;
+        fc_product_in[b][i] = load_pack<kVec>(fc_product_ptr + row * channels + column[i]);
+      }
     }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t row = base + b * step + threadIdx.y;
+      const bool valid = row < rows;
 
-    Acc gn_moments_total = Acc(0);
-    Acc fc_held[kItems][kVec];
+      Acc gn_moments_total = Acc(0);
+      Acc fc_held[kItems][kVec];
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values<kVec>(fc_bias_ptr + column[i], fc_bias_ptr != nullptr, fc_bias[0]);
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        const int kept = kKeep ? i : 0;
+        if (!kKeep) {
+          load_values<kVec>(fc_bias_ptr + column[i], active && fc_bias_ptr != nullptr, fc_bias[0]);
+        }
+        Acc gn_moments_parts[kVec];
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc fc_product = widen(fc_product_in[b][i][v]);
+          const Acc fc = fc_product + fc_bias[kept][v];
+          fc_held[i][v] = fc;
+          gn_moments_parts[v] = fc;
+        }
+        if (active) gn_moments_total += sum_of(gn_moments_parts);
       }
+      sum_over_lanes(lanes, shared, gn_moments_total);
+      Moments<Acc> gn_moments{gn_moments_total * inverse_length, Acc(0)};
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in[i].element[v]);
-        const Acc fc = fc_product + fc_bias[kept][v];
-        fc_held[i][v] = fc;
-        gn_moments_total += fc;
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        Acc gn_moments_squares[kVec];
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc fc = fc_held[i][v];
+          gn_moments_squares[v] = square(fc - gn_moments.mean);
+        }
+        if (active) gn_moments.m2 += sum_of(gn_moments_squares);
       }
-    }
-    gn_moments_total = sum_over_lanes(gn_moments_total, lanes, shared);
-    Moments<Acc> gn_moments{gn_moments_total * inverse_length, Acc(0)};
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc fc = fc_held[i][v];
-        gn_moments.m2 += square(fc - gn_moments.mean);
+      sum_over_lanes(lanes, shared, gn_moments.m2);
+      const Acc gn_mean = gn_moments.mean;
+      const Acc gn_variance = gn_moments.m2 * inverse_length;
+      const Acc gn_rstd = rsqrt(gn_variance + Acc(gn_eps));
+      if (lane == 0 && valid && segment < groups) {
+        gn_mean_ptr[row * groups + segment] = gn_mean;
+        gn_rstd_ptr[row * groups + segment] = gn_rstd;
       }
-    }
-    gn_moments.m2 = sum_over_lanes(gn_moments.m2, lanes, shared);
-    const Acc gn_mean = gn_moments.mean;
-    const Acc gn_variance = gn_moments.m2 * inverse_length;
-    const Acc gn_rstd = rsqrt(gn_variance + Acc(gn_eps));
-    if (lane == 0 && valid && segment < groups) {
-      gn_mean_ptr[row * groups + segment] = gn_mean;
-      gn_rstd_ptr[row * groups + segment] = gn_rstd;
-    }
 
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values<kVec>(gn_weight_ptr + column[i], true, gn_weight[0]);
-        load_values<kVec>(gn_bias_ptr + column[i], true, gn_bias[0]);
-      }
-      Pack<Out, kVec> y_out;
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        const int kept = kKeep ? i : 0;
+        if (!kKeep) {
+          load_values<kVec>(gn_weight_ptr + column[i], active, gn_weight[0]);
+          load_values<kVec>(gn_bias_ptr + column[i], active, gn_bias[0]);
+        }
+        Pack<Out, kVec> y_out;
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc fc = fc_held[i][v];
-        const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-        const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
-        const Acc leaky_relu_value = leaky_relu(gn, Acc(negative_slope));
-        const Acc plus_v = leaky_relu_value + leaky_relu_value;
-        y_out.element[v] = narrow<Out>(plus_v);
+        for (int v = 0; v < kVec; ++v) {
+          const Acc fc = fc_held[i][v];
+          const Acc gn_hat = (fc - gn_mean) * gn_rstd;
+          const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
+          const Acc leaky_relu_value = leaky_relu(gn, Acc(negative_slope));
+          const Acc plus_v = leaky_relu_value + leaky_relu_value;
+          y_out[v] = narrow<Out>(plus_v);
+        }
+        if (active) store_pack(y_ptr + row * channels + column[i], y_out);
       }
-      store_pack(y_ptr + row * channels + column[i], y_out);
     }
   }
 }
@@ -180,12 +197,12 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       load_values<kVec>(fc_bias_ptr + column, fc_bias_ptr != nullptr, fc_bias);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in.element[v]);
+        const Acc fc_product = widen(fc_product_in[v]);
         const Acc fc = fc_product + fc_bias[v];
         gn_moments_total += fc;
       }
     }
-    gn_moments_total = sum_over_lanes(gn_moments_total, blockDim.x, shared);
+    sum_over_lanes(blockDim.x, shared, gn_moments_total);
     // Squared distances to the mean, in a second sweep: no cancellation.
     Moments<Acc> gn_moments{gn_moments_total * inverse_length, Acc(0)};
     for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
@@ -195,12 +212,12 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       load_values<kVec>(fc_bias_ptr + column, fc_bias_ptr != nullptr, fc_bias);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in.element[v]);
+        const Acc fc_product = widen(fc_product_in[v]);
         const Acc fc = fc_product + fc_bias[v];
         gn_moments.m2 += square(fc - gn_moments.mean);
       }
     }
-    gn_moments.m2 = sum_over_lanes(gn_moments.m2, blockDim.x, shared);
+    sum_over_lanes(blockDim.x, shared, gn_moments.m2);
     const Acc gn_mean = gn_moments.mean;
     const Acc gn_variance = gn_moments.m2 * inverse_length;
     const Acc gn_rstd = rsqrt(gn_variance + Acc(gn_eps));
@@ -217,14 +234,15 @@ template <typename T, typename Out, typename Param, int kVec>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const T* __restrict__ fc_product_ptr,
     const Param* __restrict__ fc_bias_ptr,
-    const Accumulate<T>* __restrict__ gn_mean_ptr,
-    const Accumulate<T>* __restrict__ gn_rstd_ptr,
     const Param* __restrict__ gn_weight_ptr,
     const Param* __restrict__ gn_bias_ptr,
+    const Accumulate<T>* __restrict__ gn_mean_ptr,
+    const Accumulate<T>* __restrict__ gn_rstd_ptr,
     Out* __restrict__ y_ptr,
     double negative_slope,
     int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   const int64_t length = channels / groups;
@@ -239,7 +257,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> fc_product_in[kUnroll];
+    Loaded<T, kVec> fc_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -255,13 +273,13 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in[u].element[v]);
+        const Acc fc_product = widen(fc_product_in[u][v]);
         const Acc fc = fc_product + fc_bias[v];
         const Acc gn_hat = (fc - gn_mean) * gn_rstd;
         const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
         const Acc leaky_relu_value = leaky_relu(gn, Acc(negative_slope));
         const Acc plus_v = leaky_relu_value + leaky_relu_value;
-        y_out.element[v] = narrow<Out>(plus_v);
+        y_out[v] = narrow<Out>(plus_v);
       }
       store_pack(y_ptr + at * channels + column, y_out);
     }
@@ -304,7 +322,7 @@ cudaError_t forward_launch(
     if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, row_items(2, kVec, kMost)>;
     if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, row_items(4, kVec, kMost)>;
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
-    return launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, fc_product_ptr,
+    return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, fc_product_ptr,
         fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr, a.gn_eps,
         a.negative_slope, rows, channels, groups, row.lanes);
   }
@@ -319,7 +337,7 @@ cudaError_t forward_launch(
         gn_rstd_ptr, a.gn_eps, rows, channels, groups);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
-        fc_product_ptr, fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, y_ptr,
+        fc_product_ptr, fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr,
         a.negative_slope, rows, channels, groups, shape.rows_per_block);
   }
 }
@@ -335,39 +353,81 @@ cudaError_t forward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(forward_launch<float, float, float, kVectorOf<float>>,
-                 forward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(forward_launch<float, float, float, kVectorOf<float, 3>>,
+                 forward_launch<float, float, float, 1>, kVectorOf<float, 3>);
     case 1:  // bfloat16
       return run(forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 3>>,
                  forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 3>);
     case 2:  // float16
-      return run(forward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(forward_launch<__half, __half, __half, kVectorOf<__half, 3>>,
+                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 3>);
     case 3:  // autocast bfloat16
-      return run(forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 3>>,
+                 forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 3>);
     case 4:  // autocast float16
-      return run(forward_launch<__half, float, float, kVectorOf<__half>>,
-                 forward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(forward_launch<__half, float, float, kVectorOf<__half, 3>>,
+                 forward_launch<__half, float, float, 1>, kVectorOf<__half, 3>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(forward_launch<double, double, double, kVectorOf<double>>,
-                 forward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(forward_launch<double, double, double, kVectorOf<double, 3>>,
+                 forward_launch<double, double, double, 1>, kVectorOf<double, 3>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_matmul_groupnorm_leakyrelu_sum_forward(
+    int mode,
+    const void* fc_product,
+    const void* fc_bias,
+    const void* gn_weight,
+    const void* gn_bias,
+    void* y,
+    void* gn_mean,
+    void* gn_rstd,
+    int64_t rows, int64_t channels, int64_t groups, int64_t schedule,
+    double gn_eps,
+    double negative_slope,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const ForwardArguments arguments{
+      fc_product, fc_bias, gn_weight, gn_bias, y, gn_mean, gn_rstd, rows, channels, groups,
+      gn_eps, negative_slope};
+  const bool aligned = aligned_to_16(
+      fc_product, fc_bias, gn_weight, gn_bias, y, gn_mean, gn_rstd);
+  Scratch scratch(workspace);
+  return forward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_matmul_groupnorm_leakyrelu_sum_forward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t groups, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  ForwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  arguments.groups = groups;
+  Scratch vectors, scalars;
+  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_FORWARD_ONLY
+namespace {
 // ---- backward ----------------------------------------------------------------------------------
 //
 //   fc = fc_product + fc_bias
 //   gn_hat = (fc - gn_mean) * gn_rstd
 //   gn = gn_hat * gn_weight + gn_bias
 //   d_gn = leaky_relu_backward(grad_y + grad_y, gn, negative_slope)
-//   d_fc = standardize_backward(gn_weight * d_gn, gn_hat, gn_rstd, d_gn_hat_sum,
-//   d_gn_hat_gn_hat_sum, inverse_count)
+//   d_fc = (d_gn * gn_weight - (gn_hat * gn_grad_slope + gn_grad_mean)) * gn_rstd
 //   grad_fc_product = d_fc
 //   d_gn_sum = sum over the rows of d_gn
 //   d_gn_weight_sum = sum over the rows of gn_hat * d_gn
@@ -420,79 +480,91 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc d_fc_sum[kItems][kVec] = {};
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-#pragma unroll(kItems == 1 ? 2 : 1)
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows;
-      base += int64_t(gridDim.y) * blockDim.y) {
-    const int64_t row = base + threadIdx.y;
-    const bool valid = row < rows;
-    const Acc gn_mean = valid && segment < groups ? Acc(widen(gn_mean_ptr[row * groups + segment]))
-        : Acc(0);
-    const Acc gn_rstd = valid && segment < groups ? Acc(widen(gn_rstd_ptr[row * groups + segment]))
-        : Acc(0);
-    Pack<T, kVec> fc_product_in[kItems];
-    Pack<Out, kVec> grad_y_in[kItems];
+  constexpr int kBatch = kItems == 1 ? 1 : 1;  // rows that are loaded together
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
+    Loaded<T, kVec> fc_product_in[kBatch][kItems] = {};
+    Loaded<Out, kVec> grad_y_in[kBatch][kItems] = {};
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      fc_product_in[i] = load_pack<kVec>(fc_product_ptr + row * channels + column[i]);
-      grad_y_in[i] = load_pack<kVec>(grad_y_ptr + row * channels + column[i]);
-    }
-
-    Acc d_gn_hat_sum = Acc(0);
-    Acc d_gn_hat_gn_hat_sum = Acc(0);
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t row = base + b * step + threadIdx.y;
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values<kVec>(fc_bias_ptr + column[i], fc_bias_ptr != nullptr, fc_bias[0]);
-        load_values<kVec>(gn_weight_ptr + column[i], true, gn_weight[0]);
-        load_values<kVec>(gn_bias_ptr + column[i], true, gn_bias[0]);
-      }
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in[i].element[v]);
-        const Acc grad_y = widen(grad_y_in[i].element[v]);
-        const Acc fc = fc_product + fc_bias[kept][v];
-        const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-        const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
-        const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
-        const Acc d_gn_hat = gn_weight[kept][v] * d_gn;
-        d_gn_hat_sum += d_gn_hat;
-        d_gn_hat_gn_hat_sum += gn_hat * d_gn_hat;
+      for (int i = 0; i < kItems; ++i) {
+        if (row >= rows || !inside[i]) continue;
+        fc_product_in[b][i] = load_pack<kVec>(fc_product_ptr + row * channels + column[i]);
+        grad_y_in[b][i] = load_pack<kVec>(grad_y_ptr + row * channels + column[i]);
       }
     }
-    d_gn_hat_sum = sum_over_lanes(d_gn_hat_sum, lanes, shared);
-    d_gn_hat_gn_hat_sum = sum_over_lanes(d_gn_hat_gn_hat_sum, lanes, shared);
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t row = base + b * step + threadIdx.y;
+      const bool valid = row < rows;
+      const Acc gn_mean = valid && segment < groups
+          ? Acc(widen(gn_mean_ptr[row * groups + segment])) : Acc(0);
+      const Acc gn_rstd = valid && segment < groups
+          ? Acc(widen(gn_rstd_ptr[row * groups + segment])) : Acc(0);
+
+      Acc d_gn_hat_sum = Acc(0);
+      Acc d_gn_hat_gn_hat_sum = Acc(0);
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        const int kept = kKeep ? i : 0;
+        if (!kKeep) {
+          load_values<kVec>(fc_bias_ptr + column[i], active && fc_bias_ptr != nullptr, fc_bias[0]);
+          load_values<kVec>(gn_weight_ptr + column[i], active, gn_weight[0]);
+          load_values<kVec>(gn_bias_ptr + column[i], active, gn_bias[0]);
+        }
+        Acc d_gn_hat_sum_parts[kVec];
+        Acc d_gn_hat_gn_hat_sum_parts[kVec];
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc fc_product = widen(fc_product_in[b][i][v]);
+          const Acc grad_y = widen(grad_y_in[b][i][v]);
+          const Acc fc = fc_product + fc_bias[kept][v];
+          const Acc gn_hat = (fc - gn_mean) * gn_rstd;
+          const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
+          const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
+          const Acc d_gn_hat_gn_hat = gn_hat * d_gn * gn_weight[kept][v];
+          d_gn_hat_sum_parts[v] = d_gn * gn_weight[kept][v];
+          d_gn_hat_gn_hat_sum_parts[v] = d_gn_hat_gn_hat;
+        }
+        if (active) d_gn_hat_sum += sum_of(d_gn_hat_sum_parts);
+        if (active) d_gn_hat_gn_hat_sum += sum_of(d_gn_hat_gn_hat_sum_parts);
+      }
+      sum_over_lanes(lanes, shared, d_gn_hat_sum, d_gn_hat_gn_hat_sum);
+      const Acc gn_grad_slope = d_gn_hat_gn_hat_sum * inverse_count;
+      const Acc gn_grad_mean = d_gn_hat_sum * inverse_count;
 
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      if (!valid || !inside[i]) continue;
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values<kVec>(fc_bias_ptr + column[i], fc_bias_ptr != nullptr, fc_bias[0]);
-        load_values<kVec>(gn_weight_ptr + column[i], true, gn_weight[0]);
-        load_values<kVec>(gn_bias_ptr + column[i], true, gn_bias[0]);
-      }
-      Pack<T, kVec> grad_fc_product_out;
+      for (int i = 0; i < kItems; ++i) {
+        const bool active = valid && inside[i];
+        const int kept = kKeep ? i : 0;
+        if (!kKeep) {
+          load_values<kVec>(fc_bias_ptr + column[i], active && fc_bias_ptr != nullptr, fc_bias[0]);
+          load_values<kVec>(gn_weight_ptr + column[i], active, gn_weight[0]);
+          load_values<kVec>(gn_bias_ptr + column[i], active, gn_bias[0]);
+        }
+        Pack<T, kVec> grad_fc_product_out;
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in[i].element[v]);
-        const Acc grad_y = widen(grad_y_in[i].element[v]);
-        const Acc fc = fc_product + fc_bias[kept][v];
-        const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-        const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
-        const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
-        const Acc d_fc =
-            standardize_backward(gn_weight[kept][v] * d_gn, gn_hat, gn_rstd, d_gn_hat_sum,
-                d_gn_hat_gn_hat_sum, inverse_count);
-        d_gn_sum[i][v] += d_gn;
-        d_gn_weight_sum[i][v] += gn_hat * d_gn;
-        d_fc_sum[i][v] += d_fc;
-        grad_fc_product_out.element[v] = narrow<T>(d_fc);
+        for (int v = 0; v < kVec; ++v) {
+          const Acc fc_product = widen(fc_product_in[b][i][v]);
+          const Acc grad_y = widen(grad_y_in[b][i][v]);
+          const Acc fc = fc_product + fc_bias[kept][v];
+          const Acc gn_hat = (fc - gn_mean) * gn_rstd;
+          const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
+          const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
+          const Acc d_fc_unscaled =
+              d_gn * gn_weight[kept][v] - (gn_hat * gn_grad_slope + gn_grad_mean);
+          const Acc d_fc = d_fc_unscaled * gn_rstd;
+          if (active) d_gn_sum[i][v] += d_gn;
+          if (active) d_gn_weight_sum[i][v] += gn_hat * d_gn;
+          if (active) d_fc_sum[i][v] += d_fc;
+          grad_fc_product_out[v] = narrow<T>(d_fc);
+        }
+        if (active && grad_fc_product_ptr != nullptr)
+            store_pack(grad_fc_product_ptr + row * channels + column[i], grad_fc_product_out);
       }
-      if (grad_fc_product_ptr != nullptr)
-          store_pack(grad_fc_product_ptr + row * channels + column[i], grad_fc_product_out);
     }
   }
 
@@ -500,15 +572,12 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc* mine = partials + blockIdx.y * 3 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    if (blockDim.y > 1) sum_over_y<kVec>(d_gn_sum[i], shared);
-    if (threadIdx.y == 0 && inside[i])
-        store_values<kVec>(mine + 0 * channels + column[i], d_gn_sum[i]);
-    if (blockDim.y > 1) sum_over_y<kVec>(d_gn_weight_sum[i], shared);
-    if (threadIdx.y == 0 && inside[i])
-        store_values<kVec>(mine + 1 * channels + column[i], d_gn_weight_sum[i]);
-    if (blockDim.y > 1) sum_over_y<kVec>(d_fc_sum[i], shared);
-    if (threadIdx.y == 0 && inside[i])
-        store_values<kVec>(mine + 2 * channels + column[i], d_fc_sum[i]);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_gn_sum[i], d_gn_weight_sum[i]);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_fc_sum[i]);
+    if (threadIdx.y != 0 || !inside[i]) continue;
+    store_values<kVec>(mine + 0 * channels + column[i], d_gn_sum[i]);
+    store_values<kVec>(mine + 1 * channels + column[i], d_gn_weight_sum[i]);
+    store_values<kVec>(mine + 2 * channels + column[i], d_fc_sum[i]);
   }
 }
 
@@ -534,9 +603,9 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     d_gn_weight_sum_all[0] += part[1 * channels];
     d_fc_sum_all[0] += part[2 * channels];
   }
-  sum_over_y<1>(d_gn_sum_all, shared);
-  sum_over_y<1>(d_gn_weight_sum_all, shared);
-  sum_over_y<1>(d_fc_sum_all, shared);
+  sum_over_y<1>(shared, d_gn_sum_all);
+  sum_over_y<1>(shared, d_gn_weight_sum_all);
+  sum_over_y<1>(shared, d_fc_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
   const Acc d_gn_sum = d_gn_sum_all[0];
@@ -558,13 +627,14 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Accumulate<T>* __restrict__ gn_rstd_ptr,
     const Param* __restrict__ gn_weight_ptr,
     const Param* __restrict__ gn_bias_ptr,
-    Accumulate<T>* __restrict__ d_gn_hat_sum_ptr,
-    Accumulate<T>* __restrict__ d_gn_hat_gn_hat_sum_ptr,
+    Accumulate<T>* __restrict__ gn_grad_slope_ptr,
+    Accumulate<T>* __restrict__ gn_grad_mean_ptr,
     double negative_slope,
     int64_t rows, int64_t channels, int64_t groups) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   Acc* shared = shared_memory<Acc>();
+  const Acc inverse_count = reciprocal(Acc(channels / groups));
 
   // One block a segment, in turns where there are more segments than blocks.
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
@@ -586,22 +656,24 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       load_values<kVec>(gn_bias_ptr + column, true, gn_bias);
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in.element[v]);
-        const Acc grad_y = widen(grad_y_in.element[v]);
+        const Acc fc_product = widen(fc_product_in[v]);
+        const Acc grad_y = widen(grad_y_in[v]);
         const Acc fc = fc_product + fc_bias[v];
         const Acc gn_hat = (fc - gn_mean) * gn_rstd;
         const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
         const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
-        const Acc d_gn_hat = gn_weight[v] * d_gn;
-        d_gn_hat_sum += d_gn_hat;
-        d_gn_hat_gn_hat_sum += gn_hat * d_gn_hat;
+        const Acc d_gn_hat_gn_hat = gn_hat * d_gn * gn_weight[v];
+        d_gn_hat_sum += d_gn * gn_weight[v];
+        d_gn_hat_gn_hat_sum += d_gn_hat_gn_hat;
       }
     }
-    d_gn_hat_sum = sum_over_lanes(d_gn_hat_sum, blockDim.x, shared);
-    d_gn_hat_gn_hat_sum = sum_over_lanes(d_gn_hat_gn_hat_sum, blockDim.x, shared);
+    sum_over_lanes(blockDim.x, shared, d_gn_hat_sum);
+    sum_over_lanes(blockDim.x, shared, d_gn_hat_gn_hat_sum);
+    const Acc gn_grad_slope = d_gn_hat_gn_hat_sum * inverse_count;
+    const Acc gn_grad_mean = d_gn_hat_sum * inverse_count;
     if (threadIdx.x == 0) {
-      d_gn_hat_sum_ptr[item] = d_gn_hat_sum;
-      d_gn_hat_gn_hat_sum_ptr[item] = d_gn_hat_gn_hat_sum;
+      gn_grad_slope_ptr[item] = gn_grad_slope;
+      gn_grad_mean_ptr[item] = gn_grad_mean;
     }
   }
 }
@@ -617,18 +689,18 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const Accumulate<T>* __restrict__ gn_rstd_ptr,
     const Param* __restrict__ gn_weight_ptr,
     const Param* __restrict__ gn_bias_ptr,
-    const Accumulate<T>* __restrict__ d_gn_hat_sum_ptr,
-    const Accumulate<T>* __restrict__ d_gn_hat_gn_hat_sum_ptr,
+    const Accumulate<T>* __restrict__ gn_grad_slope_ptr,
+    const Accumulate<T>* __restrict__ gn_grad_mean_ptr,
     T* __restrict__ grad_fc_product_ptr,
     Accumulate<T>* __restrict__ partials,
     double negative_slope,
     int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   const int64_t length = channels / groups;
   const int64_t segment = column / length;
-  const Acc inverse_count = reciprocal(Acc(channels / groups));
   Acc fc_bias[kVec];
   load_values<kVec>(fc_bias_ptr + column, active && fc_bias_ptr != nullptr, fc_bias);
   Acc gn_weight[kVec];
@@ -643,8 +715,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> fc_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> fc_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -658,24 +730,22 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       if (at >= last) break;
       const Acc gn_mean = widen(gn_mean_ptr[at * groups + segment]);
       const Acc gn_rstd = widen(gn_rstd_ptr[at * groups + segment]);
-      const Acc d_gn_hat_sum = widen(d_gn_hat_sum_ptr[at * groups + segment]);
-      const Acc d_gn_hat_gn_hat_sum = widen(d_gn_hat_gn_hat_sum_ptr[at * groups + segment]);
+      const Acc gn_grad_slope = widen(gn_grad_slope_ptr[at * groups + segment]);
+      const Acc gn_grad_mean = widen(gn_grad_mean_ptr[at * groups + segment]);
       Pack<T, kVec> grad_fc_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
+        const Acc fc_product = widen(fc_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
         const Acc fc = fc_product + fc_bias[v];
         const Acc gn_hat = (fc - gn_mean) * gn_rstd;
         const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
         const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
-        const Acc d_fc =
-            standardize_backward(gn_weight[v] * d_gn, gn_hat, gn_rstd, d_gn_hat_sum,
-                d_gn_hat_gn_hat_sum, inverse_count);
+        const Acc d_fc = (d_gn * gn_weight[v] - (gn_hat * gn_grad_slope + gn_grad_mean)) * gn_rstd;
         d_gn_sum[v] += d_gn;
         d_gn_weight_sum[v] += gn_hat * d_gn;
         d_fc_sum[v] += d_fc;
-        grad_fc_product_out.element[v] = narrow<T>(d_fc);
+        grad_fc_product_out[v] = narrow<T>(d_fc);
       }
       if (grad_fc_product_ptr != nullptr)
           store_pack(grad_fc_product_ptr + at * channels + column, grad_fc_product_out);
@@ -684,9 +754,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(d_gn_sum, shared);
-  sum_over_y<kVec>(d_gn_weight_sum, shared);
-  sum_over_y<kVec>(d_fc_sum, shared);
+  sum_over_y<kVec>(shared, d_gn_sum, d_gn_weight_sum);
+  sum_over_y<kVec>(shared, d_fc_sum);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 3 * channels + column;
   store_values<kVec>(mine + 0 * channels, d_gn_sum);
@@ -740,7 +809,7 @@ cudaError_t backward_launch(
     if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, row_items(2, kVec, kMost)>;
     if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, row_items(4, kVec, kMost)>;
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
-    error = launch(kernel, row.grid, row.block, 256 * kVec * sizeof(Acc), stream, fc_product_ptr,
+    error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, fc_product_ptr,
         grad_y_ptr, fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr,
         grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups, row.lanes);
     if (error != cudaSuccess) return error;
@@ -754,18 +823,18 @@ cudaError_t backward_launch(
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 3 * channels);
-    auto* d_gn_hat_sum_ptr = scratch.take<Acc>(rows * groups);
-    auto* d_gn_hat_gn_hat_sum_ptr = scratch.take<Acc>(rows * groups);
+    auto* gn_grad_slope_ptr = scratch.take<Acc>(rows * groups);
+    auto* gn_grad_mean_ptr = scratch.take<Acc>(rows * groups);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(backward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 32 * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr,
-        gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, d_gn_hat_sum_ptr,
-        d_gn_hat_gn_hat_sum_ptr, a.negative_slope, rows, channels, groups);
+        gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr, gn_grad_mean_ptr,
+        a.negative_slope, rows, channels, groups);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2
         * kVec + 1) * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr, gn_mean_ptr,
-        gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, d_gn_hat_sum_ptr, d_gn_hat_gn_hat_sum_ptr,
+        gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr, gn_grad_mean_ptr,
         grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups,
         shape.rows_per_block);
     if (error != cudaSuccess) return error;
@@ -787,70 +856,32 @@ cudaError_t backward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(backward_launch<float, float, float, kVectorOf<float>>,
-                 backward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(backward_launch<float, float, float, kVectorOf<float, 6>>,
+                 backward_launch<float, float, float, 1>, kVectorOf<float, 6>);
     case 1:  // bfloat16
       return run(backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 6>>,
                  backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 6>);
     case 2:  // float16
-      return run(backward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(backward_launch<__half, __half, __half, kVectorOf<__half, 6>>,
+                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 6>);
     case 3:  // autocast bfloat16
-      return run(backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16>>,
-                 backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 6>>,
+                 backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 6>);
     case 4:  // autocast float16
-      return run(backward_launch<__half, float, float, kVectorOf<__half>>,
-                 backward_launch<__half, float, float, 1>, kVectorOf<__half>);
+      return run(backward_launch<__half, float, float, kVectorOf<__half, 6>>,
+                 backward_launch<__half, float, float, 1>, kVectorOf<__half, 6>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(backward_launch<double, double, double, kVectorOf<double>>,
-                 backward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(backward_launch<double, double, double, kVectorOf<double, 6>>,
+                 backward_launch<double, double, double, 1>, kVectorOf<double, 6>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
 }  // namespace
-
-extern "C" int fusegen_matmul_groupnorm_leakyrelu_sum_forward(
-    int mode,
-    const void* fc_product,
-    const void* fc_bias,
-    const void* gn_weight,
-    const void* gn_bias,
-    void* y,
-    void* gn_mean,
-    void* gn_rstd,
-    int64_t rows, int64_t channels, int64_t groups, int64_t schedule,
-    double gn_eps,
-    double negative_slope,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const ForwardArguments arguments{
-      fc_product, fc_bias, gn_weight, gn_bias, y, gn_mean, gn_rstd, rows, channels, groups,
-      gn_eps, negative_slope};
-  const bool aligned = aligned_to_16(
-      fc_product, fc_bias, gn_weight, gn_bias, y, gn_mean, gn_rstd);
-  Scratch scratch(workspace);
-  return forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_matmul_groupnorm_leakyrelu_sum_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t groups, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  ForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  arguments.groups = groups;
-  Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
 
 extern "C" int fusegen_matmul_groupnorm_leakyrelu_sum_backward(
     int mode,
@@ -894,6 +925,10 @@ extern "C" int64_t fusegen_matmul_groupnorm_leakyrelu_sum_backward_workspace(
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
+#endif
+
+#ifndef FUSEGEN_BACKWARD_ONLY
 extern "C" const char* fusegen_matmul_groupnorm_leakyrelu_sum_error_text(int error) {
   return cudaGetErrorString(cudaError_t(error));
 }
+#endif

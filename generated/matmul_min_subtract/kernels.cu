@@ -14,6 +14,9 @@
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
+// One file, compiled as it is or, to use two cores, once with each of these defined:
+// FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
+
 namespace {
 using namespace fusegen;
 
@@ -21,11 +24,14 @@ using namespace fusegen;
 constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
-constexpr int kUnroll = 4;  // rows that a thread has in flight
 constexpr int kTotalThreads = 1024;
 
 enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
 
+}  // namespace
+
+#ifndef FUSEGEN_BACKWARD_ONLY
+namespace {
 // ---- forward -----------------------------------------------------------------------------------
 //
 //   linear = linear_product + linear_bias
@@ -43,6 +49,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     Out* __restrict__ y_ptr,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   const Acc constant = widen(*constant_ptr);
@@ -52,7 +59,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> linear_product_in[kUnroll];
+    Loaded<T, kVec> linear_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -66,11 +73,11 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc linear_product = widen(linear_product_in[u].element[v]);
+        const Acc linear_product = widen(linear_product_in[u][v]);
         const Acc linear = linear_product + linear_bias[v];
         const Acc minimum_constant = minimum(linear, constant);
         const Acc minus_constant = minimum_constant - constant;
-        y_out.element[v] = narrow<Out>(minus_constant);
+        y_out[v] = narrow<Out>(minus_constant);
       }
       store_pack(y_ptr + at * channels + column, y_out);
     }
@@ -116,31 +123,68 @@ cudaError_t forward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(forward_launch<float, float, float, kVectorOf<float>>,
-                 forward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(forward_launch<float, float, float, kVectorOf<float, 1>>,
+                 forward_launch<float, float, float, 1>, kVectorOf<float, 1>);
     case 1:  // bfloat16
       return run(forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 1>>,
                  forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 1>);
     case 2:  // float16
-      return run(forward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(forward_launch<__half, __half, __half, kVectorOf<__half, 1>>,
+                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 1>);
     case 3:  // autocast bfloat16
-      return run(forward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16>>,
-                 forward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(forward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16, 1>>,
+                 forward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>, kVectorOf<__nv_bfloat16,
+                     1>);
     case 4:  // autocast float16
-      return run(forward_launch<__half, __half, float, kVectorOf<__half>>,
-                 forward_launch<__half, __half, float, 1>, kVectorOf<__half>);
+      return run(forward_launch<__half, __half, float, kVectorOf<__half, 1>>,
+                 forward_launch<__half, __half, float, 1>, kVectorOf<__half, 1>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(forward_launch<double, double, double, kVectorOf<double>>,
-                 forward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(forward_launch<double, double, double, kVectorOf<double, 1>>,
+                 forward_launch<double, double, double, 1>, kVectorOf<double, 1>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
+}  // namespace
+
+extern "C" int fusegen_matmul_min_subtract_forward(
+    int mode,
+    const void* linear_product,
+    const void* linear_bias,
+    const void* constant,
+    void* y,
+    int64_t rows, int64_t channels, int64_t schedule,
+    void* workspace, void* stream) {
+  if (rows == 0 || channels == 0) return cudaSuccess;
+  const ForwardArguments arguments{
+      linear_product, linear_bias, constant, y, rows, channels};
+  const bool aligned = aligned_to_16(
+      linear_product, linear_bias, y);
+  Scratch scratch(workspace);
+  return forward_dispatch(
+      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+}
+
+// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
+extern "C" int64_t fusegen_matmul_min_subtract_forward_workspace(
+    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+  if (rows == 0 || channels == 0) return 0;
+  ForwardArguments arguments{};
+  arguments.rows = rows;
+  arguments.channels = channels;
+  Scratch vectors, scalars;
+  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
+  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+}
+
+#endif
+#ifndef FUSEGEN_FORWARD_ONLY
+namespace {
 // ---- backward ----------------------------------------------------------------------------------
 //
 //   linear = linear_product + linear_bias
@@ -161,6 +205,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
+  constexpr int kUnroll = kRowsInFlight;
   const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
   const bool active = column < channels;
   const Acc constant = widen(*constant_ptr);
@@ -173,8 +218,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Pack<T, kVec> linear_product_in[kUnroll];
-    Pack<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec> linear_product_in[kUnroll];
+    Loaded<Out, kVec> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
@@ -189,13 +234,13 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
       Pack<T, kVec> grad_linear_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc linear_product = widen(linear_product_in[u].element[v]);
-        const Acc grad_y = widen(grad_y_in[u].element[v]);
+        const Acc linear_product = widen(linear_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
         const Acc linear = linear_product + linear_bias[v];
         const Acc d_linear = minimum_backward(grad_y, linear, constant);
         d_constant_2_sum[v] += -grad_y + minimum_backward(grad_y, constant, linear);
         d_linear_sum[v] += d_linear;
-        grad_linear_product_out.element[v] = narrow<T>(d_linear);
+        grad_linear_product_out[v] = narrow<T>(d_linear);
       }
       if (grad_linear_product_ptr != nullptr)
           store_pack(grad_linear_product_ptr + at * channels + column, grad_linear_product_out);
@@ -204,8 +249,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(d_constant_2_sum, shared);
-  sum_over_y<kVec>(d_linear_sum, shared);
+  sum_over_y<kVec>(shared, d_constant_2_sum, d_linear_sum);
   if (threadIdx.y != 0 || !active) return;
   Acc* mine = partials + blockIdx.y * 2 * channels + column;
   store_values<kVec>(mine + 0 * channels, d_constant_2_sum);
@@ -231,8 +275,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     d_constant_2_sum_all[0] += part[0 * channels];
     d_linear_sum_all[0] += part[1 * channels];
   }
-  sum_over_y<1>(d_constant_2_sum_all, shared);
-  sum_over_y<1>(d_linear_sum_all, shared);
+  sum_over_y<1>(shared, d_constant_2_sum_all);
+  sum_over_y<1>(shared, d_linear_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
   const Acc d_constant_2_sum = d_constant_2_sum_all[0];
@@ -255,7 +299,7 @@ __global__ void __launch_bounds__(kTotalThreads) backward_total(
     const Acc d_constant_2_sum = widen(d_constant_2_sum_ptr[column]);
     d_constant_2_sum_sum += d_constant_2_sum;
   }
-  d_constant_2_sum_sum = sum_over_lanes(d_constant_2_sum_sum, blockDim.x, shared);
+  sum_over_lanes(blockDim.x, shared, d_constant_2_sum_sum);
   if (threadIdx.x != 0) return;
   if (grad_constant_ptr != nullptr) grad_constant_ptr[0] = narrow<Param>(d_constant_2_sum_sum);
 }
@@ -316,63 +360,33 @@ cudaError_t backward_dispatch(
   };
   switch (mode) {
     case 0:  // float32
-      return run(backward_launch<float, float, float, kVectorOf<float>>,
-                 backward_launch<float, float, float, 1>, kVectorOf<float>);
+      return run(backward_launch<float, float, float, kVectorOf<float, 3>>,
+                 backward_launch<float, float, float, 1>, kVectorOf<float, 3>);
     case 1:  // bfloat16
       return run(backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16>>,
+          kVectorOf<__nv_bfloat16, 3>>,
                  backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16>);
+                     kVectorOf<__nv_bfloat16, 3>);
     case 2:  // float16
-      return run(backward_launch<__half, __half, __half, kVectorOf<__half>>,
-                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half>);
+      return run(backward_launch<__half, __half, __half, kVectorOf<__half, 3>>,
+                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 3>);
     case 3:  // autocast bfloat16
-      return run(backward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16>>,
-                 backward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>, kVectorOf<__nv_bfloat16>);
+      return run(backward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16, 3>>,
+                 backward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>, kVectorOf<__nv_bfloat16,
+                     3>);
     case 4:  // autocast float16
-      return run(backward_launch<__half, __half, float, kVectorOf<__half>>,
-                 backward_launch<__half, __half, float, 1>, kVectorOf<__half>);
+      return run(backward_launch<__half, __half, float, kVectorOf<__half, 3>>,
+                 backward_launch<__half, __half, float, 1>, kVectorOf<__half, 3>);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(backward_launch<double, double, double, kVectorOf<double>>,
-                 backward_launch<double, double, double, 1>, kVectorOf<double>);
+      return run(backward_launch<double, double, double, kVectorOf<double, 3>>,
+                 backward_launch<double, double, double, 1>, kVectorOf<double, 3>);
 #endif
   }
   return cudaErrorInvalidValue;
 }
 
 }  // namespace
-
-extern "C" int fusegen_matmul_min_subtract_forward(
-    int mode,
-    const void* linear_product,
-    const void* linear_bias,
-    const void* constant,
-    void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const ForwardArguments arguments{
-      linear_product, linear_bias, constant, y, rows, channels};
-  const bool aligned = aligned_to_16(
-      linear_product, linear_bias, y);
-  Scratch scratch(workspace);
-  return forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
-}
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_matmul_min_subtract_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
-  if (rows == 0 || channels == 0) return 0;
-  ForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
-}
 
 extern "C" int fusegen_matmul_min_subtract_backward(
     int mode,
@@ -409,6 +423,10 @@ extern "C" int64_t fusegen_matmul_min_subtract_backward_workspace(
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
+#endif
+
+#ifndef FUSEGEN_BACKWARD_ONLY
 extern "C" const char* fusegen_matmul_min_subtract_error_text(int error) {
   return cudaGetErrorString(cudaError_t(error));
 }
+#endif

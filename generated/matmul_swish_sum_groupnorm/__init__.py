@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 __all__ = ["MatmulSwishSumGroupnorm"]
@@ -137,17 +138,24 @@ class MatmulSwishSumGroupnorm(nn.Module):
     def forward(self, x):
         if x.device.type != _DEVICE or x.numel() == 0:
             return self.reference(x)
+        matmul = self._modules.get("matmul")
+        group_norm = self._modules.get("group_norm")
         if not (
-            _is_plain(self.matmul, nn.Linear)
-            and _is_plain(self.group_norm, nn.GroupNorm)
+            _is_plain(matmul, nn.Linear)
+            and _is_plain(group_norm, nn.GroupNorm)
         ):
             return self.reference(x)
         if not _BUILT:
             raise RuntimeError(f"{_NAME} is not built: run `fusegen build specs/{_NAME}.yaml`")
-        if x.dim() != 2 or x.shape[1] != self.matmul.weight.shape[1]:
-            expected, came = self.matmul.weight.shape[1], list(x.shape)
+        matmul_input = x
+        matmul_weight = _parameter(matmul, "weight")
+        matmul_bias = _parameter(matmul, "bias")
+        bias = _parameter(self, "bias")
+        group_norm_weight = _parameter(group_norm, "weight")
+        group_norm_bias = _parameter(group_norm, "bias")
+        if x.dim() != 2 or x.shape[1] != matmul_weight.shape[1]:
+            expected, came = matmul_weight.shape[1], list(x.shape)
             raise ValueError(f"{_NAME}: x must be [*, {expected}], got {came}")
-        matmul_input, matmul_weight = x, self.matmul.weight
         modes = _MODES
         if torch.is_autocast_enabled(_DEVICE):
             modes = _AUTOCAST_MODES
@@ -156,15 +164,17 @@ class MatmulSwishSumGroupnorm(nn.Module):
         dtype_mode = _mode(
             modes,
             (matmul_input, matmul_weight),
-            (self.matmul.bias, self.bias, self.group_norm.weight, self.group_norm.bias),
+            (matmul_bias, bias, group_norm_weight, group_norm_bias),
         )
-        if x.shape[0] == 1 and self.group_norm.num_groups == self.group_norm.num_channels:
+        if x.shape[0] == 1 and group_norm.num_groups == group_norm.num_channels:
             return self.reference(x)  # raises nn.GroupNorm's error
-        return _Fused.apply(
-            matmul_input, matmul_weight, self.matmul.bias, self.bias,
-            self.group_norm.weight, self.group_norm.bias, dtype_mode,
-            self.group_norm.num_groups, self.group_norm.eps
+        arguments = (
+            matmul_input, matmul_weight, matmul_bias, bias, group_norm_weight,
+            group_norm_bias, dtype_mode, group_norm.num_groups, group_norm.eps
         )
+        if not _autograd_sees():
+            return _forward(*arguments)[0]
+        return _Fused.apply(*arguments)
 
 
 def _check_shape(name, came, expected):
@@ -184,12 +194,20 @@ def _mode(modes, activations, parameters):
     """The index of the dtypes at hand; TypeError where no kernel was generated for them."""
     key = (activations[0].dtype, parameters[0].dtype)
     groups = (activations, parameters)
-    mixed = any(tensor.dtype != dtype for dtype, group in zip(key, groups) for tensor in group)
-    if mixed or key not in modes:
+    known = key in modes
+    for dtype, group in zip(key, groups):
+        for tensor in group:
+            known = known and tensor.dtype == dtype
+    if not known:
         came = sorted({str(tensor.dtype) for group in groups for tensor in group})
-        known = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
-        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {known}")
+        there = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
+        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {there}")
     return modes[key]
+
+
+def _autograd_sees():
+    """Whether autograd has to see a call. Forward mode is refused there; the ops would lose it."""
+    return torch.is_grad_enabled() or forward_ad._current_level >= 0
 
 
 def _is_plain(module, kind):
@@ -200,3 +218,9 @@ def _is_plain(module, kind):
         or module._backward_pre_hooks
         or module._backward_hooks
     )
+
+
+def _parameter(module, name):
+    """module.<name>, from where it is: nn.Module's own search takes several times as long."""
+    found = module._parameters.get(name)
+    return getattr(module, name) if found is None else found

@@ -165,8 +165,8 @@ inline void check_torch(const char* what, AOTITorchError status) {
 
 // Contiguous and uninitialised, on the device of `like`.
 inline Tensor empty(const Tensor& like, ScalarType dtype, Shape shape) {
-  std::vector<int64_t> strides(shape.size(), 1);
-  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape.begin()[d];
+  std::array<int64_t, 2> strides{1, 1};
+  if (shape.size() == 2) strides[0] = shape.begin()[1];
   namespace abi = torch::stable::detail;
   const auto number = [](auto value) { return abi::to<int32_t>(abi::from(value)); };
   AtenTensorHandle result = nullptr;
@@ -185,7 +185,22 @@ inline OptionalTensor workspace(const Tensor& like, int64_t bytes) {
   return empty_if(bytes > 0, like, ScalarType::Byte, {bytes});
 }
 
-// ---- ATen calls ---------------------------------------------------------------------------------
+// ---- matrix products ----------------------------------------------------------------------------
+
+// A C function of libtorch's that cannot be linked: a CPU-only machine has no libtorch_cuda, and
+// not every version has each function. Null where there is none.
+template <class Function>
+inline Function find(const char* name) {
+  constexpr bool cpu = kDevice == torch::headeronly::DeviceType::CPU;
+  void* library = dlopen(cpu ? "libtorch_cpu.so" : "libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+  return library ? reinterpret_cast<Function>(dlsym(library, name)) : nullptr;
+}
+
+#ifdef FUSEGEN_EMULATE
+#define FUSEGEN_ATEN(op) "aoti_torch_cpu_" op
+#else
+#define FUSEGEN_ATEN(op) "aoti_torch_cuda_" op
+#endif
 
 // Calls an ATen op with one result through the dispatcher, as Python would.
 template <class... Values>
@@ -199,26 +214,52 @@ inline bool is_narrow(ScalarType dtype) {
   return dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
 }
 
+// The matrix with its axes exchanged, over the same memory.
+inline Tensor transposed(const Tensor& matrix) {
+  const std::array<int64_t, 2> sizes{matrix.size(1), matrix.size(0)};
+  const std::array<int64_t, 2> strides{matrix.stride(1), matrix.stride(0)};
+  AtenTensorHandle result = nullptr;
+  check_torch("aten::t", aoti_torch__reinterpret_tensor(matrix.get(), 2, sizes.data(),
+                                                        strides.data(), 0, &result));
+  return Tensor(result);
+}
+
+// a b. By the device's own function where this version of torch exports it: no gradient is to be
+// recorded here, and the way through the dispatcher takes longer than the launch.
+inline Tensor mm(const Tensor& a, const Tensor& b) {
+  using Product = AOTITorchError (*)(AtenTensorHandle, AtenTensorHandle, AtenTensorHandle);
+  static const auto product = find<Product>(FUSEGEN_ATEN("mm_out"));
+  if (!product) return aten("aten::mm", a, b);
+  Tensor result = empty(a, a.scalar_type(), {a.size(0), b.size(1)});
+  check_torch("aten::mm", product(result.get(), a.get(), b.get()));
+  return result;
+}
+
+// bias + a b, the bias once for each row.
+inline Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
+  using Product = AOTITorchError (*)(AtenTensorHandle, AtenTensorHandle, AtenTensorHandle,
+                                     AtenTensorHandle, double, double);
+  static const auto product = find<Product>(FUSEGEN_ATEN("addmm_out"));
+  if (!product) return aten("aten::linear", a, transposed(b), OptionalTensor(bias));
+  Tensor result = empty(a, a.scalar_type(), {a.size(0), b.size(1)});
+  check_torch("aten::addmm", product(result.get(), bias.get(), a.get(), b.get(), 1.0, 1.0));
+  return result;
+}
+
 // x W^T, plus the bias if there is one, cast to the dtype of x as autocast would.
 inline Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias) {
-  if (!bias || bias->scalar_type() == x.scalar_type()) return aten("aten::linear", x, weight, bias);
+  if (!bias) return mm(x, transposed(weight));
+  if (bias->scalar_type() == x.scalar_type()) return addmm(*bias, x, transposed(weight));
   Tensor cast = empty(*bias, x.scalar_type(), {bias->size(0)});
-  return aten("aten::linear", x, weight, OptionalTensor(torch::stable::copy_(cast, *bias)));
+  return addmm(torch::stable::copy_(cast, *bias), x, transposed(weight));
 }
-inline Tensor mm(const Tensor& a, const Tensor& b) { return aten("aten::mm", a, b); }
-inline Tensor transposed(const Tensor& matrix) { return aten("aten::t", matrix); }
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// The symbol lives in libtorch_cuda, which a CPU-only machine cannot link against.
 inline void* current_cuda_stream(int32_t device_index) {
   using GetStream = AOTITorchError (*)(int32_t, void**);
-  static const GetStream get_stream = [] {
-    void* library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
-    void* symbol = library ? dlsym(library, "aoti_torch_get_current_cuda_stream") : nullptr;
-    if (!symbol) fail("fusegen", "no CUDA stream, this PyTorch was built without CUDA");
-    return reinterpret_cast<GetStream>(symbol);
-  }();
+  static const auto get_stream = find<GetStream>("aoti_torch_get_current_cuda_stream");
+  if (!get_stream) fail("fusegen", "no CUDA stream, this PyTorch was built without CUDA");
   void* stream = nullptr;
   check_torch("fusegen: the current CUDA stream", get_stream(device_index, &stream));
   return stream;

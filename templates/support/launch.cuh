@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace fusegen {
@@ -53,6 +54,12 @@ __device__ __forceinline__ T* shared_memory() {
 #else
   return static_cast<T*>(emulate::shared_bytes());
 #endif
+}
+
+// What lies behind `count` elements of an array in shared memory.
+template <typename Next, typename T>
+__device__ __forceinline__ Next* behind(T* array, std::int64_t count) {
+  return reinterpret_cast<Next*>(array + count);
 }
 
 }  // namespace fusegen

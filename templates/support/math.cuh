@@ -17,11 +17,42 @@ FUSEGEN_MATH reciprocal(A x) { return A(1) / x; }
 // n / d for a denominator of 1 or more, to 2 ulp: the correctly rounded division costs ten times as
 // much, and the exponentials that go in are no more exact. An infinite d gives 0.
 __device__ __forceinline__ double quotient(double n, double d) { return n / d; }
-__device__ __forceinline__ float quotient(float n, float d) { return __fdividef(n, d); }
+__device__ __forceinline__ float quotient(float n, float d) {
+#if defined(__CUDACC__)
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(d));  // __fdividef also scales tiny d
+  return n * inverse;
+#else
+  return n / d;
+#endif
+}
+
+// The larger, the smaller; NaN if either is. One instruction, where a comparison and a choice are
+// two.
+__device__ __forceinline__ double larger(double x, double y) { return x != x || x > y ? x : y; }
+__device__ __forceinline__ double smaller(double x, double y) { return x != x || x < y ? x : y; }
+__device__ __forceinline__ float larger(float x, float y) {
+#if defined(__CUDACC__)
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
+  return result;
+#else
+  return x != x || x > y ? x : y;
+#endif
+}
+__device__ __forceinline__ float smaller(float x, float y) {
+#if defined(__CUDACC__)
+  float result;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
+  return result;
+#else
+  return x != x || x < y ? x : y;
+#endif
+}
 
 FUSEGEN_MATH square(A x) { return x * x; }
 
-FUSEGEN_MATH relu(A x) { return x < A(0) ? A(0) : x; }
+FUSEGEN_MATH relu(A x) { return larger(x, A(0)); }
 FUSEGEN_MATH relu_backward(A g, A x) { return x <= A(0) ? A(0) : g; }
 
 FUSEGEN_MATH leaky_relu(A x, A slope) { return x > A(0) ? x : x * slope; }
@@ -32,18 +63,13 @@ FUSEGEN_MATH sigmoid_backward(A g, A y) { return g * y * (A(1) - y); }
 
 FUSEGEN_MATH tanh_backward(A g, A y) { return g * (A(1) - y * y); }
 
-// silu(x) = x sigmoid(x);  silu'(x) = s (1 + x (1 - s)) with s = sigmoid(x)
-FUSEGEN_MATH silu(A x) { return x * sigmoid(x); }
-FUSEGEN_MATH silu_backward(A g, A x) {
-  const A s = sigmoid(x);
-  return g * s * (A(1) + x * (A(1) - s));
-}
+// silu(x) = x s with s = sigmoid(x);  silu'(x) = s (1 + x (1 - s))
+FUSEGEN_MATH silu_backward(A g, A x, A s) { return g * s * (A(1) + x * (A(1) - s)); }
 
 // gelu(x) = x Phi(x);  gelu'(x) = Phi(x) + x phi(x), with the normal distribution's Phi and its
 // density phi
-FUSEGEN_MATH gelu(A x) { return A(0.5) * x * (A(1) + erf(x * A(0.70710678118654752440))); }
-FUSEGEN_MATH gelu_backward(A g, A x) {
-  const A cdf = A(0.5) * (A(1) + erf(x * A(0.70710678118654752440)));
+FUSEGEN_MATH normal_cdf(A x) { return A(0.5) + A(0.5) * erf(x * A(0.70710678118654752440)); }
+FUSEGEN_MATH gelu_backward(A g, A x, A cdf) {
   const A density = exp(A(-0.5) * x * x) * A(0.39894228040143267794);
   return g * (cdf + x * density);
 }
@@ -61,20 +87,16 @@ FUSEGEN_MATH gelu_tanh_backward(A g, A x) {
   return g * A(0.5) * ((A(1) + t) + x * (A(1) - t * t) * inner_slope);
 }
 
-// tanh(softplus(x)) = (e^2 + 2e) / (e^2 + 2e + 2) with e = exp(x): no cancellation. It is 1 in
-// double from 20 on.
-FUSEGEN_MATH tanh_softplus(A x) {
-  const A e = exp(x > A(20) ? A(20) : x);
+// mish(x) = x tanh(softplus(x)), and tanh(softplus(x)) = (e^2 + 2 e) / (e^2 + 2 e + 2) with
+// e = exp(x): no cancellation. It is 1 in double from 20 on, where e stays bounded.
+// mish'(x) = e w / d^2 with w = 4 (x + 1) + 4 e^2 + e^3 + e (4 x + 6) and d = e^2 + 2 e + 2 (Misra
+// 2019, equation 2)
+FUSEGEN_MATH bounded_exp(A x) { return exp(x > A(20) ? A(20) : x); }
+FUSEGEN_MATH mish(A x, A e) {
   const A n = e * (e + A(2));
-  return x > A(20) ? A(1) : quotient(n, n + A(2));
+  return x > A(20) ? x : x * quotient(n, n + A(2));
 }
-
-// mish(x) = x tanh(softplus(x));  mish'(x) = e w / d^2 with e = exp(x), w = 4 (x + 1) + 4 e^2 + e^3
-// + e (4 x + 6) and d = e^2 + 2 e + 2 (Misra 2019, equation 2): one exponential where the product
-// rule takes two.
-FUSEGEN_MATH mish(A x) { return x * tanh_softplus(x); }
-FUSEGEN_MATH mish_backward(A g, A x) {
-  const A e = exp(x > A(20) ? A(20) : x);
+FUSEGEN_MATH mish_backward(A g, A x, A e) {
   const A w = A(4) * (x + A(1)) + e * (A(4) * x + A(6) + e * (A(4) + e));
   const A d = e * (e + A(2)) + A(2);
   return x > A(20) ? g + (x - x) : g * quotient(e * w, d * d);  // NaN at infinity, as PyTorch
@@ -99,9 +121,9 @@ FUSEGEN_MATH softplus_backward(A g, A x, A beta, A threshold) {
 }
 
 // clamp passes the gradient at both bounds, hardtanh at neither.
-FUSEGEN_MATH clamp_min(A x, A low) { return x < low ? low : x; }
+FUSEGEN_MATH clamp_min(A x, A low) { return larger(x, low); }
 FUSEGEN_MATH clamp_min_backward(A g, A x, A low) { return x >= low ? g : A(0); }
-FUSEGEN_MATH clamp_max(A x, A high) { return x > high ? high : x; }
+FUSEGEN_MATH clamp_max(A x, A high) { return smaller(x, high); }
 FUSEGEN_MATH clamp_max_backward(A g, A x, A high) { return x <= high ? g : A(0); }
 FUSEGEN_MATH clamp(A x, A low, A high) { return clamp_max(clamp_min(x, low), high); }
 FUSEGEN_MATH clamp_backward(A g, A x, A low, A high) { return x >= low && x <= high ? g : A(0); }
@@ -112,24 +134,13 @@ FUSEGEN_MATH hardtanh_backward(A g, A x, A low, A high) {
 
 // The smaller, the larger; NaN if either is. The gradient goes to the one taken, half to each at a
 // tie.
-FUSEGEN_MATH minimum(A x, A y) { return x != x || x < y ? x : y; }
+FUSEGEN_MATH minimum(A x, A y) { return smaller(x, y); }
 FUSEGEN_MATH minimum_backward(A g, A x, A other) {
   return x == other ? g * A(0.5) : (x > other ? A(0) : g);
 }
-FUSEGEN_MATH maximum(A x, A y) { return x != x || x > y ? x : y; }
+FUSEGEN_MATH maximum(A x, A y) { return larger(x, y); }
 FUSEGEN_MATH maximum_backward(A g, A x, A other) {
   return x == other ? g * A(0.5) : (x < other ? A(0) : g);
-}
-
-// Gradient through (x - mean) rstd, where mean and rstd are statistics of the n values x
-// themselves: dx = rstd (g - (sum(g) + xhat sum(g xhat)) / n)   (Ioffe and Szegedy 2015, section 3)
-FUSEGEN_MATH standardize_backward(A g, A xhat, A rstd, A sum_g, A sum_g_xhat, A inverse_n) {
-  return rstd * (g - (sum_g + xhat * sum_g_xhat) * inverse_n);
-}
-
-// The same without centring: xhat = x / sqrt(mean(x^2) + eps)   (Zhang and Sennrich 2019)
-FUSEGEN_MATH rescale_backward(A g, A xhat, A rrms, A sum_g_xhat, A inverse_n) {
-  return rrms * (g - xhat * sum_g_xhat * inverse_n);
 }
 
 // The weight of the newest batch in running statistics; a negative momentum asks for the cumulative

@@ -23,12 +23,28 @@ struct Moments {
   Acc m2;
 };
 
-// Adds one value; `inverse_count` is one over the number of values with it (Welford 1962).
+// Sums of values around a pilot, which must be one of them: then the squares are at most as many
+// times too large as there are values, and the deviations that are taken out of them do not cancel
+// (Chan, Golub and LeVeque 1983, section 3).
 template <typename Acc>
-__device__ __forceinline__ void add_value(Moments<Acc>& m, Acc value, Acc inverse_count) {
-  const Acc delta = value - m.mean;
-  m.mean += delta * inverse_count;
-  m.m2 += delta * (value - m.mean);
+struct PilotSums {
+  Acc pilot;
+  Acc sum;
+  Acc squares;
+};
+
+template <typename Acc>
+__device__ __forceinline__ void add_value(PilotSums<Acc>& sums, Acc value) {
+  const Acc distance = value - sums.pilot;
+  sums.sum += distance;
+  sums.squares += distance * distance;
+}
+
+template <typename Acc>
+__device__ __forceinline__ Moments<Acc> moments_of(const PilotSums<Acc>& sums, Acc count) {
+  if (count == Acc(0)) return {Acc(0), Acc(0)};
+  const Acc distance = sums.sum / count;
+  return {sums.pilot + distance, sums.squares - sums.sum * distance};
 }
 
 // The moments of two sets together (Chan, Golub and LeVeque 1983).
@@ -42,30 +58,44 @@ __device__ __forceinline__ Moments<Acc> merge(
   return {a.mean + delta * share, a.m2 + b.m2 + delta * delta * count_a * share};
 }
 
-// Sums each of N values over the block's rows; every thread of a column gets the result.
-// `shared` holds warp_count() * blockDim.x * N values.
-template <int N, typename Acc>
-__device__ __forceinline__ void sum_over_y(Acc (&value)[N], Acc* shared) {
+// Sums N values of each array over the block's rows; every thread of a column gets the result.
+// `shared` holds warp_count() * blockDim.x * N values for each array.
+template <int N, typename Acc, typename... More>
+__device__ __forceinline__ void sum_over_y(Acc* shared, Acc (&first)[N], More (&... more)[N]) {
+  constexpr int kArrays = 1 + sizeof...(More);
+  Acc* const arrays[kArrays] = {first, more...};
   const int width = blockDim.x;
+  // Once a block: to unroll these loops would only cost time, of the compiler most of all.
+#pragma unroll 1
+  for (int offset = 16; offset >= width; offset /= 2) {
 #pragma unroll
-  for (int v = 0; v < N; ++v) {
-    for (int offset = 16; offset >= width; offset /= 2) {
-      value[v] += __shfl_xor_sync(kAllLanes, value[v], offset);
+    for (int i = 0; i < kArrays * N; ++i) {
+      arrays[i / N][i % N] += __shfl_xor_sync(kAllLanes, arrays[i / N][i % N], offset);
     }
   }
   const int lane = thread_index() % 32;
   const int warp = thread_index() / 32;
+  const int sums = kArrays * width * N;  // of one warp
   __syncthreads();
   if (lane < width) {
 #pragma unroll
-    for (int v = 0; v < N; ++v) shared[(warp * width + lane) * N + v] = value[v];
+    for (int i = 0; i < kArrays * N; ++i) {
+      shared[warp * sums + (i / N * width + lane) * N + i % N] = arrays[i / N][i % N];
+    }
+  }
+  __syncthreads();
+  // One thread a sum: if every thread added up its own, they would read the same values over again.
+#pragma unroll 1
+  for (int i = thread_index(); i < sums; i += blockDim.x * blockDim.y) {
+    Acc total = shared[i];
+#pragma unroll 1
+    for (int other = 1; other < warp_count(); ++other) total += shared[other * sums + i];
+    shared[i] = total;
   }
   __syncthreads();
 #pragma unroll
-  for (int v = 0; v < N; ++v) value[v] = shared[threadIdx.x * N + v];
-  for (int other = 1; other < warp_count(); ++other) {
-#pragma unroll
-    for (int v = 0; v < N; ++v) value[v] += shared[(other * width + threadIdx.x) * N + v];
+  for (int i = 0; i < kArrays * N; ++i) {
+    arrays[i / N][i % N] = shared[(i / N * width + threadIdx.x) * N + i % N];
   }
 }
 
@@ -73,43 +103,105 @@ __device__ __forceinline__ void sum_over_y(Acc (&value)[N], Acc* shared) {
 // `shared` holds blockDim.x * blockDim.y * (2 N + 1) values. Row 0 gets the result.
 template <int N, typename Acc>
 __device__ __forceinline__ void merge_over_y(Moments<Acc> (&moments)[N], Acc count, Acc* shared) {
-  const int stride = 2 * N + 1;
-  Acc* mine = shared + thread_index() * stride;
+  const int columns = blockDim.x * N;
+  Acc* const means = shared;
+  Acc* const m2s = means + columns * blockDim.y;
+  Acc* const counts = m2s + columns * blockDim.y;
   __syncthreads();
-  mine[2 * N] = count;
+  counts[threadIdx.y * blockDim.x + threadIdx.x] = count;
 #pragma unroll
   for (int v = 0; v < N; ++v) {
-    mine[2 * v] = moments[v].mean;
-    mine[2 * v + 1] = moments[v].m2;
+    const int column = threadIdx.y * columns + threadIdx.x * N + v;
+    means[column] = moments[v].mean;
+    m2s[column] = moments[v].m2;
+  }
+  __syncthreads();
+  // One thread a column.
+#pragma unroll 1
+  for (int column = thread_index(); column < columns; column += blockDim.x * blockDim.y) {
+    Moments<Acc> all{means[column], m2s[column]};
+    Acc all_count = counts[column / N];
+#pragma unroll 1
+    for (int row = 1; row < int(blockDim.y); ++row) {
+      const int other = row * columns + column;
+      const Acc other_count = counts[row * blockDim.x + column / N];
+      all = merge(all, all_count, {means[other], m2s[other]}, other_count);
+      all_count += other_count;
+    }
+    means[column] = all.mean;
+    m2s[column] = all.m2;
   }
   __syncthreads();
   if (threadIdx.y != 0) return;
-  for (int row = 1; row < int(blockDim.y); ++row) {
-    const Acc* other = shared + (row * blockDim.x + threadIdx.x) * stride;
 #pragma unroll
-    for (int v = 0; v < N; ++v) {
-      moments[v] = merge(moments[v], count, {other[2 * v], other[2 * v + 1]}, other[2 * N]);
-    }
-    count += other[2 * N];
+  for (int v = 0; v < N; ++v) {
+    moments[v] = {means[threadIdx.x * N + v], m2s[threadIdx.x * N + v]};
   }
 }
 
-// Sums over the `lanes` neighbouring threads that share a segment; each of them gets the result.
-// lanes is a power of two up to 32, or blockDim.x (then blockDim.y is 1 and `shared` holds 32
-// values).
-template <typename Acc>
-__device__ __forceinline__ Acc sum_over_lanes(Acc value, int lanes, Acc* shared) {
-  const int within = lanes < 32 ? lanes : 32;
-  for (int offset = within / 2; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(kAllLanes, value, offset);
+// The moments over the block's rows of `count` values of each thread, `total` of them altogether;
+// every thread of a column gets the result. `shared` holds warp_count() * blockDim.x * N values.
+template <int N, typename Acc>
+__device__ __forceinline__ void moments_over_y(
+    Acc* shared, Moments<Acc> (&moments)[N], Acc count, Acc total) {
+  Acc mean[N];
+  Acc m2[N];
+#pragma unroll
+  for (int v = 0; v < N; ++v) mean[v] = moments[v].mean * count;
+  sum_over_y<N>(shared, mean);
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    mean[v] /= total;
+    const Acc distance = moments[v].mean - mean[v];
+    m2[v] = moments[v].m2 + count * distance * distance;
   }
-  if (lanes <= 32) return value;
+  sum_over_y<N>(shared, m2);
+#pragma unroll
+  for (int v = 0; v < N; ++v) moments[v] = {mean[v], m2[v]};
+}
+
+// The sum of a thread's own values, as a tree: equal values give their exact multiple.
+template <int N, typename Acc>
+__device__ __forceinline__ Acc sum_of(const Acc (&value)[N]) {
+  Acc sum[N];
+#pragma unroll
+  for (int v = 0; v < N; ++v) sum[v] = value[v];
+#pragma unroll
+  for (int half = N / 2; half > 0; half /= 2) {
+#pragma unroll
+    for (int v = 0; v < half; ++v) sum[v] += sum[v + half];
+  }
+  return sum[0];
+}
+
+// Sums each value over the `lanes` neighbouring threads that share a segment; each of them gets the
+// results. lanes is a power of two up to 32, or blockDim.x (then blockDim.y is 1 and `shared` holds
+// 32 values for each sum).
+template <typename Acc, typename... More>
+__device__ __forceinline__ void sum_over_lanes(int lanes, Acc* shared, Acc& first, More&... more) {
+  constexpr int kValues = 1 + sizeof...(More);
+  Acc* const values[kValues] = {&first, &more...};
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      const Acc other = __shfl_xor_sync(kAllLanes, *values[i], offset);
+      if (offset < lanes) *values[i] += other;  // a predicated addition is cheaper than a branch
+    }
+  }
+  if (lanes <= 32) return;
   __syncthreads();
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+  if (threadIdx.x % 32 == 0) {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) shared[i * 32 + threadIdx.x / 32] = *values[i];
+  }
   __syncthreads();
-  value = shared[0];
-  for (int warp = 1; warp < warp_count(); ++warp) value += shared[warp];
-  return value;
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) *values[i] = shared[i * 32];
+  for (int warp = 1; warp < warp_count(); ++warp) {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) *values[i] += shared[i * 32 + warp];
+  }
 }
 
 }  // namespace fusegen

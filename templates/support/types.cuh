@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -40,42 +42,101 @@ __device__ __forceinline__ __half narrow<__half>(float value) {
   return __float2half(value);
 }
 
-// How many neighbouring columns a thread has. Eight of a 16-bit type would fill a 16-byte access,
-// but then the constants of the columns take so many registers that too few warps are resident.
-template <typename T>
-constexpr int kVectorOf = sizeof(T) < 8 ? 4 : 2;
+// How many neighbouring columns a thread has: 16 bytes of them. Where it also keeps
+// more than four constants or sums of each column (kArrays), eight of a 16-bit type would take so
+// many registers that too few warps are resident.
+template <typename T, int kArrays>
+constexpr int kVectorOf = sizeof(T) == 8 ? 2 : (sizeof(T) == 2 && kArrays <= 4 ? 8 : 4);
 
 // N neighbouring elements. A pack of more than 16 bytes is moved in pieces of 16.
 template <typename T, int N>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
   T element[N];
+
+  __device__ __forceinline__ T& operator[](int v) { return element[v]; }
+  __device__ __forceinline__ const T& operator[](int v) const { return element[v]; }
 };
+
+// N neighbouring elements as they came from memory. An element is taken out where it is used: a
+// 16-bit type would have to wait for the memory where it is loaded, if it were unpacked there.
+template <typename T, int N>
+struct alignas(alignof(Pack<T, N>)) Loaded {
+  using Unit = std::conditional_t<N * sizeof(T) < 4, unsigned short, unsigned int>;
+  Unit unit[N * sizeof(T) / sizeof(Unit)];
+
+  __device__ __forceinline__ T operator[](int v) const {
+    T value;
+    if constexpr (sizeof(T) < sizeof(Unit)) {
+      const auto bits = static_cast<unsigned short>(unit[v / 2] >> (v % 2 * 16));
+      memcpy(&value, &bits, sizeof(T));
+    } else {
+      memcpy(&value, unit + v * int(sizeof(T) / sizeof(Unit)), sizeof(T));
+    }
+    return value;
+  }
+};
+
+// How many rows a thread loads before it uses the first: their latencies overlap.
+constexpr int kRowsInFlight = 4;
+
+// What one access to memory moves. Packs go through these types, because a copy of a struct of
+// elements may be compiled into one access for each element.
+template <int kBytes>
+struct WordOf;
+template <>
+struct WordOf<2> {
+  using type = unsigned short;
+};
+template <>
+struct WordOf<4> {
+  using type = unsigned int;
+};
+template <>
+struct WordOf<8> {
+  using type = uint2;
+};
+template <>
+struct WordOf<16> {
+  using type = uint4;
+};
+template <typename T, int N>
+using Word = typename WordOf<int(alignof(Pack<T, N>))>::type;
 
 // Loads N elements; the address must be a multiple of the pack's alignment (N == 1: any address).
 template <int N, typename T>
-__device__ __forceinline__ Pack<T, N> load_pack(const T* address) {
-  return *reinterpret_cast<const Pack<T, N>*>(address);
+__device__ __forceinline__ Loaded<T, N> load_pack(const T* address) {
+  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
+  Word<T, N> word[kWords];
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) word[w] = reinterpret_cast<const Word<T, N>*>(address)[w];
+  Loaded<T, N> loaded;
+  memcpy(&loaded, word, sizeof(loaded));
+  return loaded;
 }
 
 template <int N, typename T>
 __device__ __forceinline__ void store_pack(T* address, const Pack<T, N>& pack) {
-  *reinterpret_cast<Pack<T, N>*>(address) = pack;
+  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
+  Word<T, N> word[kWords];
+  memcpy(word, &pack, sizeof(pack));
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) __stwb(reinterpret_cast<Word<T, N>*>(address) + w, word[w]);
 }
 
 // N neighbouring elements as accumulation values; zeros where `present` is false.
 template <int N, typename Acc, typename T>
 __device__ __forceinline__ void load_values(const T* address, bool present, Acc (&value)[N]) {
-  Pack<T, N> pack;
-  if (present) pack = load_pack<N>(address);
+  Loaded<T, N> loaded;
+  if (present) loaded = load_pack<N>(address);
 #pragma unroll
-  for (int v = 0; v < N; ++v) value[v] = present ? Acc(widen(pack.element[v])) : Acc(0);
+  for (int v = 0; v < N; ++v) value[v] = present ? Acc(widen(loaded[v])) : Acc(0);
 }
 
 template <int N, typename Acc, typename T>
 __device__ __forceinline__ void store_values(T* address, const Acc (&value)[N]) {
   Pack<T, N> pack;
 #pragma unroll
-  for (int v = 0; v < N; ++v) pack.element[v] = narrow<T>(value[v]);
+  for (int v = 0; v < N; ++v) pack[v] = narrow<T>(value[v]);
   store_pack(address, pack);
 }
 

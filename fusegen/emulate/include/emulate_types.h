@@ -37,6 +37,10 @@ FUSEGEN_VECTOR_TYPES(unsigned, uint)
 FUSEGEN_VECTOR_TYPES(unsigned short, ushort)
 #undef FUSEGEN_VECTOR_TYPES
 
+// A store that the compiler leaves in one piece.
+template <typename T>
+inline void __stwb(T* address, T value) { *address = value; }
+
 using cudaStream_t = struct CUstream_st*;
 
 enum cudaError_t {
