@@ -73,11 +73,15 @@ def _rescale_backward(s: Simplifier, node: Node) -> Form:
 def _through_norm(
     s: Simplifier, node: Node, g: Node, hat: Node, inverse: Node, sums: Sequence[Node], inverse_n: Node
 ) -> Form:
-    """k r (h - (t q + s)), where t is xhat or what xhat is a multiple of."""
+    """k r (h - (t q + s)), where t is xhat or what xhat is a multiple of.
+
+    It is xhat where the gradient is summed further: such a sum, the gradient of a scale in front of the norm, may
+    cancel down to rounding errors, to which each factor of q would add its own.
+    """
     over, owner, count = sums[0].extent, _owner(hat), s.value(inverse_n)
     h, common, (slope, *mean) = _common_factors(s, g, [s.value(each) for each in sums], over)
     form = s.forms[hat]
-    if form.shift is None and all(fits(scale, over) for scale in form.scales):
+    if node not in s.summed and form.shift is None and all(fits(scale, over) for scale in form.scales):
         t, scales = written(s.graph, replace(form, scales=()), f"{owner}_centered", False), form.scales
     else:
         t, scales = s.value(hat), ()

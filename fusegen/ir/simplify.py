@@ -48,7 +48,7 @@ class Simplifier:
     error of its own, as large as that of the folded coefficient.
 
     forms: each node of the program as an affine form over a node of the new graph. moments_of: for moments, the form
-    of what they are of; the new moments are of its base.
+    of what they are of; the new moments are of its base. summed: what a sum is taken of, and all behind that.
     """
 
     def __init__(
@@ -61,6 +61,8 @@ class Simplifier:
     ) -> None:
         self.graph = Graph(graph.spec_names, first_index=graph.first_index + len(graph.nodes))
         self.nodes, self.given, self.rounded, self.opaque = nodes, set(given), set(rounded), set(opaque)
+        sums = [operand for node in nodes if node.op == "sum" for operand in node.operands]
+        self.summed = set(ancestors(sums, self.given))
         self.forms: dict[Node, Form] = {}
         self.moments_of: dict[Node, Form] = {}
         self._values: dict[Node, Node] = {}

@@ -458,16 +458,15 @@ namespace {
 //   hardtanh_value = hardtanh(plus_bias, -1, 1)
 //   power = bounded_exp(hardtanh_value)
 //   mish_value = mish(hardtanh_value, power)
-//   groupnorm_centered = mish_value - groupnorm_mean
-//   d_groupnorm_weight = grad_y * groupnorm_centered * groupnorm_rstd
-//   d_mish_value_unscaled = grad_y * groupnorm_weight - (groupnorm_centered * groupnorm_grad_slope
-//   + groupnorm_grad_mean)
+//   groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd
+//   d_mish_value_unscaled = grad_y * groupnorm_weight - (groupnorm_hat * groupnorm_grad_slope +
+//   groupnorm_grad_mean)
 //   d_mish_value = d_mish_value_unscaled * groupnorm_rstd
 //   d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value, power)
 //   d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, -1, 1)
 //   grad_gemm_product = d_plus_bias
 //   grad_y_sum = sum over the rows of grad_y
-//   d_groupnorm_weight_sum = sum over the rows of d_groupnorm_weight
+//   d_groupnorm_weight_sum = sum over the rows of grad_y * groupnorm_hat
 //   d_plus_bias_sum = sum over the rows of d_plus_bias
 
 // Each row or group in registers.
@@ -541,9 +540,10 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           ? Acc(widen(groupnorm_rstd_ptr[row * groups + segment])) : Acc(0);
 
       Acc d_groupnorm_hat_sum = Acc(0);
-      Acc groupnorm_centered_d_groupnorm_hat_sum = Acc(0);
+      Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
       Acc power_held[kItems][kVec];
-      Acc groupnorm_centered_held[kItems][kVec];
+      Acc groupnorm_hat_held[kItems][kVec];
+      Acc d_groupnorm_weight_held[kItems][kVec];
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
         const bool active = valid && inside[i];
@@ -555,7 +555,7 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           load_values<kVec>(groupnorm_weight_ptr + column[i], active, groupnorm_weight[0]);
         }
         Acc d_groupnorm_hat_sum_parts[kVec];
-        Acc groupnorm_centered_d_groupnorm_hat_sum_parts[kVec];
+        Acc d_groupnorm_hat_groupnorm_hat_sum_parts[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           const Acc gemm_product = widen(gemm_product_in[b][i][v]);
@@ -565,22 +565,21 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
           const Acc power = bounded_exp(hardtanh_value);
           const Acc mish_value = mish(hardtanh_value, power);
-          const Acc groupnorm_centered = mish_value - groupnorm_mean;
-          const Acc d_groupnorm_hat = grad_y * groupnorm_weight[kept][v];
+          const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
+          const Acc d_groupnorm_weight = grad_y * groupnorm_hat;
+          const Acc d_groupnorm_hat_groupnorm_hat = d_groupnorm_weight * groupnorm_weight[kept][v];
           power_held[i][v] = power;
-          groupnorm_centered_held[i][v] = groupnorm_centered;
-          d_groupnorm_hat_sum_parts[v] = d_groupnorm_hat;
-          groupnorm_centered_d_groupnorm_hat_sum_parts[v] = groupnorm_centered * d_groupnorm_hat;
+          groupnorm_hat_held[i][v] = groupnorm_hat;
+          d_groupnorm_weight_held[i][v] = d_groupnorm_weight;
+          d_groupnorm_hat_sum_parts[v] = grad_y * groupnorm_weight[kept][v];
+          d_groupnorm_hat_groupnorm_hat_sum_parts[v] = d_groupnorm_hat_groupnorm_hat;
         }
         if (active) d_groupnorm_hat_sum += sum_of(d_groupnorm_hat_sum_parts);
         if (active)
-            groupnorm_centered_d_groupnorm_hat_sum += sum_of(groupnorm_centered_d_groupnorm_hat_sum_parts);
+            d_groupnorm_hat_groupnorm_hat_sum += sum_of(d_groupnorm_hat_groupnorm_hat_sum_parts);
       }
-      sum_over_lanes(lanes, shared, d_groupnorm_hat_sum, groupnorm_centered_d_groupnorm_hat_sum);
-      const Acc d_groupnorm_hat_groupnorm_hat_sum =
-          groupnorm_centered_d_groupnorm_hat_sum * groupnorm_rstd;
-      const Acc groupnorm_grad_slope =
-          d_groupnorm_hat_groupnorm_hat_sum * inverse_count * groupnorm_rstd;
+      sum_over_lanes(lanes, shared, d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum);
+      const Acc groupnorm_grad_slope = d_groupnorm_hat_groupnorm_hat_sum * inverse_count;
       const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
 
 #pragma unroll
@@ -599,13 +598,13 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           const Acc gemm_product = widen(gemm_product_in[b][i][v]);
           const Acc grad_y = widen(grad_y_in[b][i][v]);
           const Acc power = power_held[i][v];
-          const Acc groupnorm_centered = groupnorm_centered_held[i][v];
+          const Acc groupnorm_hat = groupnorm_hat_held[i][v];
+          const Acc d_groupnorm_weight = d_groupnorm_weight_held[i][v];
           const Acc gemm = gemm_product + gemm_bias[kept][v];
           const Acc plus_bias = gemm + bias[kept][v];
           const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-          const Acc d_groupnorm_weight = grad_y * groupnorm_centered * groupnorm_rstd;
           const Acc d_mish_value_unscaled =
-              grad_y * groupnorm_weight[kept][v] - (groupnorm_centered * groupnorm_grad_slope
+              grad_y * groupnorm_weight[kept][v] - (groupnorm_hat * groupnorm_grad_slope
                   + groupnorm_grad_mean);
           const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
           const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value, power);
@@ -699,7 +698,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Acc groupnorm_mean = widen(groupnorm_mean_ptr[row * groups + segment]);
     const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[row * groups + segment]);
     Acc d_groupnorm_hat_sum = Acc(0);
-    Acc groupnorm_centered_d_groupnorm_hat_sum = Acc(0);
+    Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
     for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
       const int64_t column = segment * length + offset;
       const auto gemm_product_in = load_pack<kVec>(gemm_product_ptr + row * channels + column);
@@ -719,18 +718,15 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
         const Acc power = bounded_exp(hardtanh_value);
         const Acc mish_value = mish(hardtanh_value, power);
-        const Acc groupnorm_centered = mish_value - groupnorm_mean;
-        const Acc d_groupnorm_hat = grad_y * groupnorm_weight[v];
-        d_groupnorm_hat_sum += d_groupnorm_hat;
-        groupnorm_centered_d_groupnorm_hat_sum += groupnorm_centered * d_groupnorm_hat;
+        const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
+        const Acc d_groupnorm_hat_groupnorm_hat = grad_y * groupnorm_hat * groupnorm_weight[v];
+        d_groupnorm_hat_sum += grad_y * groupnorm_weight[v];
+        d_groupnorm_hat_groupnorm_hat_sum += d_groupnorm_hat_groupnorm_hat;
       }
     }
     sum_over_lanes(blockDim.x, shared, d_groupnorm_hat_sum);
-    sum_over_lanes(blockDim.x, shared, groupnorm_centered_d_groupnorm_hat_sum);
-    const Acc d_groupnorm_hat_groupnorm_hat_sum =
-        groupnorm_centered_d_groupnorm_hat_sum * groupnorm_rstd;
-    const Acc groupnorm_grad_slope =
-        d_groupnorm_hat_groupnorm_hat_sum * inverse_count * groupnorm_rstd;
+    sum_over_lanes(blockDim.x, shared, d_groupnorm_hat_groupnorm_hat_sum);
+    const Acc groupnorm_grad_slope = d_groupnorm_hat_groupnorm_hat_sum * inverse_count;
     const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
     if (threadIdx.x == 0) {
       groupnorm_grad_slope_ptr[item] = groupnorm_grad_slope;
@@ -802,16 +798,15 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
         const Acc power = bounded_exp(hardtanh_value);
         const Acc mish_value = mish(hardtanh_value, power);
-        const Acc groupnorm_centered = mish_value - groupnorm_mean;
-        const Acc d_groupnorm_weight = grad_y * groupnorm_centered * groupnorm_rstd;
+        const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
         const Acc d_mish_value_unscaled =
-            grad_y * groupnorm_weight[v] - (groupnorm_centered * groupnorm_grad_slope
+            grad_y * groupnorm_weight[v] - (groupnorm_hat * groupnorm_grad_slope
                 + groupnorm_grad_mean);
         const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
         const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value, power);
         const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
         grad_y_sum[v] += grad_y;
-        d_groupnorm_weight_sum[v] += d_groupnorm_weight;
+        d_groupnorm_weight_sum[v] += grad_y * groupnorm_hat;
         d_plus_bias_sum[v] += d_plus_bias;
         grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
       }

@@ -492,7 +492,8 @@ namespace {
 // ---- train backward ----------------------------------------------------------------------------
 //
 //   bn_centered = gemm_product * scale - bn_center
-//   d_times_scale_unscaled = grad_y * bn_weight - (bn_centered * bn_grad_slope + bn_grad_mean)
+//   bn_hat = bn_centered * bn_rstd
+//   d_times_scale_unscaled = grad_y * bn_weight - (bn_hat * bn_grad_slope + bn_grad_mean)
 //   gemm = gemm_product + gemm_bias
 //   d_gemm = d_times_scale_unscaled * bn_grad_scale
 //   grad_gemm_product = d_gemm
@@ -580,7 +581,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   for (int v = 0; v < kVec; ++v) {
     d_bn_weight_sum[v] = bn_centered_grad_y_sum[v] * bn_rstd[v];
     d_bn_weight_sum_scaled[v] = d_bn_weight_sum[v] * bn_weight[v];
-    bn_grad_slope[v] = d_bn_weight_sum_scaled[v] * inverse_count * bn_rstd[v];
+    bn_grad_slope[v] = d_bn_weight_sum_scaled[v] * inverse_count;
     bn_grad_mean[v] = grad_y_sum[v] * bn_weight[v] * inverse_count;
   }
   if (threadIdx.y == 0 && active) {
@@ -608,8 +609,9 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
       const Acc gemm_product = widen(gemm_product_in[v]);
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
+      const Acc bn_hat = bn_centered * bn_rstd[v];
       const Acc d_times_scale_unscaled =
-          grad_y * bn_weight[v] - (bn_centered * bn_grad_slope[v] + bn_grad_mean[v]);
+          grad_y * bn_weight[v] - (bn_hat * bn_grad_slope[v] + bn_grad_mean[v]);
       const Acc gemm = gemm_product + gemm_bias[v];
       const Acc d_gemm = d_times_scale_unscaled * bn_grad_scale[v];
       gemm_d_times_scale_unscaled_sum[v] += d_times_scale_unscaled * gemm;
@@ -733,7 +735,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   const Acc d_bn_weight_sum = bn_centered_grad_y_sum * bn_rstd;
   const Acc d_bn_weight_sum_scaled = d_bn_weight_sum * bn_weight;
   const Acc inverse_count = reciprocal(Acc(rows));
-  const Acc bn_grad_slope = d_bn_weight_sum_scaled * inverse_count * bn_rstd;
+  const Acc bn_grad_slope = d_bn_weight_sum_scaled * inverse_count;
   const Acc bn_grad_mean = grad_y_sum * bn_weight * inverse_count;
   const Acc d_times_scale_sum = d_bn_weight_sum_scaled * Acc(0);
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
@@ -810,8 +812,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
         const Acc gemm_product = widen(gemm_product_in[u][v]);
         const Acc grad_y = widen(grad_y_in[u][v]);
         const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
+        const Acc bn_hat = bn_centered * bn_rstd[v];
         const Acc d_times_scale_unscaled =
-            grad_y * bn_weight[v] - (bn_centered * bn_grad_slope[v] + bn_grad_mean[v]);
+            grad_y * bn_weight[v] - (bn_hat * bn_grad_slope[v] + bn_grad_mean[v]);
         const Acc gemm = gemm_product + gemm_bias[v];
         const Acc d_gemm = d_times_scale_unscaled * bn_grad_scale[v];
         gemm_d_times_scale_unscaled_sum[v] += d_times_scale_unscaled * gemm;

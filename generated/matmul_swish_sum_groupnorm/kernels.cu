@@ -454,14 +454,14 @@ namespace {
 //   gate = sigmoid(matmul)
 //   silu_value = matmul * gate
 //   plus_bias = silu_value + bias
-//   group_norm_centered = plus_bias - group_norm_mean
-//   d_group_norm_weight = grad_y * group_norm_centered * group_norm_rstd
-//   d_plus_bias_removed = group_norm_centered * group_norm_grad_slope + group_norm_grad_mean
-//   d_plus_bias = (grad_y * group_norm_weight - d_plus_bias_removed) * group_norm_rstd
+//   group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd
+//   d_plus_bias_unscaled = grad_y * group_norm_weight - (group_norm_hat * group_norm_grad_slope +
+//   group_norm_grad_mean)
+//   d_plus_bias = d_plus_bias_unscaled * group_norm_rstd
 //   d_matmul = silu_backward(d_plus_bias, matmul, gate)
 //   grad_matmul_product = d_matmul
 //   grad_y_sum = sum over the rows of grad_y
-//   d_group_norm_weight_sum = sum over the rows of d_group_norm_weight
+//   d_group_norm_weight_sum = sum over the rows of grad_y * group_norm_hat
 //   d_plus_bias_sum = sum over the rows of d_plus_bias
 //   d_matmul_sum = sum over the rows of d_matmul
 
@@ -538,9 +538,10 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
 
       Acc d_group_norm_hat_sum = Acc(0);
-      Acc group_norm_centered_d_group_norm_hat_sum = Acc(0);
+      Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
       Acc gate_held[kItems][kVec];
-      Acc group_norm_centered_held[kItems][kVec];
+      Acc group_norm_hat_held[kItems][kVec];
+      Acc d_group_norm_weight_held[kItems][kVec];
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
         const bool active = valid && inside[i];
@@ -552,7 +553,7 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           load_values<kVec>(group_norm_weight_ptr + column[i], active, group_norm_weight[0]);
         }
         Acc d_group_norm_hat_sum_parts[kVec];
-        Acc group_norm_centered_d_group_norm_hat_sum_parts[kVec];
+        Acc d_group_norm_hat_group_norm_hat_sum_parts[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           const Acc matmul_product = widen(matmul_product_in[b][i][v]);
@@ -561,23 +562,22 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           const Acc gate = sigmoid(matmul);
           const Acc silu_value = matmul * gate;
           const Acc plus_bias = silu_value + bias[kept][v];
-          const Acc group_norm_centered = plus_bias - group_norm_mean;
-          const Acc d_group_norm_hat = grad_y * group_norm_weight[kept][v];
+          const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
+          const Acc d_group_norm_weight = grad_y * group_norm_hat;
+          const Acc d_group_norm_hat_group_norm_hat =
+              d_group_norm_weight * group_norm_weight[kept][v];
           gate_held[i][v] = gate;
-          group_norm_centered_held[i][v] = group_norm_centered;
-          d_group_norm_hat_sum_parts[v] = d_group_norm_hat;
-          group_norm_centered_d_group_norm_hat_sum_parts[v] =
-              group_norm_centered * d_group_norm_hat;
+          group_norm_hat_held[i][v] = group_norm_hat;
+          d_group_norm_weight_held[i][v] = d_group_norm_weight;
+          d_group_norm_hat_sum_parts[v] = grad_y * group_norm_weight[kept][v];
+          d_group_norm_hat_group_norm_hat_sum_parts[v] = d_group_norm_hat_group_norm_hat;
         }
         if (active) d_group_norm_hat_sum += sum_of(d_group_norm_hat_sum_parts);
         if (active)
-            group_norm_centered_d_group_norm_hat_sum += sum_of(group_norm_centered_d_group_norm_hat_sum_parts);
+            d_group_norm_hat_group_norm_hat_sum += sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
       }
-      sum_over_lanes(lanes, shared, d_group_norm_hat_sum, group_norm_centered_d_group_norm_hat_sum);
-      const Acc d_group_norm_hat_group_norm_hat_sum =
-          group_norm_centered_d_group_norm_hat_sum * group_norm_rstd;
-      const Acc group_norm_grad_slope =
-          d_group_norm_hat_group_norm_hat_sum * inverse_count * group_norm_rstd;
+      sum_over_lanes(lanes, shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
+      const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
       const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
 
 #pragma unroll
@@ -595,13 +595,13 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           const Acc matmul_product = widen(matmul_product_in[b][i][v]);
           const Acc grad_y = widen(grad_y_in[b][i][v]);
           const Acc gate = gate_held[i][v];
-          const Acc group_norm_centered = group_norm_centered_held[i][v];
+          const Acc group_norm_hat = group_norm_hat_held[i][v];
+          const Acc d_group_norm_weight = d_group_norm_weight_held[i][v];
           const Acc matmul = matmul_product + matmul_bias[kept][v];
-          const Acc d_group_norm_weight = grad_y * group_norm_centered * group_norm_rstd;
-          const Acc d_plus_bias_removed = group_norm_centered * group_norm_grad_slope
-              + group_norm_grad_mean;
-          const Acc d_plus_bias =
-              (grad_y * group_norm_weight[kept][v] - d_plus_bias_removed) * group_norm_rstd;
+          const Acc d_plus_bias_unscaled =
+              grad_y * group_norm_weight[kept][v] - (group_norm_hat * group_norm_grad_slope
+                  + group_norm_grad_mean);
+          const Acc d_plus_bias = d_plus_bias_unscaled * group_norm_rstd;
           const Acc d_matmul = silu_backward(d_plus_bias, matmul, gate);
           if (active) grad_y_sum[i][v] += grad_y;
           if (active) d_group_norm_weight_sum[i][v] += d_group_norm_weight;
@@ -699,7 +699,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Acc group_norm_mean = widen(group_norm_mean_ptr[row * groups + segment]);
     const Acc group_norm_rstd = widen(group_norm_rstd_ptr[row * groups + segment]);
     Acc d_group_norm_hat_sum = Acc(0);
-    Acc group_norm_centered_d_group_norm_hat_sum = Acc(0);
+    Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
     for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
       const int64_t column = segment * length + offset;
       const auto matmul_product_in = load_pack<kVec>(matmul_product_ptr + row * channels + column);
@@ -718,18 +718,15 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         const Acc gate = sigmoid(matmul);
         const Acc silu_value = matmul * gate;
         const Acc plus_bias = silu_value + bias[v];
-        const Acc group_norm_centered = plus_bias - group_norm_mean;
-        const Acc d_group_norm_hat = grad_y * group_norm_weight[v];
-        d_group_norm_hat_sum += d_group_norm_hat;
-        group_norm_centered_d_group_norm_hat_sum += group_norm_centered * d_group_norm_hat;
+        const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
+        const Acc d_group_norm_hat_group_norm_hat = grad_y * group_norm_hat * group_norm_weight[v];
+        d_group_norm_hat_sum += grad_y * group_norm_weight[v];
+        d_group_norm_hat_group_norm_hat_sum += d_group_norm_hat_group_norm_hat;
       }
     }
     sum_over_lanes(blockDim.x, shared, d_group_norm_hat_sum);
-    sum_over_lanes(blockDim.x, shared, group_norm_centered_d_group_norm_hat_sum);
-    const Acc d_group_norm_hat_group_norm_hat_sum =
-        group_norm_centered_d_group_norm_hat_sum * group_norm_rstd;
-    const Acc group_norm_grad_slope =
-        d_group_norm_hat_group_norm_hat_sum * inverse_count * group_norm_rstd;
+    sum_over_lanes(blockDim.x, shared, d_group_norm_hat_group_norm_hat_sum);
+    const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
     const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
     if (threadIdx.x == 0) {
       group_norm_grad_slope_ptr[item] = group_norm_grad_slope;
@@ -801,15 +798,14 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
         const Acc gate = sigmoid(matmul);
         const Acc silu_value = matmul * gate;
         const Acc plus_bias = silu_value + bias[v];
-        const Acc group_norm_centered = plus_bias - group_norm_mean;
-        const Acc d_group_norm_weight = grad_y * group_norm_centered * group_norm_rstd;
-        const Acc d_plus_bias_removed = group_norm_centered * group_norm_grad_slope
-            + group_norm_grad_mean;
-        const Acc d_plus_bias =
-            (grad_y * group_norm_weight[v] - d_plus_bias_removed) * group_norm_rstd;
+        const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
+        const Acc d_plus_bias_unscaled =
+            grad_y * group_norm_weight[v] - (group_norm_hat * group_norm_grad_slope
+                + group_norm_grad_mean);
+        const Acc d_plus_bias = d_plus_bias_unscaled * group_norm_rstd;
         const Acc d_matmul = silu_backward(d_plus_bias, matmul, gate);
         grad_y_sum[v] += grad_y;
-        d_group_norm_weight_sum[v] += d_group_norm_weight;
+        d_group_norm_weight_sum[v] += grad_y * group_norm_hat;
         d_plus_bias_sum[v] += d_plus_bias;
         d_matmul_sum[v] += d_matmul;
         grad_matmul_product_out[v] = narrow<T>(d_matmul);

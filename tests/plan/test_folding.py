@@ -69,7 +69,7 @@ def test_batch_norm_with_its_surroundings() -> None:
         n: program_operations(p) for n, p in programs(step_by_step(ROOT / "specs" / "gemm_scale_bn.yaml")).items()
     }
     after = {n: program_operations(p) for n, p in programs(committed("gemm_scale_bn")).items()}
-    assert all(after[name][kind] <= 0.6 * count for name in after for kind, count in before[name].items())
+    assert all(after[name][kind] <= 0.7 * count for name in after for kind, count in before[name].items())
 
 
 def test_names_say_what_coefficients_are() -> None:
