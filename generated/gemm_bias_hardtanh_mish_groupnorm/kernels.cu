@@ -575,8 +575,8 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           d_groupnorm_hat_groupnorm_hat_sum_parts[v] = d_groupnorm_hat_groupnorm_hat;
         }
         if (active) d_groupnorm_hat_sum += sum_of(d_groupnorm_hat_sum_parts);
-        if (active)
-            d_groupnorm_hat_groupnorm_hat_sum += sum_of(d_groupnorm_hat_groupnorm_hat_sum_parts);
+        if (active) d_groupnorm_hat_groupnorm_hat_sum +=
+            sum_of(d_groupnorm_hat_groupnorm_hat_sum_parts);
       }
       sum_over_lanes(lanes, shared, d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum);
       const Acc groupnorm_grad_slope = d_groupnorm_hat_groupnorm_hat_sum * inverse_count;

@@ -573,8 +573,8 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           d_group_norm_hat_group_norm_hat_sum_parts[v] = d_group_norm_hat_group_norm_hat;
         }
         if (active) d_group_norm_hat_sum += sum_of(d_group_norm_hat_sum_parts);
-        if (active)
-            d_group_norm_hat_group_norm_hat_sum += sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
+        if (active) d_group_norm_hat_group_norm_hat_sum +=
+            sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
       }
       sum_over_lanes(lanes, shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
       const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
