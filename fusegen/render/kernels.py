@@ -156,8 +156,7 @@ class KernelContext:
     @property
     def widest_exchange(self) -> int:
         """How many sums the threads of a block exchange at once; the templates take sums in pairs."""
-        plain = [sum(not s.moments for s in stage.sweep.sums) for stage in self.stages]
-        return 2 if max(plain, default=0) > 1 else 1
+        return 2 if self.has_moments or any(len(stage.sweep.sums) > 1 for stage in self.stages) else 1
 
     def is_partial(self, sum_: Sum) -> bool:
         """Whether the sum leaves the kernel as one partial result per block."""

@@ -204,7 +204,7 @@ class LauncherRenderer:
                 )
             case "segment":
                 grid = [f"segment_grid(rows, {self._groups(kernel)})", "dim3(kSegmentThreads)"]
-                shared = "32 * sizeof(Acc)"
+                shared = "64 * sizeof(Acc)"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
             case "row":
                 grid, shared = ["row.grid", "row.block"], "512 * kVec * sizeof(Acc)"

@@ -137,18 +137,23 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
       }
       sum_over_lanes(lanes, shared, groupnorm_moments_total);
       Moments<Acc> groupnorm_moments{groupnorm_moments_total * inverse_length, Acc(0)};
+      Acc groupnorm_moments_rest = Acc(0);
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
         const bool active = valid && inside[i];
+        Acc groupnorm_moments_distances[kVec];
         Acc groupnorm_moments_squares[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           const Acc mish_value = mish_value_held[i][v];
-          groupnorm_moments_squares[v] = square(mish_value - groupnorm_moments.mean);
+          groupnorm_moments_distances[v] = mish_value - groupnorm_moments.mean;
+          groupnorm_moments_squares[v] = square(groupnorm_moments_distances[v]);
         }
+        if (active) groupnorm_moments_rest += sum_of(groupnorm_moments_distances);
         if (active) groupnorm_moments.m2 += sum_of(groupnorm_moments_squares);
       }
-      sum_over_lanes(lanes, shared, groupnorm_moments.m2);
+      sum_over_lanes(lanes, shared, groupnorm_moments.m2, groupnorm_moments_rest);
+      correct(groupnorm_moments, groupnorm_moments_rest, inverse_length);
       const Acc groupnorm_mean = groupnorm_moments.mean;
       const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
       const Acc groupnorm_rstd = rsqrt(groupnorm_variance + Acc(groupnorm_eps));
@@ -221,6 +226,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     sum_over_lanes(blockDim.x, shared, groupnorm_moments_total);
     // Squared distances to the mean, in a second sweep: no cancellation.
     Moments<Acc> groupnorm_moments{groupnorm_moments_total * inverse_length, Acc(0)};
+    Acc groupnorm_moments_rest = Acc(0);
     for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
       const int64_t column = segment * length + offset;
       const auto gemm_product_in = load_pack<kVec>(gemm_product_ptr + row * channels + column);
@@ -236,10 +242,13 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
         const Acc power = bounded_exp(hardtanh_value);
         const Acc mish_value = mish(hardtanh_value, power);
-        groupnorm_moments.m2 += square(mish_value - groupnorm_moments.mean);
+        const Acc groupnorm_moments_distance = mish_value - groupnorm_moments.mean;
+        groupnorm_moments_rest += groupnorm_moments_distance;
+        groupnorm_moments.m2 += square(groupnorm_moments_distance);
       }
     }
-    sum_over_lanes(blockDim.x, shared, groupnorm_moments.m2);
+    sum_over_lanes(blockDim.x, shared, groupnorm_moments.m2, groupnorm_moments_rest);
+    correct(groupnorm_moments, groupnorm_moments_rest, inverse_length);
     const Acc groupnorm_mean = groupnorm_moments.mean;
     const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
     const Acc groupnorm_rstd = rsqrt(groupnorm_variance + Acc(groupnorm_eps));
@@ -361,7 +370,7 @@ cudaError_t forward_launch(
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
-        dim3(kSegmentThreads), 32 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr, bias_ptr,
+        dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr, bias_ptr,
         groupnorm_mean_ptr, groupnorm_rstd_ptr, a.groupnorm_eps, rows, channels, groups);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
@@ -892,7 +901,7 @@ cudaError_t backward_launch(
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(backward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
-        dim3(kSegmentThreads), 32 * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
+        dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_weight_ptr,
         groupnorm_grad_slope_ptr, groupnorm_grad_mean_ptr, rows, channels, groups);
     if (error != cudaSuccess) return error;

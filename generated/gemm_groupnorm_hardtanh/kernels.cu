@@ -127,18 +127,23 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
       }
       sum_over_lanes(lanes, shared, group_norm_moments_total);
       Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_length, Acc(0)};
+      Acc group_norm_moments_rest = Acc(0);
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
         const bool active = valid && inside[i];
+        Acc group_norm_moments_distances[kVec];
         Acc group_norm_moments_squares[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           const Acc gemm = gemm_held[i][v];
-          group_norm_moments_squares[v] = square(gemm - group_norm_moments.mean);
+          group_norm_moments_distances[v] = gemm - group_norm_moments.mean;
+          group_norm_moments_squares[v] = square(group_norm_moments_distances[v]);
         }
+        if (active) group_norm_moments_rest += sum_of(group_norm_moments_distances);
         if (active) group_norm_moments.m2 += sum_of(group_norm_moments_squares);
       }
-      sum_over_lanes(lanes, shared, group_norm_moments.m2);
+      sum_over_lanes(lanes, shared, group_norm_moments.m2, group_norm_moments_rest);
+      correct(group_norm_moments, group_norm_moments_rest, inverse_length);
       const Acc group_norm_mean = group_norm_moments.mean;
       const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
       const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
@@ -206,6 +211,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     sum_over_lanes(blockDim.x, shared, group_norm_moments_total);
     // Squared distances to the mean, in a second sweep: no cancellation.
     Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_length, Acc(0)};
+    Acc group_norm_moments_rest = Acc(0);
     for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
       const int64_t column = segment * length + offset;
       const auto gemm_product_in = load_pack<kVec>(gemm_product_ptr + row * channels + column);
@@ -215,10 +221,13 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       for (int v = 0; v < kVec; ++v) {
         const Acc gemm_product = widen(gemm_product_in[v]);
         const Acc gemm = gemm_product + gemm_bias[v];
-        group_norm_moments.m2 += square(gemm - group_norm_moments.mean);
+        const Acc group_norm_moments_distance = gemm - group_norm_moments.mean;
+        group_norm_moments_rest += group_norm_moments_distance;
+        group_norm_moments.m2 += square(group_norm_moments_distance);
       }
     }
-    sum_over_lanes(blockDim.x, shared, group_norm_moments.m2);
+    sum_over_lanes(blockDim.x, shared, group_norm_moments.m2, group_norm_moments_rest);
+    correct(group_norm_moments, group_norm_moments_rest, inverse_length);
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
     const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
@@ -335,7 +344,7 @@ cudaError_t forward_launch(
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
-        dim3(kSegmentThreads), 32 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr,
+        dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr,
         group_norm_mean_ptr, group_norm_rstd_ptr, a.group_norm_eps, rows, channels, groups);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
@@ -857,7 +866,7 @@ cudaError_t backward_launch(
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(backward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
-        dim3(kSegmentThreads), 32 * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
+        dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_bias_ptr, group_norm_grad_slope_ptr, group_norm_grad_mean_ptr, a.hardtanh_max,
         a.hardtanh_min, rows, channels, groups);

@@ -371,7 +371,7 @@ cudaError_t train_forward_launch(
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
-      rows, channels, kVec, sizeof(T), sizeof(T), sizeof(Acc), kSharedBytes);
+      rows, channels, kVec, sizeof(T), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
   if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;

@@ -126,18 +126,23 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
       }
       sum_over_lanes(lanes, shared, gn_moments_total);
       Moments<Acc> gn_moments{gn_moments_total * inverse_length, Acc(0)};
+      Acc gn_moments_rest = Acc(0);
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
         const bool active = valid && inside[i];
+        Acc gn_moments_distances[kVec];
         Acc gn_moments_squares[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           const Acc fc = fc_held[i][v];
-          gn_moments_squares[v] = square(fc - gn_moments.mean);
+          gn_moments_distances[v] = fc - gn_moments.mean;
+          gn_moments_squares[v] = square(gn_moments_distances[v]);
         }
+        if (active) gn_moments_rest += sum_of(gn_moments_distances);
         if (active) gn_moments.m2 += sum_of(gn_moments_squares);
       }
-      sum_over_lanes(lanes, shared, gn_moments.m2);
+      sum_over_lanes(lanes, shared, gn_moments.m2, gn_moments_rest);
+      correct(gn_moments, gn_moments_rest, inverse_length);
       const Acc gn_mean = gn_moments.mean;
       const Acc gn_variance = gn_moments.m2 * inverse_length;
       const Acc gn_rstd = rsqrt(gn_variance + Acc(gn_eps));
@@ -205,6 +210,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     sum_over_lanes(blockDim.x, shared, gn_moments_total);
     // Squared distances to the mean, in a second sweep: no cancellation.
     Moments<Acc> gn_moments{gn_moments_total * inverse_length, Acc(0)};
+    Acc gn_moments_rest = Acc(0);
     for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
       const int64_t column = segment * length + offset;
       const auto fc_product_in = load_pack<kVec>(fc_product_ptr + row * channels + column);
@@ -214,10 +220,13 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       for (int v = 0; v < kVec; ++v) {
         const Acc fc_product = widen(fc_product_in[v]);
         const Acc fc = fc_product + fc_bias[v];
-        gn_moments.m2 += square(fc - gn_moments.mean);
+        const Acc gn_moments_distance = fc - gn_moments.mean;
+        gn_moments_rest += gn_moments_distance;
+        gn_moments.m2 += square(gn_moments_distance);
       }
     }
-    sum_over_lanes(blockDim.x, shared, gn_moments.m2);
+    sum_over_lanes(blockDim.x, shared, gn_moments.m2, gn_moments_rest);
+    correct(gn_moments, gn_moments_rest, inverse_length);
     const Acc gn_mean = gn_moments.mean;
     const Acc gn_variance = gn_moments.m2 * inverse_length;
     const Acc gn_rstd = rsqrt(gn_variance + Acc(gn_eps));
@@ -333,7 +342,7 @@ cudaError_t forward_launch(
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
-        dim3(kSegmentThreads), 32 * sizeof(Acc), stream, fc_product_ptr, fc_bias_ptr, gn_mean_ptr,
+        dim3(kSegmentThreads), 64 * sizeof(Acc), stream, fc_product_ptr, fc_bias_ptr, gn_mean_ptr,
         gn_rstd_ptr, a.gn_eps, rows, channels, groups);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
@@ -828,7 +837,7 @@ cudaError_t backward_launch(
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(backward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
-        dim3(kSegmentThreads), 32 * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr,
+        dim3(kSegmentThreads), 64 * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr,
         gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr, gn_grad_mean_ptr,
         a.negative_slope, rows, channels, groups);
     if (error != cudaSuccess) return error;

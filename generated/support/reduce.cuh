@@ -139,13 +139,23 @@ __device__ __forceinline__ void merge_over_y(Moments<Acc> (&moments)[N], Acc cou
   }
 }
 
+// Takes what is left of the distances to a rounded mean out of mean and squares (the corrected two-
+// pass algorithm, Chan, Golub and LeVeque 1983, section 3): equal values have no variance.
+template <typename Acc>
+__device__ __forceinline__ void correct(Moments<Acc>& moments, Acc distances, Acc inverse_count) {
+  const Acc rest = distances * inverse_count;
+  const Acc m2 = moments.m2 - distances * rest;
+  moments = {moments.mean + rest, m2 < Acc(0) ? Acc(0) : m2};
+}
+
 // The moments over the block's rows of `count` values of each thread, `total` of them altogether;
-// every thread of a column gets the result. `shared` holds warp_count() * blockDim.x * N values.
+// every thread of a column gets the result. `shared` holds 2 warp_count() * blockDim.x * N values.
 template <int N, typename Acc>
 __device__ __forceinline__ void moments_over_y(
     Acc* shared, Moments<Acc> (&moments)[N], Acc count, Acc total) {
   Acc mean[N];
   Acc m2[N];
+  Acc distances[N];
 #pragma unroll
   for (int v = 0; v < N; ++v) mean[v] = moments[v].mean * count;
   sum_over_y<N>(shared, mean);
@@ -153,11 +163,15 @@ __device__ __forceinline__ void moments_over_y(
   for (int v = 0; v < N; ++v) {
     mean[v] /= total;
     const Acc distance = moments[v].mean - mean[v];
-    m2[v] = moments[v].m2 + count * distance * distance;
+    distances[v] = count * distance;
+    m2[v] = moments[v].m2 + distances[v] * distance;
   }
-  sum_over_y<N>(shared, m2);
+  sum_over_y<N>(shared, m2, distances);
 #pragma unroll
-  for (int v = 0; v < N; ++v) moments[v] = {mean[v], m2[v]};
+  for (int v = 0; v < N; ++v) {
+    moments[v] = {mean[v], m2[v]};
+    correct(moments[v], distances[v], Acc(1) / total);
+  }
 }
 
 // The sum of a thread's own values, as a tree: equal values give their exact multiple.

@@ -35,6 +35,12 @@ SCENARIOS = {
     # 132 channels are a vector more than a block of the stream kernels has, 70 rows make three blocks of them.
     "column": Tail("batch norm", 70, 132, schedule="on chip"),
     "split": Tail("batch norm", 70, 132, schedule="split"),
+    # Squares of these leave nothing of the variance in float32.
+    "far from zero": Tail("batch norm", 70, 132, schedule="on chip", mean=1000.0),
+    "far from zero, split": Tail("batch norm", 70, 132, schedule="split", mean=1000.0),
+    # Some threads have a column and no row.
+    "few rows": Tail("batch norm", 5, 12, schedule="on chip"),
+    "few rows, split": Tail("batch norm", 5, 12, schedule="split"),
     "stream": Tail("no norm", 70, 132),
     "odd": Tail("no norm", 70, 34),
     "misaligned": Tail("no norm", 70, 132, misalign=True),
@@ -124,6 +130,12 @@ def test_a_further_barrier_would_be_missed(name, text, number):
     assert text in sources[name]
     sources[name] = sources[name].replace(text, f"{text}\n__syncthreads();", 1)
     assert untouched_in(sources) == [(name, number)]
+
+
+def test_an_instruction_that_waits_would_be_missed():
+    sources = template_sources()
+    sources["support/math.cuh"] += 'asm volatile("bar.sync 0;");\n'
+    assert untouched_in(sources) == [("support/math.cuh", 0)]
 
 
 def test_a_barrier_in_a_comment_is_none():

@@ -6,38 +6,44 @@ from tests.emulate.mutants.mutant import EARLY, RACE, UNWRITTEN, Mutant, wrong
 
 _FIRST = [  # what it is removed from, the scenario, the kernel that is caught
     ("sum_over_y", "column", "train_forward_column", "true"),
-    ("sum_over_y", "split", "train_backward_partials", "N > 1"),
     ("sum_over_y", "split", "train_backward_finalise", "N == 1"),
     ("sum_over_y", "short rows", "backward_row", "N > 1"),
     ("sum_over_y", "segments", "backward_apply", "N > 1"),
     ("sum_over_lanes", "long rows", "forward_row", "true"),
     ("sum_over_lanes", "segments", "forward_segments", "true"),
-    ("merge_over_y", "reductions", "twice", "true"),
+    ("merge_over_y", "reductions", "both", "true"),
 ]
 _SECOND = [
-    *_FIRST[:-1],
+    *_FIRST,
+    ("sum_over_y", "split", "train_backward_partials", "N > 1"),
     ("sum_over_y", "stream", "backward", "N > 1"),
     ("sum_over_lanes", "column", "train_backward_total", "true"),
     ("merge_over_y", "split", "train_forward_partials", "N > 1"),
     ("merge_over_y", "split", "train_forward_finalise", "N == 1"),
 ]
+# With one column a lane, a thread of row 0 merges just the column that it reads.
+_THIRD = [
+    *(case for case in _SECOND if case[0] == "sum_over_y"),
+    ("merge_over_y", "split", "train_forward_partials", "N > 1"),
+]
+_BARRIERS = {"sum_over_y": 3, "sum_over_lanes": 2, "merge_over_y": 3}
 
 # The first barrier keeps a call from overwriting what others still read for the call before, the second one keeps
-# them from reading before it is written.
+# those that add up from reading before it is written, the third one all from reading before it is added up.
 REMOVED = [
     Mutant(
         f"{function} in {kernel} without barrier {nth + 1}",
         run,
         "__syncthreads();",
         f"if (!({where})) __syncthreads();",
-        RACE if nth == 0 else EARLY,
+        EARLY if nth == 1 else RACE,
         within=function,
         kernel=kernel,
         file="reduce.cuh",
         nth=nth,
-        of=2,
+        of=_BARRIERS[function],
     )
-    for nth, cases in enumerate((_FIRST, _SECOND))
+    for nth, cases in enumerate((_FIRST, _SECOND, _THIRD))
     for function, run, kernel, where in cases
 ]
 
@@ -46,6 +52,8 @@ _OTHER_BARRIER = rf"is at the barrier {_SITE} while thread \(.*\) waits at the b
 _AT_BARRIER = rf"waits at {_SITE} with mask 0xffffffff for lane \d+, which waits at {_SITE} for the block's barrier"
 _AT_SHUFFLE = rf"is at {_SITE} while lane \d+ is in another shuffle at {_SITE}"
 _EXITED = r"names lane \d+, but no such lane is alive|for lane \d+, which has exited"
+
+_COLUMN_SUMS = "sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);"
 
 DIVERGENT = [
     Mutant(
@@ -57,7 +65,7 @@ DIVERGENT = [
         within="sum_over_y",
         kernel="train_forward_column",
         file="reduce.cuh",
-        of=2,
+        of=3,
     ),
     Mutant(
         "only the first warp comes to the last barrier",
@@ -74,8 +82,8 @@ DIVERGENT = [
     Mutant(
         "threads without a column leave before a sum",
         "column",
-        "sum_over_y<kVec>(d_over_divide_value_sum, shared);",
-        "if (!active) return; sum_over_y<kVec>(d_over_divide_value_sum, shared);",
+        _COLUMN_SUMS,
+        f"if (!active) return; {_COLUMN_SUMS}",
         _EXITED,
         within="train_backward_column",
         kernel="train_backward_column",
@@ -92,8 +100,8 @@ DIVERGENT = [
     Mutant(
         "all but the first row return from a block that has another sum to take",
         "split",
-        "sum_over_y<1>(d_over_divide_value_sum_all, shared);",
-        "sum_over_y<1>(d_over_divide_value_sum_all, shared); if (threadIdx.y != 0) return;",
+        "sum_over_y<1>(shared, d_over_divide_value_sum_all);",
+        "sum_over_y<1>(shared, d_over_divide_value_sum_all); if (threadIdx.y != 0) return;",
         wrong("grad_bn_weight"),  # the second sum has the others' values of the first
         within="train_backward_finalise",
     ),
@@ -104,7 +112,7 @@ LOOPS = [
     Mutant(
         "the second turn overwrites what others still read for the first",
         "long rows",
-        "group_norm_moments_total = sum_over_lanes(group_norm_moments_total, lanes, shared);",
+        "sum_over_lanes(lanes, shared, group_norm_moments_total);",
         """for (int offset = 16; offset > 0; offset /= 2)
              group_norm_moments_total += __shfl_xor_sync(kAllLanes, group_norm_moments_total, offset);
            if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = group_norm_moments_total;

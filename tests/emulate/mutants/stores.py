@@ -72,7 +72,7 @@ FULL = [
 _MEAN = "store_values<kVec>(bn_mean_ptr + column, bn_mean);"
 _KEPT = "store_values<kVec>(bn_running_var_ptr + column, new_bn_running_var);"
 _WEIGHT = "store_values<kVec>(grad_bn_weight_ptr + column, bn_hat_d_over_divide_value_sum_scaled);"
-_SLOT = "store_values<kVec>(mine + 1 * channels, bn_hat_d_over_divide_value_sum);"
+_SLOT = "store_values<kVec>(mine + 1 * channels, bn_centered_d_over_divide_value_sum);"
 _ROW_SLOT = "store_values<kVec>(mine + 2 * channels + column[i], d_gemm_sum[i]);"
 
 PER_CHANNEL = [
