@@ -4,7 +4,8 @@
 
 with TOOL memcheck, racecheck, initcheck or synccheck. The widths of the inputs are odd, so that cuBLAS takes no kernel
 that moves data by the tensor memory accelerator: racecheck and initcheck do not know what that orders and writes, and
-report cuBLAS's kernels, or whoever reads their results. `--probe` shows that with PyTorch's operators alone.
+report cuBLAS's kernels, or whoever reads their results. `--probe` shows that with PyTorch's operators alone. With
+PYTORCH_NO_CUDA_MEMORY_CACHING=1 each tensor is an allocation of its own, so that memcheck sees its end.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def _originals() -> ModuleType:
 
 
 _ORIGINALS = _originals()
-CHAINS, SEEDS, FURTHER = _ORIGINALS.CHAINS, _ORIGINALS.SEEDS, _ORIGINALS.FURTHER
+CHAINS, SEEDS = _ORIGINALS.CHAINS, _ORIGINALS.SEEDS
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ KERNEL_NAMES = frozenset(
     merge merge_over_y moments_of moments_over_y narrow shared_memory store_pack store_values sum_of sum_over_lanes
     sum_over_y thread_index warp_count widen average_factor behind bounded_exp clamp clamp_backward clamp_max
     clamp_max_backward clamp_min clamp_min_backward erf exp gelu_backward gelu_tanh gelu_tanh_backward hardswish
-    hardswish_backward hardtanh hardtanh_backward larger leaky_relu leaky_relu_backward log1p maximum
-    maximum_backward minimum minimum_backward mish mish_backward normal_cdf quotient reciprocal relu relu_backward
-    rsqrt sigmoid sigmoid_backward silu_backward smaller softplus softplus_backward square tanh tanh_backward
+    hardswish_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward log1p maximum maximum_backward
+    minimum minimum_backward mish mish_backward normal_cdf quotient reciprocal relu relu_backward rsqrt sigmoid
+    sigmoid_backward silu_backward softplus softplus_backward square tanh tanh_backward
     """.split()
 )
 

@@ -46,10 +46,12 @@ class Folding:
         kept = self._candidates()
         opaque: set[Node] = set()
         best = self._simplified(opaque)
+        least = _cost(best)
         for node in kept:
             attempt = self._simplified(opaque | {node})
-            if _cost(attempt) < _cost(best):
-                best, opaque = attempt, opaque | {node}
+            cost = _cost(attempt)
+            if cost < least:
+                best, least, opaque = attempt, cost, opaque | {node}
         plain = self._simplified(kept)
         found, limits = program_operations(best), program_operations(plain)
         return best if found.keys() == limits.keys() and all(found[k] <= limits[k] for k in found) else plain

@@ -70,14 +70,14 @@ def _program(plan: Plan, variant: Variant, program: Program) -> ProgramText:
     roles = type_roles(plan.modes[0].roles)
     types = [type_parameter(role) for role in roles]
     declared = ", ".join(f"typename {name}" for name in types)
-    kernels = [_kernel(kernel, declared) for kernel in _distinct(program)]
-    launcher = LauncherRenderer(program, types, symbol(plan.spec.name, program)).context()
+    contexts = {kernel.name: KernelRenderer(kernel).context() for kernel in _distinct(program)}
+    launcher = LauncherRenderer(program, contexts, types, symbol(plan.spec.name, program)).context()
     modes = mode_contexts(plan.modes)
     return ProgramText(
         title=program.name.replace("_", " "),
         omitted="FUSEGEN_BACKWARD_ONLY" if program is variant.forward else "FUSEGEN_FORWARD_ONLY",
         formula=_formula(program),
-        kernels=kernels,
+        kernels=[render(f"kernels/{k.kind}.cu.j2", k=k, types=declared) for k in contexts.values()],
         launcher=render("launcher.cu.j2", p=launcher, types=declared, modes=modes),
         entry=render("entry.cu.j2", p=launcher),
     )
@@ -89,11 +89,6 @@ def _distinct(program: Program) -> list[Kernel]:
     for kernel in program.kernels:
         found.setdefault(kernel.name, kernel)
     return list(found.values())
-
-
-def _kernel(kernel: Kernel, types: str) -> str:
-    context = KernelRenderer(kernel).context()
-    return render(f"kernels/{kernel.kind}.cu.j2", k=context, types=types)
 
 
 def _formula(program: Program) -> list[str]:

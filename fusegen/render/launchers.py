@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.plan.model import Kernel, Mode, Program, Schedule, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
+from fusegen.render.contexts import KernelContext
 from fusegen.render.environment import wrap
-from fusegen.render.kernels import KernelRenderer
 from fusegen.render.layout import WIDTH
 from fusegen.render.types import CPP, pointer, type_parameter, type_roles
 
@@ -99,10 +100,11 @@ def _pointer(tensor: Tensor, const: str) -> Pointer:
 
 
 class LauncherRenderer:
-    """Makes the launcher's context of one program."""
+    """Makes the launcher's context of one program. contexts: of its kernels, by name."""
 
-    def __init__(self, program: Program, types: list[str], symbol: str) -> None:
+    def __init__(self, program: Program, contexts: Mapping[str, KernelContext], types: list[str], symbol: str) -> None:
         self.program = program
+        self.contexts = contexts
         self.types = types
         self.symbol = symbol
         self.groups = "groups" if program.groups is not None else "int64_t(1)"
@@ -123,7 +125,7 @@ class LauncherRenderer:
             schedules=[self._schedule(schedule) for schedule in program.schedules],
             members=members,
             aligned=list(dict.fromkeys(aligned)),
-            arrays=max(KernelRenderer(kernel).context().arrays for kernel in program.kernels),
+            arrays=max(context.arrays for context in self.contexts.values()),
         )
 
     def _schedule(self, schedule: Schedule) -> ScheduleContext:
@@ -157,13 +159,12 @@ class LauncherRenderer:
         row = next((kernel for kernel in kernels if kernel.kind == "row"), None)
         return 16 if row and row.partial_sums else 32
 
-    @staticmethod
-    def _tile_bytes(kernels: list[Kernel]) -> str:
+    def _tile_bytes(self, kernels: list[Kernel]) -> str:
         """Bytes of shared memory for each element of a tile, of the narrowest element, and for each sum."""
         column = next((kernel for kernel in kernels if kernel.kind == "column"), None)
         if column is None:
             return ""
-        context = KernelRenderer(column).context()
+        context = self.contexts[column.name]
         sizes = " + ".join(f"sizeof({tile.type})" for tile in context.tiles)
         sums = f"{context.widest_exchange} * sizeof(Acc)" if context.widest_exchange > 1 else "sizeof(Acc)"
         return f"{sizes}, sizeof(T), {sums}"
@@ -180,7 +181,7 @@ class LauncherRenderer:
         return " + ".join(terms)
 
     def _launch(self, kernel: Kernel, schedule: Schedule, last: bool) -> list[str]:
-        context = KernelRenderer(kernel).context()
+        context = self.contexts[kernel.name]
         arguments = [p.argument for p in context.parameters]
         types = ", ".join(self.types)
         vector = {"finalise": "", "total": ""}.get(kernel.kind, ", kVec")

@@ -29,9 +29,9 @@ __device__ __forceinline__ float quotient(float n, float d) {
 
 // The larger, the smaller; NaN if either is. One instruction, where a comparison and a choice are
 // two.
-__device__ __forceinline__ double larger(double x, double y) { return x != x || x > y ? x : y; }
-__device__ __forceinline__ double smaller(double x, double y) { return x != x || x < y ? x : y; }
-__device__ __forceinline__ float larger(float x, float y) {
+__device__ __forceinline__ double maximum(double x, double y) { return x != x || x > y ? x : y; }
+__device__ __forceinline__ double minimum(double x, double y) { return x != x || x < y ? x : y; }
+__device__ __forceinline__ float maximum(float x, float y) {
 #if defined(__CUDACC__)
   float result;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
@@ -40,7 +40,7 @@ __device__ __forceinline__ float larger(float x, float y) {
   return x != x || x > y ? x : y;
 #endif
 }
-__device__ __forceinline__ float smaller(float x, float y) {
+__device__ __forceinline__ float minimum(float x, float y) {
 #if defined(__CUDACC__)
   float result;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
@@ -52,7 +52,7 @@ __device__ __forceinline__ float smaller(float x, float y) {
 
 FUSEGEN_MATH square(A x) { return x * x; }
 
-FUSEGEN_MATH relu(A x) { return larger(x, A(0)); }
+FUSEGEN_MATH relu(A x) { return maximum(x, A(0)); }
 FUSEGEN_MATH relu_backward(A g, A x) { return x <= A(0) ? A(0) : g; }
 
 FUSEGEN_MATH leaky_relu(A x, A slope) { return x > A(0) ? x : x * slope; }
@@ -121,9 +121,9 @@ FUSEGEN_MATH softplus_backward(A g, A x, A beta, A threshold) {
 }
 
 // clamp passes the gradient at both bounds, hardtanh at neither.
-FUSEGEN_MATH clamp_min(A x, A low) { return larger(x, low); }
+FUSEGEN_MATH clamp_min(A x, A low) { return maximum(x, low); }
 FUSEGEN_MATH clamp_min_backward(A g, A x, A low) { return x >= low ? g : A(0); }
-FUSEGEN_MATH clamp_max(A x, A high) { return smaller(x, high); }
+FUSEGEN_MATH clamp_max(A x, A high) { return minimum(x, high); }
 FUSEGEN_MATH clamp_max_backward(A g, A x, A high) { return x <= high ? g : A(0); }
 FUSEGEN_MATH clamp(A x, A low, A high) { return clamp_max(clamp_min(x, low), high); }
 FUSEGEN_MATH clamp_backward(A g, A x, A low, A high) { return x >= low && x <= high ? g : A(0); }
@@ -132,13 +132,10 @@ FUSEGEN_MATH hardtanh_backward(A g, A x, A low, A high) {
   return x <= low || x >= high ? A(0) : g;
 }
 
-// The smaller, the larger; NaN if either is. The gradient goes to the one taken, half to each at a
-// tie.
-FUSEGEN_MATH minimum(A x, A y) { return smaller(x, y); }
+// The gradient goes to the one taken, half to each at a tie.
 FUSEGEN_MATH minimum_backward(A g, A x, A other) {
   return x == other ? g * A(0.5) : (x > other ? A(0) : g);
 }
-FUSEGEN_MATH maximum(A x, A y) { return larger(x, y); }
 FUSEGEN_MATH maximum_backward(A g, A x, A other) {
   return x == other ? g * A(0.5) : (x < other ? A(0) : g);
 }

@@ -163,7 +163,7 @@ inline void check_torch(const char* what, AOTITorchError status) {
   fail(what, get_reason ? get_reason() : "failed, torch printed the reason to stderr");
 }
 
-// Contiguous and uninitialised, on the device of `like`.
+// Contiguous and uninitialised, on the device of `like`, with one dimension or two.
 inline Tensor empty(const Tensor& like, ScalarType dtype, Shape shape) {
   std::array<int64_t, 2> strides{1, 1};
   if (shape.size() == 2) strides[0] = shape.begin()[1];

@@ -42,9 +42,9 @@ __device__ __forceinline__ __half narrow<__half>(float value) {
   return __float2half(value);
 }
 
-// How many neighbouring columns a thread has: 16 bytes of them. Where it also keeps
-// more than four constants or sums of each column (kArrays), eight of a 16-bit type would take so
-// many registers that too few warps are resident.
+// How many neighbouring columns a thread has: 16 bytes of them. Where it also keeps more than four
+// constants or sums of each column (kArrays), eight of a 16-bit type would take so many registers
+// that too few warps are resident.
 template <typename T, int kArrays>
 constexpr int kVectorOf = sizeof(T) == 8 ? 2 : (sizeof(T) == 2 && kArrays <= 4 ? 8 : 4);
 

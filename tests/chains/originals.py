@@ -274,4 +274,3 @@ CHAINS: dict[str, Chain] = {
 }
 
 SEEDS = ("kb97", "kb33", "kb39", "kb94", "kb88")
-FURTHER = tuple(name for name in CHAINS if name not in SEEDS)

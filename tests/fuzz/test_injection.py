@@ -47,7 +47,7 @@ HOSTILE = {
     "preprocessor": "#include </etc/passwd>",
     "format": "%s{0}$(x)`x`",
     "path": "../../x",
-    "absolute path": "/tmp/x",
+    "absolute path": "/x",
     "attribute": "__class__",
     "call": "x()",
     "two names": "x, y",

@@ -1,0 +1,156 @@
+"""What the kernel templates are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+_MOST_ARRAYS = 7  # values of each column that fit 64 registers beside the rest of a kernel
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One kernel parameter: its declaration, and the expression a launch passes."""
+
+    declaration: str
+    argument: str
+
+
+@dataclass(frozen=True)
+class Load:
+    """A tensor that is read.
+
+    condition: extra condition for tensors whose pointer may be null. index: where a segment's value stands;
+    `{row}` is the row.
+    """
+
+    name: str
+    pointer: str
+    type: str
+    condition: str = ""
+    index: str = ""
+
+    @property
+    def pack(self) -> str:
+        """How a tile holds it: as it came from memory, or as it was computed."""
+        return "Loaded" if self.pointer else "Pack"
+
+
+@dataclass(frozen=True)
+class Store:
+    """A tensor that is written. optional: its pointer may be null."""
+
+    name: str
+    pointer: str
+    type: str
+    optional: bool
+    value: str
+    narrowed: str
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum that a pass takes. moments: mean and squared distances instead. slot: its place among the partial
+    results."""
+
+    name: str
+    value: str
+    moments: bool
+    slot: int
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One loop over elements.
+
+    fresh: the first sweep loads from memory, later ones reuse what is on chip. keep_values: what stays on chip for
+    later sweeps, which would have to compute it again. deviations: for the second sweep over the moments' operands,
+    those moments.
+    segments: values of other segments than the kernel's own.
+    """
+
+    loads: list[Load]
+    columns: list[Load]
+    segments: list[Load]
+    lines: list[str]
+    sums: list[Sum]
+    stores: list[Store]
+    fresh: bool = False
+    keep_values: list[tuple[str, str]] = field(default_factory=list)
+    deviations: list[Sum] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A sweep and what follows once its sums are known.
+
+    owner_loads, owner_arrays, owner_lines: in a column kernel, what only the threads need that store a column's values.
+    """
+
+    sweep: Sweep
+    deviation: Sweep | None
+    arrays: list[str]
+    results: list[str]
+    stores: list[Store]
+    owner_loads: list[Load] = field(default_factory=list)
+    owner_arrays: list[str] = field(default_factory=list)
+    owner_lines: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class KernelContext:
+    name: str
+    kind: str
+    comment: list[str]
+    parameters: list[Parameter]
+    scalars: list[str]
+    scalar_loads: list[Load]
+    column_loads: list[Load]
+    segment_loads: list[Load]
+    column_arrays: list[str]
+    column_lines: list[str]
+    segment_lines: list[str]
+    stages: list[Stage]
+    partial_sums: list[Sum]
+    slots: int
+    loads: list[Load]
+    tiles: list[Load]
+    uses_groups: bool
+    inner_groups: bool
+
+    @property
+    def has_moments(self) -> bool:
+        return any(sum_.moments for stage in self.stages for sum_ in stage.sweep.sums)
+
+    def totals(self, sweep: Sweep) -> list[str]:
+        """The variables of the sums that a sweep takes over a segment."""
+        return [f"{s.name}_total" if s.moments else s.name for s in sweep.sums if not self.is_partial(s)]
+
+    @property
+    def arrays(self) -> int:
+        """How many values of each of its columns a thread keeps: constants and sums."""
+        if self.kind in ("finalise", "total"):
+            return 0
+        sums = self.partial_sums
+        if self.kind == "column":
+            sums = [sum_ for stage in self.stages for sum_ in stage.sweep.sums]
+        results = sum(len(stage.arrays) for stage in self.stages)
+        return len(self.column_loads) + len(self.column_arrays) + sum(3 if s.moments else 1 for s in sums) + results
+
+    @property
+    def row_batch(self) -> int:
+        """How many short rows a thread loads together: one, where its registers hold column sums."""
+        return 1 if self.partial_sums else 2
+
+    @property
+    def row_blocks(self) -> int:
+        """How many blocks of 256 threads a multiprocessor must hold: the fewer, the more registers a thread has."""
+        return 4 if self.arrays <= _MOST_ARRAYS else 3
+
+    @property
+    def widest_exchange(self) -> int:
+        """How many sums the threads of a block exchange at once; the templates take sums in pairs."""
+        return 2 if self.has_moments or any(len(stage.sweep.sums) > 1 for stage in self.stages) else 1
+
+    def is_partial(self, sum_: Sum) -> bool:
+        """Whether the sum leaves the kernel as one partial result per block."""
+        return any(sum_.name == partial.name for partial in self.partial_sums)
