@@ -49,6 +49,11 @@ class Chain:
         with torch.device(self.device):
             module = subject.fused_class(*subject.arguments(size, random.Random(1)))
             spread_out(module)
+        with torch.no_grad():
+            for parameter in module.parameters():
+                # A small factor in front of a norm has a gradient that is the rest of large terms: the order of their
+                # sum, in which schedules differ, is all that shows there.
+                parameter.copy_(torch.where(parameter < 0, -1.0, 1.0) * parameter.abs().clamp_min(0.25))
         return module.to(getattr(torch, self.mode.roles["parameter"]))
 
     def programs(self, size: Sizes) -> Iterator[TailProgram]:

@@ -1,8 +1,8 @@
 """How many instructions of arithmetic an element costs, over all sweeps of a program's schedules.
 
 An addition whose operand is a product that nothing else uses is one fused multiply-add. Sums add their operand;
-moments update a mean and squared distances (`add_value`), or sum twice where the values stay on chip. Functions
-count as one each: no choice here depends on them.
+moments update sums around a pilot (`add_value`), or sum values and then distances, where they stay in registers.
+Functions count as one each: no choice here depends on them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fusegen.plan.model import Kernel, Pass, Program, Schedule
 
 _PRODUCTS = frozenset({"mul", "standardize", "rescale"})
 _OPERATIONS = {"detach": 0, "negate": 0, "standardize": 2, "standardize_backward": 3, "rescale_backward": 3}
-_WELFORD, _SUM_AND_DISTANCE = 4, 3
+_PILOT_SUMS, _SUM_AND_DISTANCES = 3, 4
 _PER_VECTOR = 0.25  # of what is computed once for the neighbouring columns of a thread, four in float32
 
 
@@ -46,12 +46,9 @@ def kernel_operations(kernel: Kernel) -> float:
         sinks = [*(tensor.node for tensor in pass_.stores), *(n for s in pass_.sums for n in s.operands)]
         total += _sweep(_values(kernel, sinks, loads | held), pass_.sums, sinks)
         moments = [node for node in pass_.sums if node.op == "moments"]
-        total += len(moments) * (_WELFORD if kernel.kind == "stream" else _SUM_AND_DISTANCE)
+        total += len(moments) * (_SUM_AND_DISTANCES if kernel.kind == "row" else _PILOT_SUMS)
         if kernel.kind == "row":
             held |= {node.operands[0] for node in moments}
-        if kernel.kind in ("column", "segment") and moments:
-            again = [node.operands[0] for node in moments]
-            total += _sweep(_values(kernel, again, loads), (), again)
     return total
 
 

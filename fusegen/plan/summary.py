@@ -74,11 +74,8 @@ def _schedule(plan: Plan, mode: Mode, program: Program, schedule: Schedule) -> d
 
 
 def kernel_bytes(plan: Plan, mode: Mode, kernel: Kernel) -> int:
-    """Bytes that a kernel moves at the typical sizes; a segment kernel with moments reads its operand twice."""
-    total = sum(_bytes(plan, mode, tensor) for tensor in (*kernel.reads, *kernel.writes))
-    if kernel.kind == "segment" and any(node.op == "moments" for p in kernel.passes for node in p.sums):
-        total += sum(_bytes(plan, mode, t) for p in kernel.passes for t in p.loads)
-    return total
+    """Bytes that a kernel moves at the typical sizes."""
+    return sum(_bytes(plan, mode, tensor) for tensor in (*kernel.reads, *kernel.writes))
 
 
 def _bytes(plan: Plan, mode: Mode, tensor: Tensor) -> int:

@@ -32,7 +32,7 @@ class Load:
     @property
     def pack(self) -> str:
         """How a tile holds it: as it came from memory, or as it was computed."""
-        return "Loaded" if self.pointer else "Pack"
+        return f"Loaded<{self.type}, kVec, kPacked>" if self.pointer else f"Pack<{self.type}, kVec>"
 
 
 @dataclass(frozen=True)

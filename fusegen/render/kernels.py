@@ -42,7 +42,9 @@ class KernelRenderer:
         row = "at" if self.kernel.kind == "stream" else "row"
         if tensor.extent == ROW:
             return row
-        return f"{row} * inner_groups + inner" if self._is_inner(tensor.node) else f"{row} * groups + segment"
+        if self._is_inner(tensor.node):
+            return f"{row} * inner_groups + inner"
+        return f"{row} * groups + segment" if self.by_segment else f"{row} * groups + segment[v]"
 
     def _is_inner(self, node: Node) -> bool:
         """A value of each group of channels, in a kernel whose own segments are whole rows."""
@@ -146,7 +148,7 @@ class KernelRenderer:
 
     def _stage(self, index: int, pass_: Pass, slots: list[Sum]) -> Stage:
         kind = self.kernel.kind
-        moments = [node for node in pass_.sums if node.op == "moments"] if kind in ("row", "segment") else []
+        moments = [node for node in pass_.sums if node.op == "moments"] if kind == "row" else []
         keep = self._keep(index, pass_) if kind in ("row", "column") else []
         sweep = self._sweep(pass_.loads, pass_.values, pass_.sums, pass_.stores, slots, fresh=index == 0, keep=keep)
         self.held += keep

@@ -44,8 +44,10 @@ class ScheduleContext:
     comment: list[str]
     groups: str
     held: int
+    column_sums: int
     tile_bytes: str
     needs_stream: bool
+    needs_finalise: bool
     partials: str
     scratch: list[ScratchContext]
     launches: list[list[str]]
@@ -56,7 +58,6 @@ class ModeContext:
     index: int
     name: str
     types: str
-    first: str
     verification: bool
 
 
@@ -72,6 +73,7 @@ class ProgramContext:
     members: list[str]
     aligned: list[str]
     arrays: int
+    types: str
 
 
 def mode_contexts(modes: tuple[Mode, ...]) -> list[ModeContext]:
@@ -79,7 +81,7 @@ def mode_contexts(modes: tuple[Mode, ...]) -> list[ModeContext]:
     for mode in modes:
         types = [CPP[mode.roles[role]] for role in type_roles(mode.roles)]
         verification = mode.roles["activation"] == VERIFICATION_DTYPE
-        found.append(ModeContext(mode.index, mode.name, ", ".join(types), types[0], verification))
+        found.append(ModeContext(mode.index, mode.name, ", ".join(types), verification))
     return found
 
 
@@ -126,19 +128,23 @@ class LauncherRenderer:
             members=members,
             aligned=list(dict.fromkeys(aligned)),
             arrays=max(context.arrays for context in self.contexts.values()),
+            types=", ".join(self.types),
         )
 
     def _schedule(self, schedule: Schedule) -> ScheduleContext:
         kernels = [*schedule.kernels, *self.program.totals]
         scratch = {t.name: t for kernel in kernels for t in kernel.writes if t.scratch}
         launches = [self._launch(kernel, schedule, kernel is kernels[-1]) for kernel in kernels]
+        column_sums = sum(len(kernel.partial_sums) for kernel in kernels if kernel.kind == "row")
         return ScheduleContext(
             kind=schedule.kind,
             comment=[_COMMENT[schedule.kind]],
             groups=next((self._groups(kernel) for kernel in kernels if kernel.kind == "row"), self.groups),
-            held=self._held(kernels),
+            held=16 if column_sums else 32,  # elements in a thread's registers, beside column sums of each
+            column_sums=column_sums,
             tile_bytes=self._tile_bytes(kernels),
             needs_stream=any(kernel.kind == "stream" for kernel in kernels),
+            needs_finalise=any(kernel.kind == "finalise" for kernel in kernels),
             partials=self._partials(kernels),
             scratch=[ScratchContext(pointer(t), self._count(t)) for t in scratch.values()],
             launches=launches,
@@ -152,12 +158,6 @@ class LauncherRenderer:
     def _groups(self, kernel: Kernel) -> str:
         """The number of segments in a row, as this kernel cuts it."""
         return "int64_t(1)" if kernel.groups == 1 else self.groups
-
-    @staticmethod
-    def _held(kernels: list[Kernel]) -> int:
-        """How many elements one thread may hold in registers: fewer where it also keeps column sums of each."""
-        row = next((kernel for kernel in kernels if kernel.kind == "row"), None)
-        return 16 if row and row.partial_sums else 32
 
     def _tile_bytes(self, kernels: list[Kernel]) -> str:
         """Bytes of shared memory for each element of a tile, of the narrowest element, and for each sum."""
@@ -184,20 +184,20 @@ class LauncherRenderer:
         context = self.contexts[kernel.name]
         arguments = [p.argument for p in context.parameters]
         types = ", ".join(self.types)
-        vector = {"finalise": "", "total": ""}.get(kernel.kind, ", kVec")
+        vector = {"finalise": "", "total": ""}.get(kernel.kind, ", kVec, kPacked")
         name = f"{kernel.name}<{types}{vector}>"
         lines: list[str] = []
         sizes = ["rows", "channels"]
         match kernel.kind:
             case "stream":
                 grid = ["shape.grid", "shape.block"]
-                shared = "kStreamThreads * (2 * kVec + 1) * sizeof(Acc)" if kernel.partial_sums else "0"
+                shared = "kStreamThreads * 2 * kVec * sizeof(Acc)" if kernel.partial_sums else "0"
                 sizes += [self.groups] if context.uses_groups else []
                 sizes += ["shape.rows_per_block"]
             case "finalise":
                 by_row = schedule.kind == "row" and kernel is schedule.kernels[-1]
-                grid = ["dim3(unsigned(ceil_div(channels, 32)))", "dim3(32, kStreamThreads / 32)"]
-                shared = "kStreamThreads * 3 * sizeof(Acc)"
+                grid = ["finalise.grid", "finalise.block"]
+                shared = "kStreamThreads / 2 * sizeof(Acc)"
                 sizes += (
                     ["int64_t(row.grid.y)", "int64_t(0)"]
                     if by_row
@@ -208,11 +208,11 @@ class LauncherRenderer:
                 shared = "64 * sizeof(Acc)"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
             case "row":
-                grid, shared = ["row.grid", "row.block"], "512 * kVec * sizeof(Acc)"
+                grid, shared = ["row.grid", "row.block"], "row.shared_bytes"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else []), "row.lanes"]
-                lines += [f"auto* kernel = {kernel.name}<{types}, kVec, 1>;"]
+                lines += [f"auto* kernel = {kernel.name}<{types}, kVec, kPacked, 1>;"]
                 for items in _ITEMS[1:]:
-                    instance = f"{kernel.name}<{types}, kVec, row_items({items}, kVec, kMost)>"
+                    instance = f"{kernel.name}<{types}, kVec, kPacked, row_items({items}, kPacked, kMost)>"
                     lines += _wrapped(f"if (row.items == {items}) kernel = {instance};")
                 name = "kernel"
             case "column":

@@ -39,28 +39,29 @@ namespace {
 
 // Every result in one pass.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ bias_ptr,
     Out* __restrict__ y_ptr,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   Acc bias[kVec];
-  load_values<kVec>(bias_ptr + column, active, bias);
+  load_values(columns, bias_ptr, active, bias);
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
         const Acc relu_value = relu(plus_bias);
         y_out[v] = narrow<Out>(relu_value);
       }
-      store_pack(y_ptr + at * channels + column, y_out);
+      store_pack(columns, y_ptr + at * channels, y_out);
     }
   }
 }
@@ -86,7 +87,7 @@ struct ForwardArguments {
   int64_t rows, channels;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t forward_launch(
     const ForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -99,42 +100,46 @@ cudaError_t forward_launch(
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
-    return launch(forward<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
+    return launch(forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, bias_ptr, y_ptr, rows, channels, shape.rows_per_block);
   }
+}
+
+template <typename T, typename Out, typename Param>
+cudaError_t forward_typed(
+    const ForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 1>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
 }
 
 cudaError_t forward_dispatch(
     int mode, const ForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(forward_launch<float, float, float, kVectorOf<float, 1>>,
-                 forward_launch<float, float, float, 1>, kVectorOf<float, 1>);
+      return forward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 1>>,
-                 forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 1>);
+      return forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(forward_launch<__half, __half, __half, kVectorOf<__half, 1>>,
-                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 1>);
+      return forward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 1>>,
-                 forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 1>);
+      return forward_typed<__nv_bfloat16, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(forward_launch<__half, float, float, kVectorOf<__half, 1>>,
-                 forward_launch<__half, float, float, 1>, kVectorOf<__half, 1>);
+      return forward_typed<__half, float, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(forward_launch<double, double, double, kVectorOf<double, 1>>,
-                 forward_launch<double, double, double, 1>, kVectorOf<double, 1>);
+      return forward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -184,7 +189,7 @@ namespace {
 
 // Every result in one pass.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -193,25 +198,26 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   Acc bias[kVec];
-  load_values<kVec>(bias_ptr + column, active, bias);
+  load_values(columns, bias_ptr, active, bias);
 
   Acc d_plus_bias_sum[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -228,7 +234,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
         grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
       }
       if (grad_gemm_product_ptr != nullptr)
-          store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
+          store_pack(columns, grad_gemm_product_ptr + at * channels, grad_gemm_product_out);
     }
   }
 
@@ -236,8 +242,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
   Acc* shared = shared_memory<Acc>();
   sum_over_y<kVec>(shared, d_plus_bias_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 1 * channels + column;
-  store_values<kVec>(mine + 0 * channels, d_plus_bias_sum);
+  Acc* mine = partials + blockIdx.y * 1 * channels;
+  store_values(columns, mine + 0 * channels, d_plus_bias_sum);
 }
 
 // Column sums from partial results.
@@ -252,9 +258,24 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
   Acc d_plus_bias_sum_all[1] = {};
-  for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
-    const Acc* part = partials + block * 1 * channels + column;
-    d_plus_bias_sum_all[0] += part[0 * channels];
+  constexpr int kBatch = 4;  // partial results that are loaded together
+  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+    Acc part[kBatch][1];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+#pragma unroll
+      for (int slot = 0; slot < 1; ++slot) {
+        part[b][slot] = partials[(block * 1 + slot) * channels + column];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+      d_plus_bias_sum_all[0] += part[b][0];
+    }
   }
   sum_over_y<1>(shared, d_plus_bias_sum_all);
   if (threadIdx.y != 0 || !active) return;
@@ -272,7 +293,7 @@ struct BackwardArguments {
   int64_t rows, channels;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t backward_launch(
     const BackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -286,50 +307,55 @@ cudaError_t backward_launch(
   // One pass over memory.
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 1 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(backward<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2 *
-        kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, bias_ptr,
+    error = launch(backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, kStreamThreads *
+        2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, bias_ptr,
         grad_gemm_product_ptr, partials, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, grad_bias_ptr,
-        partials, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
+    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
+        / 2 * sizeof(Acc), stream, grad_bias_ptr, partials, rows, channels, int64_t(shape.grid.y),
+        shape.rows_per_block);
   }
+}
+
+template <typename T, typename Out, typename Param>
+cudaError_t backward_typed(
+    const BackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 2>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
 }
 
 cudaError_t backward_dispatch(
     int mode, const BackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(backward_launch<float, float, float, kVectorOf<float, 2>>,
-                 backward_launch<float, float, float, 1>, kVectorOf<float, 2>);
+      return backward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 2>>,
-                 backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 2>);
+      return backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(backward_launch<__half, __half, __half, kVectorOf<__half, 2>>,
-                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 2>);
+      return backward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 2>>,
-                 backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 2>);
+      return backward_typed<__nv_bfloat16, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(backward_launch<__half, float, float, kVectorOf<__half, 2>>,
-                 backward_launch<__half, float, float, 1>, kVectorOf<__half, 2>);
+      return backward_typed<__half, float, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(backward_launch<double, double, double, kVectorOf<double, 2>>,
-                 backward_launch<double, double, double, 1>, kVectorOf<double, 2>);
+      return backward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;

@@ -44,7 +44,7 @@ namespace {
 
 // Each tile of columns in shared memory.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
@@ -60,11 +60,12 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     double batch_norm_momentum,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   // Each thread reads back only what it wrote, so a tile needs no barrier.
-  auto* gemm_product_tile = shared_memory<Loaded<T, kVec>>();
+  auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   Acc* shared = behind<Acc>(gemm_product_tile, rows * blockDim.x);
   const int64_t own = rows - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
@@ -75,20 +76,20 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   const Acc batch_norm_kept_2 = Acc(1) - batch_norm_factor;
   const Acc batch_norm_bessel = Acc(rows) / (Acc(rows) - Acc(1));
   Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc batch_norm_weight[kVec];
-  load_values<kVec>(batch_norm_weight_ptr + column, active, batch_norm_weight);
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
-  load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
 
   PilotSums<Acc> batch_norm_moments_sums[kVec] = {};
   for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
       if (row >= rows) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + row * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + row * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -126,10 +127,10 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   }
   if (threadIdx.y == 0 && active) {
     Acc batch_norm_running_mean[kVec];
-    load_values<kVec>(batch_norm_running_mean_ptr + column, batch_norm_running_mean_ptr != nullptr,
+    load_values(columns, batch_norm_running_mean_ptr, batch_norm_running_mean_ptr != nullptr,
         batch_norm_running_mean);
     Acc batch_norm_running_var[kVec];
-    load_values<kVec>(batch_norm_running_var_ptr + column, batch_norm_running_var_ptr != nullptr,
+    load_values(columns, batch_norm_running_var_ptr, batch_norm_running_var_ptr != nullptr,
         batch_norm_running_var);
     Acc new_batch_norm_running_mean[kVec];
     Acc new_batch_norm_running_var[kVec];
@@ -140,12 +141,12 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
       new_batch_norm_running_var[v] = batch_norm_kept_2 * batch_norm_running_var[v]
           + batch_norm_factor * batch_norm_variance[v] * batch_norm_bessel;
     }
-    store_values<kVec>(batch_norm_mean_ptr + column, batch_norm_mean);
-    store_values<kVec>(batch_norm_rstd_ptr + column, batch_norm_rstd);
+    store_values(columns, batch_norm_mean_ptr, batch_norm_mean);
+    store_values(columns, batch_norm_rstd_ptr, batch_norm_rstd);
     if (batch_norm_running_mean_ptr != nullptr)
-        store_values<kVec>(batch_norm_running_mean_ptr + column, new_batch_norm_running_mean);
+        store_values(columns, batch_norm_running_mean_ptr, new_batch_norm_running_mean);
     if (batch_norm_running_var_ptr != nullptr)
-        store_values<kVec>(batch_norm_running_var_ptr + column, new_batch_norm_running_var);
+        store_values(columns, batch_norm_running_var_ptr, new_batch_norm_running_var);
   }
 
 #pragma unroll 2
@@ -162,33 +163,34 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
       const Acc relu_value = relu(gelu_value);
       y_out[v] = narrow<Out>(relu_value);
     }
-    store_pack(y_ptr + row * channels + column, y_out);
+    store_pack(columns, y_ptr + row * channels, y_out);
   }
 }
 
 // Column sums, one partial result per block of rows.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
 
   PilotSums<Acc> batch_norm_moments_sums[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -211,13 +213,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
 #pragma unroll
   for (int v = 0; v < kVec; ++v) batch_norm_moments[v] =
       moments_of(batch_norm_moments_sums[v], count);
-  merge_over_y<kVec>(batch_norm_moments, count, shared);
+  moments_over_y<kVec>(shared, batch_norm_moments, count, Acc(last - first));
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels + column;
+  Acc* mine = partials + blockIdx.y * 2 * channels;
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    mine[0 * channels + v] = batch_norm_moments[v].mean;
-    mine[1 * channels + v] = batch_norm_moments[v].m2;
+    if (!columns.has(v)) continue;
+    mine[0 * channels + columns.at(v)] = batch_norm_moments[v].mean;
+    mine[1 * channels + columns.at(v)] = batch_norm_moments[v].m2;
   }
 }
 
@@ -242,18 +245,34 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
-  Moments<Acc> batch_norm_moments_all[1] = {};
+  PilotSums<Acc> batch_norm_moments_sums = {};
   Acc batch_norm_moments_count = Acc(0);
-  for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
-    const Acc* part = partials + block * 2 * channels + column;
-    const int64_t left = rows - block * rows_per_block;
-    const Acc count = Acc(left < rows_per_block ? left : rows_per_block);
-    const Moments<Acc> one{part[0 * channels], part[1 * channels]};
-    batch_norm_moments_all[0] =
-        merge(batch_norm_moments_all[0], batch_norm_moments_count, one, count);
-    batch_norm_moments_count += count;
+  constexpr int kBatch = 4;  // partial results that are loaded together
+  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+    Acc part[kBatch][2];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        part[b][slot] = partials[(block * 2 + slot) * channels + column];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+      const int64_t left = rows - block * rows_per_block;
+      const Acc count = Acc(left < rows_per_block ? left : rows_per_block);
+      if (batch_norm_moments_count == Acc(0)) batch_norm_moments_sums.pilot = part[b][0];
+      add_values(batch_norm_moments_sums, {part[b][0], part[b][1]}, count);
+      batch_norm_moments_count += count;
+    }
   }
-  merge_over_y<1>(batch_norm_moments_all, batch_norm_moments_count, shared);
+  Moments<Acc> batch_norm_moments_all[1] =
+      {moments_of(batch_norm_moments_sums, batch_norm_moments_count)};
+  moments_over_y<1>(shared, batch_norm_moments_all, batch_norm_moments_count, Acc(rows));
   if (threadIdx.y != 0 || !active) return;
 
   const Moments<Acc> batch_norm_moments = batch_norm_moments_all[0];
@@ -292,7 +311,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
 
 // Results, with the statistics at hand.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ batch_norm_bias_ptr,
@@ -301,25 +320,26 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     Out* __restrict__ y_ptr,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   Acc batch_norm_bias[kVec];
-  load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
   Acc batch_norm_scale[kVec];
-  load_values<kVec>(batch_norm_scale_ptr + column, active, batch_norm_scale);
+  load_values(columns, batch_norm_scale_ptr, active, batch_norm_scale);
   Acc batch_norm_center[kVec];
-  load_values<kVec>(batch_norm_center_ptr + column, active, batch_norm_center);
+  load_values(columns, batch_norm_center_ptr, active, batch_norm_center);
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -336,7 +356,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
         const Acc relu_value = relu(gelu_value);
         y_out[v] = narrow<Out>(relu_value);
       }
-      store_pack(y_ptr + at * channels + column, y_out);
+      store_pack(columns, y_ptr + at * channels, y_out);
     }
   }
 }
@@ -356,7 +376,7 @@ struct TrainForwardArguments {
   double batch_norm_eps, batch_norm_momentum;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_forward_launch(
     const TrainForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -379,7 +399,7 @@ cudaError_t train_forward_launch(
   if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch(train_forward_column<T, Out, Param, kVec>, tile.grid, tile.block,
+    return launch(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr,
         batch_norm_num_batches_tracked_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr,
         batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_running_mean_ptr,
@@ -389,61 +409,64 @@ cudaError_t train_forward_launch(
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* batch_norm_scale_ptr = scratch.take<Acc>(channels);
     auto* batch_norm_center_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_forward_partials<T, Out, Param, kVec>, shape.grid, shape.block,
-        kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, partials, rows,
-        channels, shape.rows_per_block);
+    error = launch(train_forward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, partials, rows, channels,
+        shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    error = launch(train_forward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, gemm_bias_ptr,
-        batch_norm_num_batches_tracked_ptr, batch_norm_weight_ptr, batch_norm_mean_ptr,
-        batch_norm_rstd_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
-        batch_norm_scale_ptr, batch_norm_center_ptr, partials, a.batch_norm_eps,
-        a.batch_norm_momentum, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
+    error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
+        kStreamThreads / 2 * sizeof(Acc), stream, gemm_bias_ptr, batch_norm_num_batches_tracked_ptr,
+        batch_norm_weight_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr,
+        batch_norm_running_mean_ptr, batch_norm_running_var_ptr, batch_norm_scale_ptr,
+        batch_norm_center_ptr, partials, a.batch_norm_eps, a.batch_norm_momentum, rows, channels,
+        int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    return launch(train_forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
-        gemm_product_ptr, batch_norm_bias_ptr, batch_norm_scale_ptr, batch_norm_center_ptr, y_ptr,
-        rows, channels, shape.rows_per_block);
+    return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
+        stream, gemm_product_ptr, batch_norm_bias_ptr, batch_norm_scale_ptr, batch_norm_center_ptr,
+        y_ptr, rows, channels, shape.rows_per_block);
   }
+}
+
+template <typename T, typename Out, typename Param>
+cudaError_t train_forward_typed(
+    const TrainForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 11>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return train_forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return train_forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
 }
 
 cudaError_t train_forward_dispatch(
     int mode, const TrainForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(train_forward_launch<float, float, float, kVectorOf<float, 11>>,
-                 train_forward_launch<float, float, float, 1>, kVectorOf<float, 11>);
+      return train_forward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(train_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 11>>,
-                 train_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 11>);
+      return train_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(train_forward_launch<__half, __half, __half, kVectorOf<__half, 11>>,
-                 train_forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 11>);
+      return train_forward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(train_forward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16,
-          11>>,
-                 train_forward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>,
-                     kVectorOf<__nv_bfloat16, 11>);
+      return train_forward_typed<__nv_bfloat16, __nv_bfloat16, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(train_forward_launch<__half, __half, float, kVectorOf<__half, 11>>,
-                 train_forward_launch<__half, __half, float, 1>, kVectorOf<__half, 11>);
+      return train_forward_typed<__half, __half, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(train_forward_launch<double, double, double, kVectorOf<double, 11>>,
-                 train_forward_launch<double, double, double, 1>, kVectorOf<double, 11>);
+      return train_forward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -511,7 +534,7 @@ namespace {
 
 // Each tile of columns in shared memory.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -527,23 +550,24 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
   constexpr int kUnroll = kRowsInFlight / 2;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   // Each thread reads back only what it wrote, so a tile needs no barrier.
-  auto* gemm_product_tile = shared_memory<Loaded<T, kVec>>();
+  auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   auto* d_batch_norm_tile = behind<Pack<Acc, kVec>>(gemm_product_tile, rows * blockDim.x);
   Acc* shared = behind<Acc>(d_batch_norm_tile, rows * blockDim.x);
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc batch_norm_mean[kVec];
-  load_values<kVec>(batch_norm_mean_ptr + column, active, batch_norm_mean);
+  load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean);
   Acc batch_norm_rstd[kVec];
-  load_values<kVec>(batch_norm_rstd_ptr + column, active, batch_norm_rstd);
+  load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd);
   Acc batch_norm_weight[kVec];
-  load_values<kVec>(batch_norm_weight_ptr + column, active, batch_norm_weight);
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
-  load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
   Acc batch_norm_scale[kVec];
   Acc batch_norm_center[kVec];
 #pragma unroll
@@ -555,14 +579,14 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   Acc d_batch_norm_sum[kVec] = {};
   Acc batch_norm_centered_d_batch_norm_sum[kVec] = {};
   for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
       if (row >= rows) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + row * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + row * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + row * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + row * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -604,11 +628,11 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     for (int v = 0; v < kVec; ++v) {
       d_gemm_sum[v] = d_batch_norm_weight_sum[v] * batch_norm_weight[v] * Acc(0);
     }
-    if (grad_gemm_bias_ptr != nullptr) store_values<kVec>(grad_gemm_bias_ptr + column, d_gemm_sum);
+    if (grad_gemm_bias_ptr != nullptr) store_values(columns, grad_gemm_bias_ptr, d_gemm_sum);
     if (grad_batch_norm_weight_ptr != nullptr)
-        store_values<kVec>(grad_batch_norm_weight_ptr + column, d_batch_norm_weight_sum);
+        store_values(columns, grad_batch_norm_weight_ptr, d_batch_norm_weight_sum);
     if (grad_batch_norm_bias_ptr != nullptr)
-        store_values<kVec>(grad_batch_norm_bias_ptr + column, d_batch_norm_sum);
+        store_values(columns, grad_batch_norm_bias_ptr, d_batch_norm_sum);
   }
 
 #pragma unroll 2
@@ -626,13 +650,13 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
       grad_gemm_product_out[v] = narrow<T>(d_gemm);
     }
     if (grad_gemm_product_ptr != nullptr)
-        store_pack(grad_gemm_product_ptr + row * channels + column, grad_gemm_product_out);
+        store_pack(columns, grad_gemm_product_ptr + row * channels, grad_gemm_product_out);
   }
 }
 
 // Column sums, one partial result per block of rows.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -644,19 +668,20 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc batch_norm_mean[kVec];
-  load_values<kVec>(batch_norm_mean_ptr + column, active, batch_norm_mean);
+  load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean);
   Acc batch_norm_rstd[kVec];
-  load_values<kVec>(batch_norm_rstd_ptr + column, active, batch_norm_rstd);
+  load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd);
   Acc batch_norm_weight[kVec];
-  load_values<kVec>(batch_norm_weight_ptr + column, active, batch_norm_weight);
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
-  load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
   Acc batch_norm_scale[kVec];
   Acc batch_norm_center[kVec];
 #pragma unroll
@@ -671,14 +696,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -704,9 +729,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   Acc* shared = shared_memory<Acc>();
   sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels + column;
-  store_values<kVec>(mine + 0 * channels, d_batch_norm_sum);
-  store_values<kVec>(mine + 1 * channels, batch_norm_centered_d_batch_norm_sum);
+  Acc* mine = partials + blockIdx.y * 2 * channels;
+  store_values(columns, mine + 0 * channels, d_batch_norm_sum);
+  store_values(columns, mine + 1 * channels, batch_norm_centered_d_batch_norm_sum);
 }
 
 // Combines the partial results of each column.
@@ -728,10 +753,25 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   Acc* shared = shared_memory<Acc>();
   Acc d_batch_norm_sum_all[1] = {};
   Acc batch_norm_centered_d_batch_norm_sum_all[1] = {};
-  for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
-    const Acc* part = partials + block * 2 * channels + column;
-    d_batch_norm_sum_all[0] += part[0 * channels];
-    batch_norm_centered_d_batch_norm_sum_all[0] += part[1 * channels];
+  constexpr int kBatch = 4;  // partial results that are loaded together
+  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+    Acc part[kBatch][2];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        part[b][slot] = partials[(block * 2 + slot) * channels + column];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+      d_batch_norm_sum_all[0] += part[b][0];
+      batch_norm_centered_d_batch_norm_sum_all[0] += part[b][1];
+    }
   }
   sum_over_y<1>(shared, d_batch_norm_sum_all);
   sum_over_y<1>(shared, batch_norm_centered_d_batch_norm_sum_all);
@@ -757,7 +797,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
 
 // Results, with the statistics at hand.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -771,23 +811,24 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     T* __restrict__ grad_gemm_product_ptr,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc batch_norm_mean[kVec];
-  load_values<kVec>(batch_norm_mean_ptr + column, active, batch_norm_mean);
+  load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean);
   Acc batch_norm_rstd[kVec];
-  load_values<kVec>(batch_norm_rstd_ptr + column, active, batch_norm_rstd);
+  load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd);
   Acc batch_norm_weight[kVec];
-  load_values<kVec>(batch_norm_weight_ptr + column, active, batch_norm_weight);
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
-  load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
   Acc batch_norm_grad_slope[kVec];
-  load_values<kVec>(batch_norm_grad_slope_ptr + column, active, batch_norm_grad_slope);
+  load_values(columns, batch_norm_grad_slope_ptr, active, batch_norm_grad_slope);
   Acc batch_norm_grad_mean[kVec];
-  load_values<kVec>(batch_norm_grad_mean_ptr + column, active, batch_norm_grad_mean);
+  load_values(columns, batch_norm_grad_mean_ptr, active, batch_norm_grad_mean);
   Acc batch_norm_scale[kVec];
   Acc batch_norm_center[kVec];
 #pragma unroll
@@ -799,14 +840,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -829,7 +870,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
         grad_gemm_product_out[v] = narrow<T>(d_gemm);
       }
       if (grad_gemm_product_ptr != nullptr)
-          store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
+          store_pack(columns, grad_gemm_product_ptr + at * channels, grad_gemm_product_out);
     }
   }
 }
@@ -849,7 +890,7 @@ struct TrainBackwardArguments {
   int64_t rows, channels;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_backward_launch(
     const TrainBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -872,7 +913,7 @@ cudaError_t train_backward_launch(
   if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch(train_backward_column<T, Out, Param, kVec>, tile.grid, tile.block,
+    return launch(train_backward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, batch_norm_mean_ptr,
         batch_norm_rstd_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr, grad_gemm_bias_ptr,
         grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, grad_gemm_product_ptr, rows,
@@ -882,62 +923,65 @@ cudaError_t train_backward_launch(
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* batch_norm_grad_slope_ptr = scratch.take<Acc>(channels);
     auto* batch_norm_grad_mean_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_backward_partials<T, Out, Param, kVec>, shape.grid, shape.block,
-        kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
+    error = launch(train_backward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_weight_ptr,
         batch_norm_bias_ptr, partials, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    error = launch(train_backward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream,
-        batch_norm_rstd_ptr, batch_norm_weight_ptr, grad_gemm_bias_ptr, grad_batch_norm_weight_ptr,
-        grad_batch_norm_bias_ptr, batch_norm_grad_slope_ptr, batch_norm_grad_mean_ptr, partials,
-        rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
+    error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
+        kStreamThreads / 2 * sizeof(Acc), stream, batch_norm_rstd_ptr, batch_norm_weight_ptr,
+        grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr,
+        batch_norm_grad_slope_ptr, batch_norm_grad_mean_ptr, partials, rows, channels,
+        int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    return launch(train_backward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
-        gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr,
-        batch_norm_weight_ptr, batch_norm_bias_ptr, batch_norm_grad_slope_ptr,
+    return launch(train_backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
+        stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, batch_norm_mean_ptr,
+        batch_norm_rstd_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr, batch_norm_grad_slope_ptr,
         batch_norm_grad_mean_ptr, grad_gemm_product_ptr, rows, channels, shape.rows_per_block);
   }
+}
+
+template <typename T, typename Out, typename Param>
+cudaError_t train_backward_typed(
+    const TrainBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 12>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return train_backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return train_backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
 }
 
 cudaError_t train_backward_dispatch(
     int mode, const TrainBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(train_backward_launch<float, float, float, kVectorOf<float, 12>>,
-                 train_backward_launch<float, float, float, 1>, kVectorOf<float, 12>);
+      return train_backward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(train_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 12>>,
-                 train_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 12>);
+      return train_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(train_backward_launch<__half, __half, __half, kVectorOf<__half, 12>>,
-                 train_backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 12>);
+      return train_backward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(train_backward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16,
-          12>>,
-                 train_backward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>,
-                     kVectorOf<__nv_bfloat16, 12>);
+      return train_backward_typed<__nv_bfloat16, __nv_bfloat16, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(train_backward_launch<__half, __half, float, kVectorOf<__half, 12>>,
-                 train_backward_launch<__half, __half, float, 1>, kVectorOf<__half, 12>);
+      return train_backward_typed<__half, __half, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(train_backward_launch<double, double, double, kVectorOf<double, 12>>,
-                 train_backward_launch<double, double, double, 1>, kVectorOf<double, 12>);
+      return train_backward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1000,7 +1044,7 @@ namespace {
 
 // Every result in one pass.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
@@ -1012,19 +1056,20 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     double batch_norm_eps,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc batch_norm_running_mean[kVec];
-  load_values<kVec>(batch_norm_running_mean_ptr + column, active, batch_norm_running_mean);
+  load_values(columns, batch_norm_running_mean_ptr, active, batch_norm_running_mean);
   Acc batch_norm_running_var[kVec];
-  load_values<kVec>(batch_norm_running_var_ptr + column, active, batch_norm_running_var);
+  load_values(columns, batch_norm_running_var_ptr, active, batch_norm_running_var);
   Acc batch_norm_weight[kVec];
-  load_values<kVec>(batch_norm_weight_ptr + column, active, batch_norm_weight);
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
-  load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
   Acc batch_norm_scale[kVec];
   Acc batch_norm_center[kVec];
 #pragma unroll
@@ -1037,12 +1082,12 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -1059,7 +1104,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
         const Acc relu_value = relu(gelu_value);
         y_out[v] = narrow<Out>(relu_value);
       }
-      store_pack(y_ptr + at * channels + column, y_out);
+      store_pack(columns, y_ptr + at * channels, y_out);
     }
   }
 }
@@ -1076,7 +1121,7 @@ struct EvalForwardArguments {
   double batch_norm_eps;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_forward_launch(
     const EvalForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -1093,46 +1138,48 @@ cudaError_t eval_forward_launch(
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
-    return launch(eval_forward<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
+    return launch(eval_forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
         batch_norm_weight_ptr, batch_norm_bias_ptr, y_ptr, a.batch_norm_eps, rows, channels,
         shape.rows_per_block);
   }
 }
 
+template <typename T, typename Out, typename Param>
+cudaError_t eval_forward_typed(
+    const EvalForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 7>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return eval_forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return eval_forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+}
+
 cudaError_t eval_forward_dispatch(
     int mode, const EvalForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(eval_forward_launch<float, float, float, kVectorOf<float, 7>>,
-                 eval_forward_launch<float, float, float, 1>, kVectorOf<float, 7>);
+      return eval_forward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(eval_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 7>>,
-                 eval_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 7>);
+      return eval_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(eval_forward_launch<__half, __half, __half, kVectorOf<__half, 7>>,
-                 eval_forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 7>);
+      return eval_forward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(eval_forward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16,
-          7>>,
-                 eval_forward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>,
-                     kVectorOf<__nv_bfloat16, 7>);
+      return eval_forward_typed<__nv_bfloat16, __nv_bfloat16, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(eval_forward_launch<__half, __half, float, kVectorOf<__half, 7>>,
-                 eval_forward_launch<__half, __half, float, 1>, kVectorOf<__half, 7>);
+      return eval_forward_typed<__half, __half, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(eval_forward_launch<double, double, double, kVectorOf<double, 7>>,
-                 eval_forward_launch<double, double, double, 1>, kVectorOf<double, 7>);
+      return eval_forward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1194,7 +1241,7 @@ namespace {
 
 // Every result in one pass.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -1208,19 +1255,20 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     double batch_norm_eps,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc batch_norm_running_mean[kVec];
-  load_values<kVec>(batch_norm_running_mean_ptr + column, active, batch_norm_running_mean);
+  load_values(columns, batch_norm_running_mean_ptr, active, batch_norm_running_mean);
   Acc batch_norm_running_var[kVec];
-  load_values<kVec>(batch_norm_running_var_ptr + column, active, batch_norm_running_var);
+  load_values(columns, batch_norm_running_var_ptr, active, batch_norm_running_var);
   Acc batch_norm_weight[kVec];
-  load_values<kVec>(batch_norm_weight_ptr + column, active, batch_norm_weight);
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
-  load_values<kVec>(batch_norm_bias_ptr + column, active, batch_norm_bias);
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
   Acc batch_norm_scale[kVec];
   Acc batch_norm_center[kVec];
 #pragma unroll
@@ -1236,14 +1284,14 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -1265,7 +1313,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
         grad_gemm_product_out[v] = narrow<T>(d_batch_norm * batch_norm_scale[v]);
       }
       if (grad_gemm_product_ptr != nullptr)
-          store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
+          store_pack(columns, grad_gemm_product_ptr + at * channels, grad_gemm_product_out);
     }
   }
 
@@ -1273,9 +1321,9 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   Acc* shared = shared_memory<Acc>();
   sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels + column;
-  store_values<kVec>(mine + 0 * channels, d_batch_norm_sum);
-  store_values<kVec>(mine + 1 * channels, batch_norm_centered_d_batch_norm_sum);
+  Acc* mine = partials + blockIdx.y * 2 * channels;
+  store_values(columns, mine + 0 * channels, d_batch_norm_sum);
+  store_values(columns, mine + 1 * channels, batch_norm_centered_d_batch_norm_sum);
 }
 
 // Column sums from partial results.
@@ -1296,10 +1344,25 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
   Acc* shared = shared_memory<Acc>();
   Acc d_batch_norm_sum_all[1] = {};
   Acc batch_norm_centered_d_batch_norm_sum_all[1] = {};
-  for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
-    const Acc* part = partials + block * 2 * channels + column;
-    d_batch_norm_sum_all[0] += part[0 * channels];
-    batch_norm_centered_d_batch_norm_sum_all[0] += part[1 * channels];
+  constexpr int kBatch = 4;  // partial results that are loaded together
+  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+    Acc part[kBatch][2];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        part[b][slot] = partials[(block * 2 + slot) * channels + column];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+      d_batch_norm_sum_all[0] += part[b][0];
+      batch_norm_centered_d_batch_norm_sum_all[0] += part[b][1];
+    }
   }
   sum_over_y<1>(shared, d_batch_norm_sum_all);
   sum_over_y<1>(shared, batch_norm_centered_d_batch_norm_sum_all);
@@ -1335,7 +1398,7 @@ struct EvalBackwardArguments {
   double batch_norm_eps;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_backward_launch(
     const EvalBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -1355,56 +1418,58 @@ cudaError_t eval_backward_launch(
   // One pass over memory.
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(eval_backward<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2
-        * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr,
-        batch_norm_running_mean_ptr, batch_norm_running_var_ptr, batch_norm_weight_ptr,
-        batch_norm_bias_ptr, grad_gemm_product_ptr, partials, a.batch_norm_eps, rows, channels,
-        shape.rows_per_block);
+    error = launch(eval_backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
+        gemm_bias_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
+        batch_norm_weight_ptr, batch_norm_bias_ptr, grad_gemm_product_ptr, partials,
+        a.batch_norm_eps, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    return launch(eval_backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream,
-        batch_norm_running_var_ptr, batch_norm_weight_ptr, grad_gemm_bias_ptr,
-        grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, partials, a.batch_norm_eps, rows,
-        channels, int64_t(shape.grid.y), shape.rows_per_block);
+    return launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
+        kStreamThreads / 2 * sizeof(Acc), stream, batch_norm_running_var_ptr, batch_norm_weight_ptr,
+        grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, partials,
+        a.batch_norm_eps, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
   }
+}
+
+template <typename T, typename Out, typename Param>
+cudaError_t eval_backward_typed(
+    const EvalBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 9>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return eval_backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return eval_backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
 }
 
 cudaError_t eval_backward_dispatch(
     int mode, const EvalBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(eval_backward_launch<float, float, float, kVectorOf<float, 9>>,
-                 eval_backward_launch<float, float, float, 1>, kVectorOf<float, 9>);
+      return eval_backward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(eval_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 9>>,
-                 eval_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 9>);
+      return eval_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(eval_backward_launch<__half, __half, __half, kVectorOf<__half, 9>>,
-                 eval_backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 9>);
+      return eval_backward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(eval_backward_launch<__nv_bfloat16, __nv_bfloat16, float, kVectorOf<__nv_bfloat16,
-          9>>,
-                 eval_backward_launch<__nv_bfloat16, __nv_bfloat16, float, 1>,
-                     kVectorOf<__nv_bfloat16, 9>);
+      return eval_backward_typed<__nv_bfloat16, __nv_bfloat16, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(eval_backward_launch<__half, __half, float, kVectorOf<__half, 9>>,
-                 eval_backward_launch<__half, __half, float, 1>, kVectorOf<__half, 9>);
+      return eval_backward_typed<__half, __half, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(eval_backward_launch<double, double, double, kVectorOf<double, 9>>,
-                 eval_backward_launch<double, double, double, 1>, kVectorOf<double, 9>);
+      return eval_backward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;

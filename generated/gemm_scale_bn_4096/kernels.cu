@@ -41,7 +41,7 @@ namespace {
 
 // Each tile of columns in shared memory.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
@@ -58,11 +58,12 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     double bn_momentum,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   // Each thread reads back only what it wrote, so a tile needs no barrier.
-  auto* gemm_product_tile = shared_memory<Loaded<T, kVec>>();
+  auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   Acc* shared = behind<Acc>(gemm_product_tile, rows * blockDim.x);
   const int64_t own = rows - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
@@ -72,13 +73,13 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   const Acc bn_kept_2 = Acc(1) - bn_factor;
   const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
   Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc scale[kVec];
-  load_values<kVec>(scale_ptr + column, active, scale);
+  load_values(columns, scale_ptr, active, scale);
   Acc bn_weight[kVec];
-  load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
+  load_values(columns, bn_weight_ptr, active, bn_weight);
   Acc bn_bias[kVec];
-  load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
+  load_values(columns, bn_bias_ptr, active, bn_bias);
   Acc bn_mean_shift[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
@@ -87,12 +88,12 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
 
   PilotSums<Acc> bn_moments_sums[kVec] = {};
   for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
       if (row >= rows) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + row * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + row * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -129,10 +130,9 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   }
   if (threadIdx.y == 0 && active) {
     Acc bn_running_mean[kVec];
-    load_values<kVec>(bn_running_mean_ptr + column, bn_running_mean_ptr != nullptr,
-        bn_running_mean);
+    load_values(columns, bn_running_mean_ptr, bn_running_mean_ptr != nullptr, bn_running_mean);
     Acc bn_running_var[kVec];
-    load_values<kVec>(bn_running_var_ptr + column, bn_running_var_ptr != nullptr, bn_running_var);
+    load_values(columns, bn_running_var_ptr, bn_running_var_ptr != nullptr, bn_running_var);
     Acc new_bn_running_mean[kVec];
     Acc new_bn_running_var[kVec];
 #pragma unroll
@@ -141,12 +141,12 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
       new_bn_running_var[v] = bn_kept_2 * bn_running_var[v]
           + bn_factor * bn_variance[v] * bn_bessel;
     }
-    store_values<kVec>(bn_mean_ptr + column, bn_mean);
-    store_values<kVec>(bn_rstd_ptr + column, bn_rstd);
+    store_values(columns, bn_mean_ptr, bn_mean);
+    store_values(columns, bn_rstd_ptr, bn_rstd);
     if (bn_running_mean_ptr != nullptr)
-        store_values<kVec>(bn_running_mean_ptr + column, new_bn_running_mean);
+        store_values(columns, bn_running_mean_ptr, new_bn_running_mean);
     if (bn_running_var_ptr != nullptr)
-        store_values<kVec>(bn_running_var_ptr + column, new_bn_running_var);
+        store_values(columns, bn_running_var_ptr, new_bn_running_var);
   }
 
 #pragma unroll 2
@@ -160,33 +160,34 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
       const Acc bn = bn_centered * bn_scale[v] + bn_bias[v];
       y_out[v] = narrow<Out>(bn);
     }
-    store_pack(y_ptr + row * channels + column, y_out);
+    store_pack(columns, y_ptr + row * channels, y_out);
   }
 }
 
 // Column sums, one partial result per block of rows.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
 
   PilotSums<Acc> bn_moments_sums[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -208,13 +209,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
   Moments<Acc> bn_moments[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
-  merge_over_y<kVec>(bn_moments, count, shared);
+  moments_over_y<kVec>(shared, bn_moments, count, Acc(last - first));
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels + column;
+  Acc* mine = partials + blockIdx.y * 2 * channels;
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    mine[0 * channels + v] = bn_moments[v].mean;
-    mine[1 * channels + v] = bn_moments[v].m2;
+    if (!columns.has(v)) continue;
+    mine[0 * channels + columns.at(v)] = bn_moments[v].mean;
+    mine[1 * channels + columns.at(v)] = bn_moments[v].m2;
   }
 }
 
@@ -240,17 +242,33 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
-  Moments<Acc> bn_moments_all[1] = {};
+  PilotSums<Acc> bn_moments_sums = {};
   Acc bn_moments_count = Acc(0);
-  for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
-    const Acc* part = partials + block * 2 * channels + column;
-    const int64_t left = rows - block * rows_per_block;
-    const Acc count = Acc(left < rows_per_block ? left : rows_per_block);
-    const Moments<Acc> one{part[0 * channels], part[1 * channels]};
-    bn_moments_all[0] = merge(bn_moments_all[0], bn_moments_count, one, count);
-    bn_moments_count += count;
+  constexpr int kBatch = 4;  // partial results that are loaded together
+  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+    Acc part[kBatch][2];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        part[b][slot] = partials[(block * 2 + slot) * channels + column];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+      const int64_t left = rows - block * rows_per_block;
+      const Acc count = Acc(left < rows_per_block ? left : rows_per_block);
+      if (bn_moments_count == Acc(0)) bn_moments_sums.pilot = part[b][0];
+      add_values(bn_moments_sums, {part[b][0], part[b][1]}, count);
+      bn_moments_count += count;
+    }
   }
-  merge_over_y<1>(bn_moments_all, bn_moments_count, shared);
+  Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_sums, bn_moments_count)};
+  moments_over_y<1>(shared, bn_moments_all, bn_moments_count, Acc(rows));
   if (threadIdx.y != 0 || !active) return;
 
   const Moments<Acc> bn_moments = bn_moments_all[0];
@@ -287,7 +305,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
 
 // Results, with the statistics at hand.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ scale_ptr,
@@ -297,27 +315,28 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     Out* __restrict__ y_ptr,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   Acc scale[kVec];
-  load_values<kVec>(scale_ptr + column, active, scale);
+  load_values(columns, scale_ptr, active, scale);
   Acc bn_bias[kVec];
-  load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
+  load_values(columns, bn_bias_ptr, active, bn_bias);
   Acc bn_center[kVec];
-  load_values<kVec>(bn_center_ptr + column, active, bn_center);
+  load_values(columns, bn_center_ptr, active, bn_center);
   Acc bn_scale[kVec];
-  load_values<kVec>(bn_scale_ptr + column, active, bn_scale);
+  load_values(columns, bn_scale_ptr, active, bn_scale);
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -331,7 +350,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
         const Acc bn = bn_centered * bn_scale[v] + bn_bias[v];
         y_out[v] = narrow<Out>(bn);
       }
-      store_pack(y_ptr + at * channels + column, y_out);
+      store_pack(columns, y_ptr + at * channels, y_out);
     }
   }
 }
@@ -352,7 +371,7 @@ struct TrainForwardArguments {
   double bn_eps, bn_momentum;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_forward_launch(
     const TrainForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -375,7 +394,7 @@ cudaError_t train_forward_launch(
   if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch(train_forward_column<T, Out, Param, kVec>, tile.grid, tile.block,
+    return launch(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr, scale_ptr,
         bn_num_batches_tracked_ptr, bn_weight_ptr, bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
         bn_running_mean_ptr, bn_running_var_ptr, y_ptr, a.bn_eps, a.bn_momentum, rows, channels);
@@ -384,59 +403,63 @@ cudaError_t train_forward_launch(
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* bn_center_ptr = scratch.take<Acc>(channels);
     auto* bn_scale_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_forward_partials<T, Out, Param, kVec>, shape.grid, shape.block,
-        kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, partials, rows,
-        channels, shape.rows_per_block);
+    error = launch(train_forward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, partials, rows, channels,
+        shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    error = launch(train_forward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, gemm_bias_ptr,
-        scale_ptr, bn_num_batches_tracked_ptr, bn_weight_ptr, bn_mean_ptr, bn_rstd_ptr,
-        bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr, bn_scale_ptr, partials, a.bn_eps,
-        a.bn_momentum, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
+    error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
+        kStreamThreads / 2 * sizeof(Acc), stream, gemm_bias_ptr, scale_ptr,
+        bn_num_batches_tracked_ptr, bn_weight_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
+        bn_running_var_ptr, bn_center_ptr, bn_scale_ptr, partials, a.bn_eps, a.bn_momentum, rows,
+        channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    return launch(train_forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
-        gemm_product_ptr, scale_ptr, bn_bias_ptr, bn_center_ptr, bn_scale_ptr, y_ptr, rows,
+    return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
+        stream, gemm_product_ptr, scale_ptr, bn_bias_ptr, bn_center_ptr, bn_scale_ptr, y_ptr, rows,
         channels, shape.rows_per_block);
   }
+}
+
+template <typename T, typename Out, typename Param>
+cudaError_t train_forward_typed(
+    const TrainForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 13>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return train_forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return train_forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
 }
 
 cudaError_t train_forward_dispatch(
     int mode, const TrainForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(train_forward_launch<float, float, float, kVectorOf<float, 13>>,
-                 train_forward_launch<float, float, float, 1>, kVectorOf<float, 13>);
+      return train_forward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(train_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 13>>,
-                 train_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 13>);
+      return train_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(train_forward_launch<__half, __half, __half, kVectorOf<__half, 13>>,
-                 train_forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 13>);
+      return train_forward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(train_forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 13>>,
-                 train_forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16,
-                     13>);
+      return train_forward_typed<__nv_bfloat16, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(train_forward_launch<__half, float, float, kVectorOf<__half, 13>>,
-                 train_forward_launch<__half, float, float, 1>, kVectorOf<__half, 13>);
+      return train_forward_typed<__half, float, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(train_forward_launch<double, double, double, kVectorOf<double, 13>>,
-                 train_forward_launch<double, double, double, 1>, kVectorOf<double, 13>);
+      return train_forward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -501,7 +524,7 @@ namespace {
 
 // Each tile of columns in shared memory.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -518,23 +541,24 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
   constexpr int kUnroll = kRowsInFlight / 2;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   // Each thread reads back only what it wrote, so a tile needs no barrier.
-  auto* gemm_product_tile = shared_memory<Loaded<T, kVec>>();
-  auto* grad_y_tile = behind<Loaded<Out, kVec>>(gemm_product_tile, rows * blockDim.x);
+  auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
+  auto* grad_y_tile = behind<Loaded<Out, kVec, kPacked>>(gemm_product_tile, rows * blockDim.x);
   Acc* shared = behind<Acc>(grad_y_tile, rows * blockDim.x);
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc scale[kVec];
-  load_values<kVec>(scale_ptr + column, active, scale);
+  load_values(columns, scale_ptr, active, scale);
   Acc bn_mean[kVec];
-  load_values<kVec>(bn_mean_ptr + column, active, bn_mean);
+  load_values(columns, bn_mean_ptr, active, bn_mean);
   Acc bn_rstd[kVec];
-  load_values<kVec>(bn_rstd_ptr + column, active, bn_rstd);
+  load_values(columns, bn_rstd_ptr, active, bn_rstd);
   Acc bn_weight[kVec];
-  load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
+  load_values(columns, bn_weight_ptr, active, bn_weight);
   Acc bn_center[kVec];
   Acc bn_grad_scale[kVec];
 #pragma unroll
@@ -546,14 +570,14 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   Acc grad_y_sum[kVec] = {};
   Acc bn_centered_grad_y_sum[kVec] = {};
   for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
       if (row >= rows) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + row * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + row * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + row * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + row * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -592,10 +616,9 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
       d_times_scale_sum_scaled[v] = d_times_scale_sum * scale[v];
     }
     if (grad_gemm_bias_ptr != nullptr)
-        store_values<kVec>(grad_gemm_bias_ptr + column, d_times_scale_sum_scaled);
-    if (grad_bn_weight_ptr != nullptr)
-        store_values<kVec>(grad_bn_weight_ptr + column, d_bn_weight_sum);
-    if (grad_bn_bias_ptr != nullptr) store_values<kVec>(grad_bn_bias_ptr + column, grad_y_sum);
+        store_values(columns, grad_gemm_bias_ptr, d_times_scale_sum_scaled);
+    if (grad_bn_weight_ptr != nullptr) store_values(columns, grad_bn_weight_ptr, d_bn_weight_sum);
+    if (grad_bn_bias_ptr != nullptr) store_values(columns, grad_bn_bias_ptr, grad_y_sum);
   }
 
   Acc gemm_d_times_scale_unscaled_sum[kVec] = {};
@@ -618,7 +641,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
       grad_gemm_product_out[v] = narrow<T>(d_gemm);
     }
     if (grad_gemm_product_ptr != nullptr)
-        store_pack(grad_gemm_product_ptr + row * channels + column, grad_gemm_product_out);
+        store_pack(columns, grad_gemm_product_ptr + row * channels, grad_gemm_product_out);
   }
   sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum);
 
@@ -628,13 +651,13 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     for (int v = 0; v < kVec; ++v) {
       d_scale_sum[v] = gemm_d_times_scale_unscaled_sum[v] * bn_rstd[v];
     }
-    if (grad_scale_ptr != nullptr) store_values<kVec>(grad_scale_ptr + column, d_scale_sum);
+    if (grad_scale_ptr != nullptr) store_values(columns, grad_scale_ptr, d_scale_sum);
   }
 }
 
 // Column sums, one partial result per block of rows.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -644,15 +667,16 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc scale[kVec];
-  load_values<kVec>(scale_ptr + column, active, scale);
+  load_values(columns, scale_ptr, active, scale);
   Acc bn_mean[kVec];
-  load_values<kVec>(bn_mean_ptr + column, active, bn_mean);
+  load_values(columns, bn_mean_ptr, active, bn_mean);
   Acc bn_center[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
@@ -665,14 +689,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -693,9 +717,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   Acc* shared = shared_memory<Acc>();
   sum_over_y<kVec>(shared, grad_y_sum, bn_centered_grad_y_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels + column;
-  store_values<kVec>(mine + 0 * channels, grad_y_sum);
-  store_values<kVec>(mine + 1 * channels, bn_centered_grad_y_sum);
+  Acc* mine = partials + blockIdx.y * 2 * channels;
+  store_values(columns, mine + 0 * channels, grad_y_sum);
+  store_values(columns, mine + 1 * channels, bn_centered_grad_y_sum);
 }
 
 // Combines the partial results of each column.
@@ -718,10 +742,25 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   Acc* shared = shared_memory<Acc>();
   Acc grad_y_sum_all[1] = {};
   Acc bn_centered_grad_y_sum_all[1] = {};
-  for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
-    const Acc* part = partials + block * 2 * channels + column;
-    grad_y_sum_all[0] += part[0 * channels];
-    bn_centered_grad_y_sum_all[0] += part[1 * channels];
+  constexpr int kBatch = 4;  // partial results that are loaded together
+  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+    Acc part[kBatch][2];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        part[b][slot] = partials[(block * 2 + slot) * channels + column];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+      grad_y_sum_all[0] += part[b][0];
+      bn_centered_grad_y_sum_all[0] += part[b][1];
+    }
   }
   sum_over_y<1>(shared, grad_y_sum_all);
   sum_over_y<1>(shared, bn_centered_grad_y_sum_all);
@@ -748,7 +787,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
 
 // Results, with the statistics at hand.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -763,23 +802,24 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc scale[kVec];
-  load_values<kVec>(scale_ptr + column, active, scale);
+  load_values(columns, scale_ptr, active, scale);
   Acc bn_mean[kVec];
-  load_values<kVec>(bn_mean_ptr + column, active, bn_mean);
+  load_values(columns, bn_mean_ptr, active, bn_mean);
   Acc bn_rstd[kVec];
-  load_values<kVec>(bn_rstd_ptr + column, active, bn_rstd);
+  load_values(columns, bn_rstd_ptr, active, bn_rstd);
   Acc bn_weight[kVec];
-  load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
+  load_values(columns, bn_weight_ptr, active, bn_weight);
   Acc bn_grad_slope[kVec];
-  load_values<kVec>(bn_grad_slope_ptr + column, active, bn_grad_slope);
+  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope);
   Acc bn_grad_mean[kVec];
-  load_values<kVec>(bn_grad_mean_ptr + column, active, bn_grad_mean);
+  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean);
   Acc bn_center[kVec];
   Acc bn_grad_scale[kVec];
 #pragma unroll
@@ -793,14 +833,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -821,7 +861,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
         grad_gemm_product_out[v] = narrow<T>(d_gemm);
       }
       if (grad_gemm_product_ptr != nullptr)
-          store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
+          store_pack(columns, grad_gemm_product_ptr + at * channels, grad_gemm_product_out);
     }
   }
 
@@ -829,8 +869,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
   Acc* shared = shared_memory<Acc>();
   sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 1 * channels + column;
-  store_values<kVec>(mine + 0 * channels, gemm_d_times_scale_unscaled_sum);
+  Acc* mine = partials + blockIdx.y * 1 * channels;
+  store_values(columns, mine + 0 * channels, gemm_d_times_scale_unscaled_sum);
 }
 
 // Column sums from partial results.
@@ -846,9 +886,24 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_column_sums(
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
   Acc gemm_d_times_scale_unscaled_sum_all[1] = {};
-  for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
-    const Acc* part = partials + block * 1 * channels + column;
-    gemm_d_times_scale_unscaled_sum_all[0] += part[0 * channels];
+  constexpr int kBatch = 4;  // partial results that are loaded together
+  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+    Acc part[kBatch][1];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+#pragma unroll
+      for (int slot = 0; slot < 1; ++slot) {
+        part[b][slot] = partials[(block * 1 + slot) * channels + column];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+      gemm_d_times_scale_unscaled_sum_all[0] += part[b][0];
+    }
   }
   sum_over_y<1>(shared, gemm_d_times_scale_unscaled_sum_all);
   if (threadIdx.y != 0 || !active) return;
@@ -875,7 +930,7 @@ struct TrainBackwardArguments {
   int64_t rows, channels;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_backward_launch(
     const TrainBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -899,7 +954,7 @@ cudaError_t train_backward_launch(
   if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch(train_backward_column<T, Out, Param, kVec>, tile.grid, tile.block,
+    return launch(train_backward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, scale_ptr,
         bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, grad_gemm_bias_ptr, grad_bn_weight_ptr,
         grad_bn_bias_ptr, grad_gemm_product_ptr, grad_scale_ptr, rows, channels);
@@ -908,64 +963,67 @@ cudaError_t train_backward_launch(
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
     auto* bn_grad_mean_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_backward_partials<T, Out, Param, kVec>, shape.grid, shape.block,
-        kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
+    error = launch(train_backward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, scale_ptr, bn_mean_ptr, partials, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    error = launch(train_backward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, scale_ptr,
-        bn_rstd_ptr, bn_weight_ptr, grad_gemm_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr,
-        bn_grad_slope_ptr, bn_grad_mean_ptr, partials, rows, channels, int64_t(shape.grid.y),
-        shape.rows_per_block);
+    error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
+        kStreamThreads / 2 * sizeof(Acc), stream, scale_ptr, bn_rstd_ptr, bn_weight_ptr,
+        grad_gemm_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, bn_grad_slope_ptr,
+        bn_grad_mean_ptr, partials, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    error = launch(train_backward_apply<T, Out, Param, kVec>, shape.grid, shape.block,
-        kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
+    error = launch(train_backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_grad_slope_ptr,
         bn_grad_mean_ptr, grad_gemm_product_ptr, partials, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    return launch(train_backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, bn_rstd_ptr,
-        grad_scale_ptr, partials, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
+    return launch(train_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
+        kStreamThreads / 2 * sizeof(Acc), stream, bn_rstd_ptr, grad_scale_ptr, partials, rows,
+        channels, int64_t(shape.grid.y), shape.rows_per_block);
   }
+}
+
+template <typename T, typename Out, typename Param>
+cudaError_t train_backward_typed(
+    const TrainBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 14>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return train_backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return train_backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
 }
 
 cudaError_t train_backward_dispatch(
     int mode, const TrainBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(train_backward_launch<float, float, float, kVectorOf<float, 14>>,
-                 train_backward_launch<float, float, float, 1>, kVectorOf<float, 14>);
+      return train_backward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(train_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 14>>,
-                 train_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 14>);
+      return train_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(train_backward_launch<__half, __half, __half, kVectorOf<__half, 14>>,
-                 train_backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 14>);
+      return train_backward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(train_backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 14>>,
-                 train_backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16,
-                     14>);
+      return train_backward_typed<__nv_bfloat16, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(train_backward_launch<__half, float, float, kVectorOf<__half, 14>>,
-                 train_backward_launch<__half, float, float, 1>, kVectorOf<__half, 14>);
+      return train_backward_typed<__half, float, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(train_backward_launch<double, double, double, kVectorOf<double, 14>>,
-                 train_backward_launch<double, double, double, 1>, kVectorOf<double, 14>);
+      return train_backward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1025,7 +1083,7 @@ namespace {
 
 // Every result in one pass.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
@@ -1038,21 +1096,22 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     double bn_eps,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc scale[kVec];
-  load_values<kVec>(scale_ptr + column, active, scale);
+  load_values(columns, scale_ptr, active, scale);
   Acc bn_running_mean[kVec];
-  load_values<kVec>(bn_running_mean_ptr + column, active, bn_running_mean);
+  load_values(columns, bn_running_mean_ptr, active, bn_running_mean);
   Acc bn_running_var[kVec];
-  load_values<kVec>(bn_running_var_ptr + column, active, bn_running_var);
+  load_values(columns, bn_running_var_ptr, active, bn_running_var);
   Acc bn_weight[kVec];
-  load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
+  load_values(columns, bn_weight_ptr, active, bn_weight);
   Acc bn_bias[kVec];
-  load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
+  load_values(columns, bn_bias_ptr, active, bn_bias);
   Acc bn_center[kVec];
   Acc bn_scale[kVec];
 #pragma unroll
@@ -1065,12 +1124,12 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -1084,7 +1143,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
         const Acc bn = bn_centered * bn_scale[v] + bn_bias[v];
         y_out[v] = narrow<Out>(bn);
       }
-      store_pack(y_ptr + at * channels + column, y_out);
+      store_pack(columns, y_ptr + at * channels, y_out);
     }
   }
 }
@@ -1102,7 +1161,7 @@ struct EvalForwardArguments {
   double bn_eps;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_forward_launch(
     const EvalForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -1120,43 +1179,47 @@ cudaError_t eval_forward_launch(
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
-    return launch(eval_forward<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
+    return launch(eval_forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_running_mean_ptr, bn_running_var_ptr,
         bn_weight_ptr, bn_bias_ptr, y_ptr, a.bn_eps, rows, channels, shape.rows_per_block);
   }
 }
 
+template <typename T, typename Out, typename Param>
+cudaError_t eval_forward_typed(
+    const EvalForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 8>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return eval_forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return eval_forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+}
+
 cudaError_t eval_forward_dispatch(
     int mode, const EvalForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(eval_forward_launch<float, float, float, kVectorOf<float, 8>>,
-                 eval_forward_launch<float, float, float, 1>, kVectorOf<float, 8>);
+      return eval_forward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(eval_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 8>>,
-                 eval_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 8>);
+      return eval_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(eval_forward_launch<__half, __half, __half, kVectorOf<__half, 8>>,
-                 eval_forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 8>);
+      return eval_forward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(eval_forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 8>>,
-                 eval_forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 8>);
+      return eval_forward_typed<__nv_bfloat16, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(eval_forward_launch<__half, float, float, kVectorOf<__half, 8>>,
-                 eval_forward_launch<__half, float, float, 1>, kVectorOf<__half, 8>);
+      return eval_forward_typed<__half, float, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(eval_forward_launch<double, double, double, kVectorOf<double, 8>>,
-                 eval_forward_launch<double, double, double, 1>, kVectorOf<double, 8>);
+      return eval_forward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1215,7 +1278,7 @@ namespace {
 
 // Every result in one pass.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -1229,19 +1292,20 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     double bn_eps,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values<kVec>(gemm_bias_ptr + column, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
   Acc scale[kVec];
-  load_values<kVec>(scale_ptr + column, active, scale);
+  load_values(columns, scale_ptr, active, scale);
   Acc bn_running_mean[kVec];
-  load_values<kVec>(bn_running_mean_ptr + column, active, bn_running_mean);
+  load_values(columns, bn_running_mean_ptr, active, bn_running_mean);
   Acc bn_running_var[kVec];
-  load_values<kVec>(bn_running_var_ptr + column, active, bn_running_var);
+  load_values(columns, bn_running_var_ptr, active, bn_running_var);
   Acc bn_weight[kVec];
-  load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
+  load_values(columns, bn_weight_ptr, active, bn_weight);
   Acc d_bn_hat_scale[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
@@ -1256,14 +1320,14 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      gemm_product_in[u] = load_pack<kVec>(gemm_product_ptr + at * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + at * channels + column);
+      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -1282,7 +1346,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
         grad_gemm_product_out[v] = narrow<T>(grad_y * d_bn_hat_scale[v]);
       }
       if (grad_gemm_product_ptr != nullptr)
-          store_pack(grad_gemm_product_ptr + at * channels + column, grad_gemm_product_out);
+          store_pack(columns, grad_gemm_product_ptr + at * channels, grad_gemm_product_out);
     }
   }
 
@@ -1291,10 +1355,10 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   sum_over_y<kVec>(shared, grad_y_sum, bn_centered_grad_y_sum);
   sum_over_y<kVec>(shared, gemm_grad_y_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 3 * channels + column;
-  store_values<kVec>(mine + 0 * channels, grad_y_sum);
-  store_values<kVec>(mine + 1 * channels, bn_centered_grad_y_sum);
-  store_values<kVec>(mine + 2 * channels, gemm_grad_y_sum);
+  Acc* mine = partials + blockIdx.y * 3 * channels;
+  store_values(columns, mine + 0 * channels, grad_y_sum);
+  store_values(columns, mine + 1 * channels, bn_centered_grad_y_sum);
+  store_values(columns, mine + 2 * channels, gemm_grad_y_sum);
 }
 
 // Column sums from partial results.
@@ -1318,11 +1382,26 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
   Acc grad_y_sum_all[1] = {};
   Acc bn_centered_grad_y_sum_all[1] = {};
   Acc gemm_grad_y_sum_all[1] = {};
-  for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
-    const Acc* part = partials + block * 3 * channels + column;
-    grad_y_sum_all[0] += part[0 * channels];
-    bn_centered_grad_y_sum_all[0] += part[1 * channels];
-    gemm_grad_y_sum_all[0] += part[2 * channels];
+  constexpr int kBatch = 4;  // partial results that are loaded together
+  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+    Acc part[kBatch][3];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+#pragma unroll
+      for (int slot = 0; slot < 3; ++slot) {
+        part[b][slot] = partials[(block * 3 + slot) * channels + column];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+      grad_y_sum_all[0] += part[b][0];
+      bn_centered_grad_y_sum_all[0] += part[b][1];
+      gemm_grad_y_sum_all[0] += part[b][2];
+    }
   }
   sum_over_y<1>(shared, grad_y_sum_all);
   sum_over_y<1>(shared, bn_centered_grad_y_sum_all);
@@ -1362,7 +1441,7 @@ struct EvalBackwardArguments {
   double bn_eps;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_backward_launch(
     const EvalBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -1383,53 +1462,57 @@ cudaError_t eval_backward_launch(
   // One pass over memory.
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 3 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(eval_backward<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2
-        * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, scale_ptr,
-        bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr, grad_gemm_product_ptr, partials,
-        a.bn_eps, rows, channels, shape.rows_per_block);
+    error = launch(eval_backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
+        gemm_bias_ptr, scale_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr,
+        grad_gemm_product_ptr, partials, a.bn_eps, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    return launch(eval_backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, scale_ptr,
-        bn_running_var_ptr, bn_weight_ptr, grad_gemm_bias_ptr, grad_scale_ptr, grad_bn_weight_ptr,
-        grad_bn_bias_ptr, partials, a.bn_eps, rows, channels, int64_t(shape.grid.y),
-        shape.rows_per_block);
+    return launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
+        kStreamThreads / 2 * sizeof(Acc), stream, scale_ptr, bn_running_var_ptr, bn_weight_ptr,
+        grad_gemm_bias_ptr, grad_scale_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, partials,
+        a.bn_eps, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
   }
+}
+
+template <typename T, typename Out, typename Param>
+cudaError_t eval_backward_typed(
+    const EvalBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 9>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return eval_backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return eval_backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
 }
 
 cudaError_t eval_backward_dispatch(
     int mode, const EvalBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(eval_backward_launch<float, float, float, kVectorOf<float, 9>>,
-                 eval_backward_launch<float, float, float, 1>, kVectorOf<float, 9>);
+      return eval_backward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(eval_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 9>>,
-                 eval_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 9>);
+      return eval_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(eval_backward_launch<__half, __half, __half, kVectorOf<__half, 9>>,
-                 eval_backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 9>);
+      return eval_backward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(eval_backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 9>>,
-                 eval_backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 9>);
+      return eval_backward_typed<__nv_bfloat16, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(eval_backward_launch<__half, float, float, kVectorOf<__half, 9>>,
-                 eval_backward_launch<__half, float, float, 1>, kVectorOf<__half, 9>);
+      return eval_backward_typed<__half, float, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(eval_backward_launch<double, double, double, kVectorOf<double, 9>>,
-                 eval_backward_launch<double, double, double, 1>, kVectorOf<double, 9>);
+      return eval_backward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;

@@ -45,7 +45,7 @@ namespace {
 
 // Each tile of columns in shared memory.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     const T* __restrict__ matmul_product_ptr,
     const Param* __restrict__ matmul_bias_ptr,
@@ -63,11 +63,12 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     double divide_value,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   // Each thread reads back only what it wrote, so a tile needs no barrier.
-  auto* matmul_product_tile = shared_memory<Loaded<T, kVec>>();
+  auto* matmul_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   Acc* shared = behind<Acc>(matmul_product_tile, rows * blockDim.x);
   const int64_t own = rows - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
@@ -79,11 +80,11 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   Acc matmul_bias[kVec];
-  load_values<kVec>(matmul_bias_ptr + column, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
   Acc bn_weight[kVec];
-  load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
+  load_values(columns, bn_weight_ptr, active, bn_weight);
   Acc bn_bias[kVec];
-  load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
+  load_values(columns, bn_bias_ptr, active, bn_bias);
   Acc bn_shift[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
@@ -92,12 +93,12 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
 
   PilotSums<Acc> bn_moments_sums[kVec] = {};
   for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
-    Loaded<T, kVec> matmul_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
       if (row >= rows) break;
-      matmul_product_in[u] = load_pack<kVec>(matmul_product_ptr + row * channels + column);
+      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + row * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -134,10 +135,9 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   }
   if (threadIdx.y == 0 && active) {
     Acc bn_running_mean[kVec];
-    load_values<kVec>(bn_running_mean_ptr + column, bn_running_mean_ptr != nullptr,
-        bn_running_mean);
+    load_values(columns, bn_running_mean_ptr, bn_running_mean_ptr != nullptr, bn_running_mean);
     Acc bn_running_var[kVec];
-    load_values<kVec>(bn_running_var_ptr + column, bn_running_var_ptr != nullptr, bn_running_var);
+    load_values(columns, bn_running_var_ptr, bn_running_var_ptr != nullptr, bn_running_var);
     Acc new_bn_running_mean[kVec];
     Acc new_bn_running_var[kVec];
 #pragma unroll
@@ -146,12 +146,12 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
       new_bn_running_var[v] = bn_kept_2 * bn_running_var[v]
           + bn_factor * bn_variance[v] * bn_bessel;
     }
-    store_values<kVec>(bn_mean_ptr + column, bn_mean);
-    store_values<kVec>(bn_rstd_ptr + column, bn_rstd);
+    store_values(columns, bn_mean_ptr, bn_mean);
+    store_values(columns, bn_rstd_ptr, bn_rstd);
     if (bn_running_mean_ptr != nullptr)
-        store_values<kVec>(bn_running_mean_ptr + column, new_bn_running_mean);
+        store_values(columns, bn_running_mean_ptr, new_bn_running_mean);
     if (bn_running_var_ptr != nullptr)
-        store_values<kVec>(bn_running_var_ptr + column, new_bn_running_var);
+        store_values(columns, bn_running_var_ptr, new_bn_running_var);
   }
 
 #pragma unroll 2
@@ -166,33 +166,34 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
       const Acc silu_value = over_divide_value * gate;
       y_out[v] = narrow<Out>(silu_value);
     }
-    store_pack(y_ptr + row * channels + column, y_out);
+    store_pack(columns, y_ptr + row * channels, y_out);
   }
 }
 
 // Column sums, one partial result per block of rows.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ matmul_product_ptr,
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
 
   PilotSums<Acc> bn_moments_sums[kVec] = {};
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> matmul_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      matmul_product_in[u] = load_pack<kVec>(matmul_product_ptr + at * channels + column);
+      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -214,13 +215,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
   Moments<Acc> bn_moments[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
-  merge_over_y<kVec>(bn_moments, count, shared);
+  moments_over_y<kVec>(shared, bn_moments, count, Acc(last - first));
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels + column;
+  Acc* mine = partials + blockIdx.y * 2 * channels;
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    mine[0 * channels + v] = bn_moments[v].mean;
-    mine[1 * channels + v] = bn_moments[v].m2;
+    if (!columns.has(v)) continue;
+    mine[0 * channels + columns.at(v)] = bn_moments[v].mean;
+    mine[1 * channels + columns.at(v)] = bn_moments[v].m2;
   }
 }
 
@@ -246,17 +248,33 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
-  Moments<Acc> bn_moments_all[1] = {};
+  PilotSums<Acc> bn_moments_sums = {};
   Acc bn_moments_count = Acc(0);
-  for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
-    const Acc* part = partials + block * 2 * channels + column;
-    const int64_t left = rows - block * rows_per_block;
-    const Acc count = Acc(left < rows_per_block ? left : rows_per_block);
-    const Moments<Acc> one{part[0 * channels], part[1 * channels]};
-    bn_moments_all[0] = merge(bn_moments_all[0], bn_moments_count, one, count);
-    bn_moments_count += count;
+  constexpr int kBatch = 4;  // partial results that are loaded together
+  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+    Acc part[kBatch][2];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        part[b][slot] = partials[(block * 2 + slot) * channels + column];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+      const int64_t left = rows - block * rows_per_block;
+      const Acc count = Acc(left < rows_per_block ? left : rows_per_block);
+      if (bn_moments_count == Acc(0)) bn_moments_sums.pilot = part[b][0];
+      add_values(bn_moments_sums, {part[b][0], part[b][1]}, count);
+      bn_moments_count += count;
+    }
   }
-  merge_over_y<1>(bn_moments_all, bn_moments_count, shared);
+  Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_sums, bn_moments_count)};
+  moments_over_y<1>(shared, bn_moments_all, bn_moments_count, Acc(rows));
   if (threadIdx.y != 0 || !active) return;
 
   const Moments<Acc> bn_moments = bn_moments_all[0];
@@ -292,7 +310,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
 
 // Results, with the statistics at hand.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     const T* __restrict__ matmul_product_ptr,
     const Param* __restrict__ bn_bias_ptr,
@@ -303,17 +321,18 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     double divide_value,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   Acc bn_bias[kVec];
-  load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
+  load_values(columns, bn_bias_ptr, active, bn_bias);
   Acc bn_scale[kVec];
-  load_values<kVec>(bn_scale_ptr + column, active, bn_scale);
+  load_values(columns, bn_scale_ptr, active, bn_scale);
   Acc bn_center[kVec];
-  load_values<kVec>(bn_center_ptr + column, active, bn_center);
+  load_values(columns, bn_center_ptr, active, bn_center);
   Acc bn_shift[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
@@ -323,12 +342,12 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> matmul_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      matmul_product_in[u] = load_pack<kVec>(matmul_product_ptr + at * channels + column);
+      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -343,7 +362,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
         const Acc silu_value = over_divide_value * gate;
         y_out[v] = narrow<Out>(silu_value);
       }
-      store_pack(y_ptr + at * channels + column, y_out);
+      store_pack(columns, y_ptr + at * channels, y_out);
     }
   }
 }
@@ -364,7 +383,7 @@ struct TrainForwardArguments {
   double bn_eps, bn_momentum, divide_value;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_forward_launch(
     const TrainForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -387,7 +406,7 @@ cudaError_t train_forward_launch(
   if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch(train_forward_column<T, Out, Param, kVec>, tile.grid, tile.block,
+    return launch(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, matmul_product_ptr, matmul_bias_ptr, bn_num_batches_tracked_ptr,
         bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
         bn_running_var_ptr, y_ptr, a.bn_eps, a.bn_momentum, a.divide_value, rows, channels);
@@ -396,59 +415,63 @@ cudaError_t train_forward_launch(
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* bn_scale_ptr = scratch.take<Acc>(channels);
     auto* bn_center_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_forward_partials<T, Out, Param, kVec>, shape.grid, shape.block,
-        kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, matmul_product_ptr, partials, rows,
+    error = launch(train_forward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, partials, rows,
         channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    error = launch(train_forward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, matmul_bias_ptr,
-        bn_num_batches_tracked_ptr, bn_weight_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
-        bn_running_var_ptr, bn_scale_ptr, bn_center_ptr, partials, a.bn_eps, a.bn_momentum,
-        a.divide_value, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
+    error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
+        kStreamThreads / 2 * sizeof(Acc), stream, matmul_bias_ptr, bn_num_batches_tracked_ptr,
+        bn_weight_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr,
+        bn_scale_ptr, bn_center_ptr, partials, a.bn_eps, a.bn_momentum, a.divide_value, rows,
+        channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    return launch(train_forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
-        matmul_product_ptr, bn_bias_ptr, bias_ptr, bn_scale_ptr, bn_center_ptr, y_ptr,
+    return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
+        stream, matmul_product_ptr, bn_bias_ptr, bias_ptr, bn_scale_ptr, bn_center_ptr, y_ptr,
         a.divide_value, rows, channels, shape.rows_per_block);
   }
+}
+
+template <typename T, typename Out, typename Param>
+cudaError_t train_forward_typed(
+    const TrainForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 12>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return train_forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return train_forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
 }
 
 cudaError_t train_forward_dispatch(
     int mode, const TrainForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(train_forward_launch<float, float, float, kVectorOf<float, 12>>,
-                 train_forward_launch<float, float, float, 1>, kVectorOf<float, 12>);
+      return train_forward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(train_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 12>>,
-                 train_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 12>);
+      return train_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(train_forward_launch<__half, __half, __half, kVectorOf<__half, 12>>,
-                 train_forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 12>);
+      return train_forward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(train_forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 12>>,
-                 train_forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16,
-                     12>);
+      return train_forward_typed<__nv_bfloat16, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(train_forward_launch<__half, float, float, kVectorOf<__half, 12>>,
-                 train_forward_launch<__half, float, float, 1>, kVectorOf<__half, 12>);
+      return train_forward_typed<__half, float, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(train_forward_launch<double, double, double, kVectorOf<double, 12>>,
-                 train_forward_launch<double, double, double, 1>, kVectorOf<double, 12>);
+      return train_forward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -515,7 +538,7 @@ namespace {
 
 // Each tile of columns in shared memory.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     const T* __restrict__ matmul_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -534,25 +557,26 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
   constexpr int kUnroll = kRowsInFlight / 2;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   // Each thread reads back only what it wrote, so a tile needs no barrier.
-  auto* matmul_product_tile = shared_memory<Loaded<T, kVec>>();
+  auto* matmul_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   auto* d_over_divide_value_tile = behind<Pack<Acc, kVec>>(matmul_product_tile, rows * blockDim.x);
   Acc* shared = behind<Acc>(d_over_divide_value_tile, rows * blockDim.x);
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc matmul_bias[kVec];
-  load_values<kVec>(matmul_bias_ptr + column, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
   Acc bn_mean[kVec];
-  load_values<kVec>(bn_mean_ptr + column, active, bn_mean);
+  load_values(columns, bn_mean_ptr, active, bn_mean);
   Acc bn_rstd[kVec];
-  load_values<kVec>(bn_rstd_ptr + column, active, bn_rstd);
+  load_values(columns, bn_rstd_ptr, active, bn_rstd);
   Acc bn_weight[kVec];
-  load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
+  load_values(columns, bn_weight_ptr, active, bn_weight);
   Acc bn_bias[kVec];
-  load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
+  load_values(columns, bn_bias_ptr, active, bn_bias);
   Acc bn_scale[kVec];
   Acc bn_center[kVec];
   Acc bn_shift[kVec];
@@ -566,14 +590,14 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   Acc d_over_divide_value_sum[kVec] = {};
   Acc bn_centered_d_over_divide_value_sum[kVec] = {};
   for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
-    Loaded<T, kVec> matmul_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
       if (row >= rows) break;
-      matmul_product_in[u] = load_pack<kVec>(matmul_product_ptr + row * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + row * channels + column);
+      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + row * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + row * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -620,13 +644,12 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
           bn_hat_d_over_divide_value_sum[v] * bn_weight[v] * inverse_divide_value;
       d_matmul_sum[v] = bn_hat_d_over_divide_value_sum_scaled_2_scaled * Acc(0);
     }
-    if (grad_matmul_bias_ptr != nullptr)
-        store_values<kVec>(grad_matmul_bias_ptr + column, d_matmul_sum);
+    if (grad_matmul_bias_ptr != nullptr) store_values(columns, grad_matmul_bias_ptr, d_matmul_sum);
     if (grad_bn_weight_ptr != nullptr)
-        store_values<kVec>(grad_bn_weight_ptr + column, bn_hat_d_over_divide_value_sum_scaled);
+        store_values(columns, grad_bn_weight_ptr, bn_hat_d_over_divide_value_sum_scaled);
     if (grad_bn_bias_ptr != nullptr)
-        store_values<kVec>(grad_bn_bias_ptr + column, d_over_divide_value_sum_scaled);
-    store_values<kVec>(d_over_divide_value_sum_ptr + column, d_over_divide_value_sum);
+        store_values(columns, grad_bn_bias_ptr, d_over_divide_value_sum_scaled);
+    store_values(columns, d_over_divide_value_sum_ptr, d_over_divide_value_sum);
   }
 
 #pragma unroll 2
@@ -644,13 +667,13 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
       grad_matmul_product_out[v] = narrow<T>(d_matmul);
     }
     if (grad_matmul_product_ptr != nullptr)
-        store_pack(grad_matmul_product_ptr + row * channels + column, grad_matmul_product_out);
+        store_pack(columns, grad_matmul_product_ptr + row * channels, grad_matmul_product_out);
   }
 }
 
 // Column sums, one partial result per block of rows.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     const T* __restrict__ matmul_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -664,21 +687,22 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     double divide_value,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   Acc matmul_bias[kVec];
-  load_values<kVec>(matmul_bias_ptr + column, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
   Acc bn_mean[kVec];
-  load_values<kVec>(bn_mean_ptr + column, active, bn_mean);
+  load_values(columns, bn_mean_ptr, active, bn_mean);
   Acc bn_rstd[kVec];
-  load_values<kVec>(bn_rstd_ptr + column, active, bn_rstd);
+  load_values(columns, bn_rstd_ptr, active, bn_rstd);
   Acc bn_weight[kVec];
-  load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
+  load_values(columns, bn_weight_ptr, active, bn_weight);
   Acc bn_bias[kVec];
-  load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
+  load_values(columns, bn_bias_ptr, active, bn_bias);
   Acc bn_scale[kVec];
   Acc bn_center[kVec];
   Acc bn_shift[kVec];
@@ -695,14 +719,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> matmul_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      matmul_product_in[u] = load_pack<kVec>(matmul_product_ptr + at * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + at * channels + column);
+      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -726,9 +750,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   Acc* shared = shared_memory<Acc>();
   sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels + column;
-  store_values<kVec>(mine + 0 * channels, d_over_divide_value_sum);
-  store_values<kVec>(mine + 1 * channels, bn_centered_d_over_divide_value_sum);
+  Acc* mine = partials + blockIdx.y * 2 * channels;
+  store_values(columns, mine + 0 * channels, d_over_divide_value_sum);
+  store_values(columns, mine + 1 * channels, bn_centered_d_over_divide_value_sum);
 }
 
 // Combines the partial results of each column.
@@ -752,10 +776,25 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   Acc* shared = shared_memory<Acc>();
   Acc d_over_divide_value_sum_all[1] = {};
   Acc bn_centered_d_over_divide_value_sum_all[1] = {};
-  for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
-    const Acc* part = partials + block * 2 * channels + column;
-    d_over_divide_value_sum_all[0] += part[0 * channels];
-    bn_centered_d_over_divide_value_sum_all[0] += part[1 * channels];
+  constexpr int kBatch = 4;  // partial results that are loaded together
+  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+    Acc part[kBatch][2];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        part[b][slot] = partials[(block * 2 + slot) * channels + column];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+      d_over_divide_value_sum_all[0] += part[b][0];
+      bn_centered_d_over_divide_value_sum_all[0] += part[b][1];
+    }
   }
   sum_over_y<1>(shared, d_over_divide_value_sum_all);
   sum_over_y<1>(shared, bn_centered_d_over_divide_value_sum_all);
@@ -785,7 +824,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
 
 // Results, with the statistics at hand.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const T* __restrict__ matmul_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -801,25 +840,26 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     double divide_value,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   Acc matmul_bias[kVec];
-  load_values<kVec>(matmul_bias_ptr + column, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
   Acc bn_mean[kVec];
-  load_values<kVec>(bn_mean_ptr + column, active, bn_mean);
+  load_values(columns, bn_mean_ptr, active, bn_mean);
   Acc bn_rstd[kVec];
-  load_values<kVec>(bn_rstd_ptr + column, active, bn_rstd);
+  load_values(columns, bn_rstd_ptr, active, bn_rstd);
   Acc bn_weight[kVec];
-  load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
+  load_values(columns, bn_weight_ptr, active, bn_weight);
   Acc bn_bias[kVec];
-  load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
+  load_values(columns, bn_bias_ptr, active, bn_bias);
   Acc bn_grad_slope[kVec];
-  load_values<kVec>(bn_grad_slope_ptr + column, active, bn_grad_slope);
+  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope);
   Acc bn_grad_mean[kVec];
-  load_values<kVec>(bn_grad_mean_ptr + column, active, bn_grad_mean);
+  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean);
   Acc bn_scale[kVec];
   Acc bn_center[kVec];
   Acc bn_shift[kVec];
@@ -833,14 +873,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> matmul_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      matmul_product_in[u] = load_pack<kVec>(matmul_product_ptr + at * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + at * channels + column);
+      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -861,7 +901,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
         grad_matmul_product_out[v] = narrow<T>(d_matmul);
       }
       if (grad_matmul_product_ptr != nullptr)
-          store_pack(grad_matmul_product_ptr + at * channels + column, grad_matmul_product_out);
+          store_pack(columns, grad_matmul_product_ptr + at * channels, grad_matmul_product_out);
     }
   }
 }
@@ -906,7 +946,7 @@ struct TrainBackwardArguments {
   double divide_value;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_backward_launch(
     const TrainBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -933,7 +973,7 @@ cudaError_t train_backward_launch(
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_backward_column<T, Out, Param, kVec>, tile.grid, tile.block,
+    error = launch(train_backward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bn_mean_ptr,
         bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, grad_matmul_bias_ptr, grad_bn_weight_ptr,
         grad_bn_bias_ptr, d_over_divide_value_sum_ptr, grad_matmul_product_ptr, a.divide_value,
@@ -947,27 +987,28 @@ cudaError_t train_backward_launch(
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
     auto* bn_grad_mean_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_backward_partials<T, Out, Param, kVec>, shape.grid, shape.block,
-        kStreamThreads * (2 * kVec + 1) * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
+    error = launch(train_backward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
         matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, partials,
         a.divide_value, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    error = launch(train_backward_finalise<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, bn_rstd_ptr,
-        bn_weight_ptr, grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr,
-        d_over_divide_value_sum_ptr, bn_grad_slope_ptr, bn_grad_mean_ptr, partials, a.divide_value,
-        rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
+    error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
+        kStreamThreads / 2 * sizeof(Acc), stream, bn_rstd_ptr, bn_weight_ptr, grad_matmul_bias_ptr,
+        grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr, bn_grad_slope_ptr,
+        bn_grad_mean_ptr, partials, a.divide_value, rows, channels, int64_t(shape.grid.y),
+        shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    error = launch(train_backward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
-        matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr,
-        bn_bias_ptr, bias_ptr, bn_grad_slope_ptr, bn_grad_mean_ptr, grad_matmul_product_ptr,
-        a.divide_value, rows, channels, shape.rows_per_block);
+    error = launch(train_backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
+        stream, matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
+        bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_grad_slope_ptr, bn_grad_mean_ptr,
+        grad_matmul_product_ptr, a.divide_value, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
         sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, a.divide_value, rows,
@@ -975,38 +1016,41 @@ cudaError_t train_backward_launch(
   }
 }
 
+template <typename T, typename Out, typename Param>
+cudaError_t train_backward_typed(
+    const TrainBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 13>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return train_backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return train_backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+}
+
 cudaError_t train_backward_dispatch(
     int mode, const TrainBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(train_backward_launch<float, float, float, kVectorOf<float, 13>>,
-                 train_backward_launch<float, float, float, 1>, kVectorOf<float, 13>);
+      return train_backward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(train_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 13>>,
-                 train_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 13>);
+      return train_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(train_backward_launch<__half, __half, __half, kVectorOf<__half, 13>>,
-                 train_backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 13>);
+      return train_backward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(train_backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 13>>,
-                 train_backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16,
-                     13>);
+      return train_backward_typed<__nv_bfloat16, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(train_backward_launch<__half, float, float, kVectorOf<__half, 13>>,
-                 train_backward_launch<__half, float, float, 1>, kVectorOf<__half, 13>);
+      return train_backward_typed<__half, float, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(train_backward_launch<double, double, double, kVectorOf<double, 13>>,
-                 train_backward_launch<double, double, double, 1>, kVectorOf<double, 13>);
+      return train_backward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1070,7 +1114,7 @@ namespace {
 
 // Every result in one pass.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const T* __restrict__ matmul_product_ptr,
     const Param* __restrict__ matmul_bias_ptr,
@@ -1084,21 +1128,22 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     double divide_value,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   Acc matmul_bias[kVec];
-  load_values<kVec>(matmul_bias_ptr + column, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
   Acc bn_running_mean[kVec];
-  load_values<kVec>(bn_running_mean_ptr + column, active, bn_running_mean);
+  load_values(columns, bn_running_mean_ptr, active, bn_running_mean);
   Acc bn_running_var[kVec];
-  load_values<kVec>(bn_running_var_ptr + column, active, bn_running_var);
+  load_values(columns, bn_running_var_ptr, active, bn_running_var);
   Acc bn_weight[kVec];
-  load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
+  load_values(columns, bn_weight_ptr, active, bn_weight);
   Acc bn_bias[kVec];
-  load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
+  load_values(columns, bn_bias_ptr, active, bn_bias);
   Acc bn_scale[kVec];
   Acc bn_center[kVec];
   Acc bn_shift[kVec];
@@ -1113,12 +1158,12 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> matmul_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      matmul_product_in[u] = load_pack<kVec>(matmul_product_ptr + at * channels + column);
+      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -1133,7 +1178,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
         const Acc silu_value = over_divide_value * gate;
         y_out[v] = narrow<Out>(silu_value);
       }
-      store_pack(y_ptr + at * channels + column, y_out);
+      store_pack(columns, y_ptr + at * channels, y_out);
     }
   }
 }
@@ -1151,7 +1196,7 @@ struct EvalForwardArguments {
   double bn_eps, divide_value;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_forward_launch(
     const EvalForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -1169,44 +1214,48 @@ cudaError_t eval_forward_launch(
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
-    return launch(eval_forward<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
+    return launch(eval_forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         matmul_product_ptr, matmul_bias_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr,
         bn_bias_ptr, bias_ptr, y_ptr, a.bn_eps, a.divide_value, rows, channels,
         shape.rows_per_block);
   }
 }
 
+template <typename T, typename Out, typename Param>
+cudaError_t eval_forward_typed(
+    const EvalForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 8>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return eval_forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return eval_forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+}
+
 cudaError_t eval_forward_dispatch(
     int mode, const EvalForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(eval_forward_launch<float, float, float, kVectorOf<float, 8>>,
-                 eval_forward_launch<float, float, float, 1>, kVectorOf<float, 8>);
+      return eval_forward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(eval_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 8>>,
-                 eval_forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 8>);
+      return eval_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(eval_forward_launch<__half, __half, __half, kVectorOf<__half, 8>>,
-                 eval_forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 8>);
+      return eval_forward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(eval_forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 8>>,
-                 eval_forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 8>);
+      return eval_forward_typed<__nv_bfloat16, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(eval_forward_launch<__half, float, float, kVectorOf<__half, 8>>,
-                 eval_forward_launch<__half, float, float, 1>, kVectorOf<__half, 8>);
+      return eval_forward_typed<__half, float, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(eval_forward_launch<double, double, double, kVectorOf<double, 8>>,
-                 eval_forward_launch<double, double, double, 1>, kVectorOf<double, 8>);
+      return eval_forward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1267,7 +1316,7 @@ namespace {
 
 // Every result in one pass.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     const T* __restrict__ matmul_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -1283,21 +1332,22 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     double divide_value,
     int64_t rows, int64_t channels, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   Acc matmul_bias[kVec];
-  load_values<kVec>(matmul_bias_ptr + column, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
   Acc bn_running_mean[kVec];
-  load_values<kVec>(bn_running_mean_ptr + column, active, bn_running_mean);
+  load_values(columns, bn_running_mean_ptr, active, bn_running_mean);
   Acc bn_running_var[kVec];
-  load_values<kVec>(bn_running_var_ptr + column, active, bn_running_var);
+  load_values(columns, bn_running_var_ptr, active, bn_running_var);
   Acc bn_weight[kVec];
-  load_values<kVec>(bn_weight_ptr + column, active, bn_weight);
+  load_values(columns, bn_weight_ptr, active, bn_weight);
   Acc bn_bias[kVec];
-  load_values<kVec>(bn_bias_ptr + column, active, bn_bias);
+  load_values(columns, bn_bias_ptr, active, bn_bias);
   Acc bn_scale[kVec];
   Acc bn_center[kVec];
   Acc bn_shift[kVec];
@@ -1315,14 +1365,14 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> matmul_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      matmul_product_in[u] = load_pack<kVec>(matmul_product_ptr + at * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + at * channels + column);
+      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -1342,7 +1392,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
         grad_matmul_product_out[v] = narrow<T>(d_over_divide_value * bn_scale[v]);
       }
       if (grad_matmul_product_ptr != nullptr)
-          store_pack(grad_matmul_product_ptr + at * channels + column, grad_matmul_product_out);
+          store_pack(columns, grad_matmul_product_ptr + at * channels, grad_matmul_product_out);
     }
   }
 
@@ -1350,9 +1400,9 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   Acc* shared = shared_memory<Acc>();
   sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels + column;
-  store_values<kVec>(mine + 0 * channels, d_over_divide_value_sum);
-  store_values<kVec>(mine + 1 * channels, bn_centered_d_over_divide_value_sum);
+  Acc* mine = partials + blockIdx.y * 2 * channels;
+  store_values(columns, mine + 0 * channels, d_over_divide_value_sum);
+  store_values(columns, mine + 1 * channels, bn_centered_d_over_divide_value_sum);
 }
 
 // Column sums from partial results.
@@ -1375,10 +1425,25 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
   Acc* shared = shared_memory<Acc>();
   Acc d_over_divide_value_sum_all[1] = {};
   Acc bn_centered_d_over_divide_value_sum_all[1] = {};
-  for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
-    const Acc* part = partials + block * 2 * channels + column;
-    d_over_divide_value_sum_all[0] += part[0 * channels];
-    bn_centered_d_over_divide_value_sum_all[0] += part[1 * channels];
+  constexpr int kBatch = 4;  // partial results that are loaded together
+  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+    Acc part[kBatch][2];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+#pragma unroll
+      for (int slot = 0; slot < 2; ++slot) {
+        part[b][slot] = partials[(block * 2 + slot) * channels + column];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+      d_over_divide_value_sum_all[0] += part[b][0];
+      bn_centered_d_over_divide_value_sum_all[0] += part[b][1];
+    }
   }
   sum_over_y<1>(shared, d_over_divide_value_sum_all);
   sum_over_y<1>(shared, bn_centered_d_over_divide_value_sum_all);
@@ -1442,7 +1507,7 @@ struct EvalBackwardArguments {
   double bn_eps, divide_value;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_backward_launch(
     const EvalBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -1464,21 +1529,22 @@ cudaError_t eval_backward_launch(
   // One pass over memory.
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(eval_backward<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2
-        * kVec + 1) * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr, matmul_bias_ptr,
-        bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr,
-        grad_matmul_product_ptr, partials, a.bn_eps, a.divide_value, rows, channels,
+    error = launch(eval_backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
+        matmul_bias_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr, bn_bias_ptr,
+        bias_ptr, grad_matmul_product_ptr, partials, a.bn_eps, a.divide_value, rows, channels,
         shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    error = launch(eval_backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, bn_running_var_ptr,
-        bn_weight_ptr, grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr,
-        d_over_divide_value_sum_ptr, partials, a.bn_eps, a.divide_value, rows, channels,
-        int64_t(shape.grid.y), shape.rows_per_block);
+    error = launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
+        kStreamThreads / 2 * sizeof(Acc), stream, bn_running_var_ptr, bn_weight_ptr,
+        grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
+        partials, a.bn_eps, a.divide_value, rows, channels, int64_t(shape.grid.y),
+        shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(eval_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
         sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, a.divide_value, rows,
@@ -1486,38 +1552,41 @@ cudaError_t eval_backward_launch(
   }
 }
 
+template <typename T, typename Out, typename Param>
+cudaError_t eval_backward_typed(
+    const EvalBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 10>;
+  // Packed where every row starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0) {
+    return eval_backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return eval_backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+}
+
 cudaError_t eval_backward_dispatch(
     int mode, const EvalBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(eval_backward_launch<float, float, float, kVectorOf<float, 10>>,
-                 eval_backward_launch<float, float, float, 1>, kVectorOf<float, 10>);
+      return eval_backward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(eval_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 10>>,
-                 eval_backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 10>);
+      return eval_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(eval_backward_launch<__half, __half, __half, kVectorOf<__half, 10>>,
-                 eval_backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 10>);
+      return eval_backward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(eval_backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 10>>,
-                 eval_backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16,
-                     10>);
+      return eval_backward_typed<__nv_bfloat16, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(eval_backward_launch<__half, float, float, kVectorOf<__half, 10>>,
-                 eval_backward_launch<__half, float, float, 1>, kVectorOf<__half, 10>);
+      return eval_backward_typed<__half, float, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(eval_backward_launch<double, double, double, kVectorOf<double, 10>>,
-                 eval_backward_launch<double, double, double, 1>, kVectorOf<double, 10>);
+      return eval_backward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;

@@ -24,6 +24,7 @@ using namespace fusegen;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
+constexpr int64_t kSharedBytes = 232448;
 
 constexpr int kStreamThreads = 256;
 constexpr int kRowThreads = 512;
@@ -46,7 +47,7 @@ namespace {
 
 // Each row or group in registers.
 
-template <typename T, typename Out, typename Param, int kVec, int kItems>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
 __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 : 1) forward_row(
     const T* __restrict__ fc_product_ptr,
@@ -65,13 +66,12 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   const int64_t segment = int64_t(blockIdx.x) * (blockDim.x / lanes) + threadIdx.x / lanes;
   const int lane = threadIdx.x % lanes;
   Acc* shared = shared_memory<Acc>();
-  int64_t column[kItems];
-  bool inside[kItems];
+  Columns<kVec, kPacked> columns[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const int64_t offset = (int64_t(i) * lanes + lane) * kVec;
-    inside[i] = segment < groups && offset < length;
-    column[i] = segment * length + offset;
+    const int64_t end = segment < groups ? (segment + 1) * length : 0;
+    columns[i] = columns_of<kVec, kPacked>(
+        segment * length + int64_t(i) * lanes * kVec, end, lane, lanes);
   }
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
   constexpr bool kKeep = kItems <= 2;
@@ -80,24 +80,24 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc gn_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values<kVec>(fc_bias_ptr + column[i], inside[i] && fc_bias_ptr != nullptr,
+    load_values(columns[i], fc_bias_ptr, columns[i].any() && fc_bias_ptr != nullptr,
         fc_bias[kKeep ? i : 0]);
-    load_values<kVec>(gn_weight_ptr + column[i], inside[i], gn_weight[kKeep ? i : 0]);
-    load_values<kVec>(gn_bias_ptr + column[i], inside[i], gn_bias[kKeep ? i : 0]);
+    load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight[kKeep ? i : 0]);
+    load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias[kKeep ? i : 0]);
   }
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   constexpr int kBatch = kItems == 1 ? 2 : 1;  // rows that are loaded together
   const int64_t step = int64_t(gridDim.y) * blockDim.y;
   for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
-    Loaded<T, kVec> fc_product_in[kBatch][kItems] = {};
+    Loaded<T, kVec, kPacked> fc_product_in[kBatch][kItems] = {};
 #pragma unroll
     for (int b = 0; b < kBatch; ++b) {
       const int64_t row = base + b * step + threadIdx.y;
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
-        if (row >= rows || !inside[i]) continue;
-        fc_product_in[b][i] = load_pack<kVec>(fc_product_ptr + row * channels + column[i]);
+        if (row >= rows || !columns[i].any()) continue;
+        fc_product_in[b][i] = load_pack(columns[i], fc_product_ptr + row * channels);
       }
     }
 #pragma unroll
@@ -109,10 +109,11 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
       Acc fc_held[kItems][kVec];
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && inside[i];
+        const bool active = valid && columns[i].any();
+        if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
-          load_values<kVec>(fc_bias_ptr + column[i], active && fc_bias_ptr != nullptr, fc_bias[0]);
+          load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
         }
         Acc gn_moments_parts[kVec];
 #pragma unroll
@@ -120,7 +121,7 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           const Acc fc_product = widen(fc_product_in[b][i][v]);
           const Acc fc = fc_product + fc_bias[kept][v];
           fc_held[i][v] = fc;
-          gn_moments_parts[v] = fc;
+          gn_moments_parts[v] = columns[i].has(v) ? fc : Acc(0);
         }
         if (active) gn_moments_total += sum_of(gn_moments_parts);
       }
@@ -129,13 +130,14 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
       Acc gn_moments_rest = Acc(0);
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && inside[i];
+        const bool active = valid && columns[i].any();
+        if (!kPacked && !active) continue;
         Acc gn_moments_distances[kVec];
         Acc gn_moments_squares[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           const Acc fc = fc_held[i][v];
-          gn_moments_distances[v] = fc - gn_moments.mean;
+          gn_moments_distances[v] = columns[i].has(v) ? fc - gn_moments.mean : Acc(0);
           gn_moments_squares[v] = square(gn_moments_distances[v]);
         }
         if (active) gn_moments_rest += sum_of(gn_moments_distances);
@@ -153,11 +155,12 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
 
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && inside[i];
+        const bool active = valid && columns[i].any();
+        if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
-          load_values<kVec>(gn_weight_ptr + column[i], active, gn_weight[0]);
-          load_values<kVec>(gn_bias_ptr + column[i], active, gn_bias[0]);
+          load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
+          load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
         }
         Pack<Out, kVec> y_out;
 #pragma unroll
@@ -169,7 +172,7 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           const Acc plus_v = leaky_relu_value + leaky_relu_value;
           y_out[v] = narrow<Out>(plus_v);
         }
-        if (active) store_pack(y_ptr + row * channels + column[i], y_out);
+        if (active) store_pack(columns[i], y_ptr + row * channels, y_out);
       }
     }
   }
@@ -177,7 +180,7 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
 
 // Statistics of each row or group.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const T* __restrict__ fc_product_ptr,
     const Param* __restrict__ fc_bias_ptr,
@@ -188,45 +191,44 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;  // vectors, here
   Acc* shared = shared_memory<Acc>();
 
   // One block a segment, in turns where there are more segments than blocks.
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    Acc gn_moments_total = Acc(0);
-    for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
-      const int64_t column = segment * length + offset;
-      const auto fc_product_in = load_pack<kVec>(fc_product_ptr + row * channels + column);
-      Acc fc_bias[kVec];
-      load_values<kVec>(fc_bias_ptr + column, fc_bias_ptr != nullptr, fc_bias);
+    PilotSums<Acc> gn_moments_sums = {};
+    int seen = 0;  // values of this thread
+    for (int64_t base = 0; base < length; base += kUnroll * blockDim.x * kVec) {
+      Columns<kVec, kPacked> columns[kUnroll];
+      Loaded<T, kVec, kPacked> fc_product_in[kUnroll];
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in[v]);
-        const Acc fc = fc_product + fc_bias[v];
-        gn_moments_total += fc;
+      for (int u = 0; u < kUnroll; ++u) {
+        columns[u] = columns_of<kVec, kPacked>(
+            segment * length + base + u * blockDim.x * kVec, (segment + 1) * length, threadIdx.x,
+            blockDim.x);
+        if (!columns[u].any()) break;
+        fc_product_in[u] = load_pack(columns[u], fc_product_ptr + row * channels);
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (!columns[u].any()) break;
+        Acc fc_bias[kVec];
+        load_values(columns[u], fc_bias_ptr, fc_bias_ptr != nullptr, fc_bias);
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          if (!columns[u].has(v)) break;
+          const Acc fc_product = widen(fc_product_in[u][v]);
+          const Acc fc = fc_product + fc_bias[v];
+          if (seen == 0) gn_moments_sums.pilot = fc;
+          add_value(gn_moments_sums, fc);
+          ++seen;
+        }
       }
     }
-    sum_over_lanes(blockDim.x, shared, gn_moments_total);
-    // Squared distances to the mean, in a second sweep: no cancellation.
-    Moments<Acc> gn_moments{gn_moments_total * inverse_length, Acc(0)};
-    Acc gn_moments_rest = Acc(0);
-    for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
-      const int64_t column = segment * length + offset;
-      const auto fc_product_in = load_pack<kVec>(fc_product_ptr + row * channels + column);
-      Acc fc_bias[kVec];
-      load_values<kVec>(fc_bias_ptr + column, fc_bias_ptr != nullptr, fc_bias);
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in[v]);
-        const Acc fc = fc_product + fc_bias[v];
-        const Acc gn_moments_distance = fc - gn_moments.mean;
-        gn_moments_rest += gn_moments_distance;
-        gn_moments.m2 += square(gn_moments_distance);
-      }
-    }
-    sum_over_lanes(blockDim.x, shared, gn_moments.m2, gn_moments_rest);
-    correct(gn_moments, gn_moments_rest, inverse_length);
+    Moments<Acc> gn_moments = moments_of(gn_moments_sums, Acc(seen));
+    moments_over_lanes(blockDim.x, shared, gn_moments, Acc(seen), Acc(length));
     const Acc gn_mean = gn_moments.mean;
     const Acc gn_variance = gn_moments.m2 * inverse_length;
     const Acc gn_rstd = rsqrt(gn_variance + Acc(gn_eps));
@@ -239,7 +241,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
 
 // Results, with the statistics at hand.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const T* __restrict__ fc_product_ptr,
     const Param* __restrict__ fc_bias_ptr,
@@ -251,37 +253,41 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     double negative_slope,
     int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
-  const int64_t length = channels / groups;
-  const int64_t segment = column / length;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
+  int64_t segment[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    segment[v] = columns.at(kPacked ? 0 : v) / (channels / groups);  // packs lie in one group
+  }
   Acc fc_bias[kVec];
-  load_values<kVec>(fc_bias_ptr + column, active && fc_bias_ptr != nullptr, fc_bias);
+  load_values(columns, fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias);
   Acc gn_weight[kVec];
-  load_values<kVec>(gn_weight_ptr + column, active, gn_weight);
+  load_values(columns, gn_weight_ptr, active, gn_weight);
   Acc gn_bias[kVec];
-  load_values<kVec>(gn_bias_ptr + column, active, gn_bias);
+  load_values(columns, gn_bias_ptr, active, gn_bias);
 
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> fc_product_in[kUnroll];
+    Loaded<T, kVec, kPacked> fc_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      fc_product_in[u] = load_pack<kVec>(fc_product_ptr + at * channels + column);
+      fc_product_in[u] = load_pack(columns, fc_product_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      const Acc gn_mean = widen(gn_mean_ptr[at * groups + segment]);
-      const Acc gn_rstd = widen(gn_rstd_ptr[at * groups + segment]);
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
+        const Acc gn_mean = widen(gn_mean_ptr[at * groups + segment[v]]);
+        const Acc gn_rstd = widen(gn_rstd_ptr[at * groups + segment[v]]);
         const Acc fc_product = widen(fc_product_in[u][v]);
         const Acc fc = fc_product + fc_bias[v];
         const Acc gn_hat = (fc - gn_mean) * gn_rstd;
@@ -290,7 +296,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
         const Acc plus_v = leaky_relu_value + leaky_relu_value;
         y_out[v] = narrow<Out>(plus_v);
       }
-      store_pack(y_ptr + at * channels + column, y_out);
+      store_pack(columns, y_ptr + at * channels, y_out);
     }
   }
 }
@@ -307,7 +313,7 @@ struct ForwardArguments {
   double gn_eps, negative_slope;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t forward_launch(
     const ForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -321,17 +327,22 @@ cudaError_t forward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  constexpr int kMost = std::min(8, 32 / kVec);  // vectors that fit a thread's registers
-  const Row row =
-      row_shape(rows, groups, channels / groups, kVec, kMost, kMultiprocessors);
+  // Vectors that fit a thread's registers.
+  constexpr int kMost = std::min(kPacked ? 8 : 4, 32 / kVec);
+  const Row row = row_shape(
+      rows, groups, channels / groups, kVec, kPacked, kMost, 0, kVec * sizeof(Acc),
+      kSharedBytes, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    auto* kernel = forward_row<T, Out, Param, kVec, 1>;
-    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, row_items(2, kVec, kMost)>;
-    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, row_items(4, kVec, kMost)>;
-    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
-    return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, fc_product_ptr,
+    auto* kernel = forward_row<T, Out, Param, kVec, kPacked, 1>;
+    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(2, kPacked,
+        kMost)>;
+    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(4, kPacked,
+        kMost)>;
+    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
+        kMost)>;
+    return launch(kernel, row.grid, row.block, row.shared_bytes, stream, fc_product_ptr,
         fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr, a.gn_eps,
         a.negative_slope, rows, channels, groups, row.lanes);
   }
@@ -341,47 +352,51 @@ cudaError_t forward_launch(
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(forward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
+    error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, fc_product_ptr, fc_bias_ptr, gn_mean_ptr,
         gn_rstd_ptr, a.gn_eps, rows, channels, groups);
     if (error != cudaSuccess) return error;
-    return launch(forward_apply<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
+    return launch(forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         fc_product_ptr, fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr,
         a.negative_slope, rows, channels, groups, shape.rows_per_block);
   }
 }
 
+template <typename T, typename Out, typename Param>
+cudaError_t forward_typed(
+    const ForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 3>;
+  // Packed where every row and group starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
+    return forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+}
+
 cudaError_t forward_dispatch(
     int mode, const ForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row and group starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0 && (a.channels / a.groups) % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(forward_launch<float, float, float, kVectorOf<float, 3>>,
-                 forward_launch<float, float, float, 1>, kVectorOf<float, 3>);
+      return forward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 3>>,
-                 forward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 3>);
+      return forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(forward_launch<__half, __half, __half, kVectorOf<__half, 3>>,
-                 forward_launch<__half, __half, __half, 1>, kVectorOf<__half, 3>);
+      return forward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(forward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 3>>,
-                 forward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 3>);
+      return forward_typed<__nv_bfloat16, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(forward_launch<__half, float, float, kVectorOf<__half, 3>>,
-                 forward_launch<__half, float, float, 1>, kVectorOf<__half, 3>);
+      return forward_typed<__half, float, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(forward_launch<double, double, double, kVectorOf<double, 3>>,
-                 forward_launch<double, double, double, 1>, kVectorOf<double, 3>);
+      return forward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -444,7 +459,7 @@ namespace {
 
 // Each row or group in registers.
 
-template <typename T, typename Out, typename Param, int kVec, int kItems>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
 __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 : 1) backward_row(
     const T* __restrict__ fc_product_ptr,
@@ -463,13 +478,12 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   const int64_t segment = int64_t(blockIdx.x) * (blockDim.x / lanes) + threadIdx.x / lanes;
   const int lane = threadIdx.x % lanes;
   Acc* shared = shared_memory<Acc>();
-  int64_t column[kItems];
-  bool inside[kItems];
+  Columns<kVec, kPacked> columns[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const int64_t offset = (int64_t(i) * lanes + lane) * kVec;
-    inside[i] = segment < groups && offset < length;
-    column[i] = segment * length + offset;
+    const int64_t end = segment < groups ? (segment + 1) * length : 0;
+    columns[i] = columns_of<kVec, kPacked>(
+        segment * length + int64_t(i) * lanes * kVec, end, lane, lanes);
   }
   const Acc inverse_count = reciprocal(Acc(channels / groups));
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
@@ -479,29 +493,33 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc gn_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values<kVec>(fc_bias_ptr + column[i], inside[i] && fc_bias_ptr != nullptr,
+    load_values(columns[i], fc_bias_ptr, columns[i].any() && fc_bias_ptr != nullptr,
         fc_bias[kKeep ? i : 0]);
-    load_values<kVec>(gn_weight_ptr + column[i], inside[i], gn_weight[kKeep ? i : 0]);
-    load_values<kVec>(gn_bias_ptr + column[i], inside[i], gn_bias[kKeep ? i : 0]);
+    load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight[kKeep ? i : 0]);
+    load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias[kKeep ? i : 0]);
   }
-  Acc d_gn_sum[kItems][kVec] = {};
-  Acc d_gn_weight_sum[kItems][kVec] = {};
-  Acc d_fc_sum[kItems][kVec] = {};
+  // Sums of the columns over the rows of this block.
+  ColumnSums<Acc, kVec, kItems,
+      (kItems > kRegisterItems)> d_gn_sum(shared + kRowExchange * kVec, 0);
+  ColumnSums<Acc, kVec, kItems,
+      (kItems > kRegisterItems)> d_gn_weight_sum(shared + kRowExchange * kVec, 1);
+  ColumnSums<Acc, kVec, kItems,
+      (kItems > kRegisterItems)> d_fc_sum(shared + kRowExchange * kVec, 2);
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   constexpr int kBatch = kItems == 1 ? 1 : 1;  // rows that are loaded together
   const int64_t step = int64_t(gridDim.y) * blockDim.y;
   for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
-    Loaded<T, kVec> fc_product_in[kBatch][kItems] = {};
-    Loaded<Out, kVec> grad_y_in[kBatch][kItems] = {};
+    Loaded<T, kVec, kPacked> fc_product_in[kBatch][kItems] = {};
+    Loaded<Out, kVec, kPacked> grad_y_in[kBatch][kItems] = {};
 #pragma unroll
     for (int b = 0; b < kBatch; ++b) {
       const int64_t row = base + b * step + threadIdx.y;
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
-        if (row >= rows || !inside[i]) continue;
-        fc_product_in[b][i] = load_pack<kVec>(fc_product_ptr + row * channels + column[i]);
-        grad_y_in[b][i] = load_pack<kVec>(grad_y_ptr + row * channels + column[i]);
+        if (row >= rows || !columns[i].any()) continue;
+        fc_product_in[b][i] = load_pack(columns[i], fc_product_ptr + row * channels);
+        grad_y_in[b][i] = load_pack(columns[i], grad_y_ptr + row * channels);
       }
     }
 #pragma unroll
@@ -517,12 +535,13 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
       Acc d_gn_hat_gn_hat_sum = Acc(0);
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && inside[i];
+        const bool active = valid && columns[i].any();
+        if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
-          load_values<kVec>(fc_bias_ptr + column[i], active && fc_bias_ptr != nullptr, fc_bias[0]);
-          load_values<kVec>(gn_weight_ptr + column[i], active, gn_weight[0]);
-          load_values<kVec>(gn_bias_ptr + column[i], active, gn_bias[0]);
+          load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
+          load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
+          load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
         }
         Acc d_gn_hat_sum_parts[kVec];
         Acc d_gn_hat_gn_hat_sum_parts[kVec];
@@ -535,8 +554,8 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
           const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
           const Acc d_gn_hat_gn_hat = gn_hat * d_gn * gn_weight[kept][v];
-          d_gn_hat_sum_parts[v] = d_gn * gn_weight[kept][v];
-          d_gn_hat_gn_hat_sum_parts[v] = d_gn_hat_gn_hat;
+          d_gn_hat_sum_parts[v] = columns[i].has(v) ? d_gn * gn_weight[kept][v] : Acc(0);
+          d_gn_hat_gn_hat_sum_parts[v] = columns[i].has(v) ? d_gn_hat_gn_hat : Acc(0);
         }
         if (active) d_gn_hat_sum += sum_of(d_gn_hat_sum_parts);
         if (active) d_gn_hat_gn_hat_sum += sum_of(d_gn_hat_gn_hat_sum_parts);
@@ -547,13 +566,17 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
 
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && inside[i];
+        const bool active = valid && columns[i].any();
+        if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
-          load_values<kVec>(fc_bias_ptr + column[i], active && fc_bias_ptr != nullptr, fc_bias[0]);
-          load_values<kVec>(gn_weight_ptr + column[i], active, gn_weight[0]);
-          load_values<kVec>(gn_bias_ptr + column[i], active, gn_bias[0]);
+          load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
+          load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
+          load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
         }
+        Acc d_gn_sum_parts[kVec];
+        Acc d_gn_weight_sum_parts[kVec];
+        Acc d_fc_sum_parts[kVec];
         Pack<T, kVec> grad_fc_product_out;
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
@@ -566,13 +589,16 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           const Acc d_fc_unscaled =
               d_gn * gn_weight[kept][v] - (gn_hat * gn_grad_slope + gn_grad_mean);
           const Acc d_fc = d_fc_unscaled * gn_rstd;
-          if (active) d_gn_sum[i][v] += d_gn;
-          if (active) d_gn_weight_sum[i][v] += gn_hat * d_gn;
-          if (active) d_fc_sum[i][v] += d_fc;
+          d_gn_sum_parts[v] = d_gn;
+          d_gn_weight_sum_parts[v] = gn_hat * d_gn;
+          d_fc_sum_parts[v] = d_fc;
           grad_fc_product_out[v] = narrow<T>(d_fc);
         }
+        if (active) d_gn_sum.add(i, d_gn_sum_parts);
+        if (active) d_gn_weight_sum.add(i, d_gn_weight_sum_parts);
+        if (active) d_fc_sum.add(i, d_fc_sum_parts);
         if (active && grad_fc_product_ptr != nullptr)
-            store_pack(grad_fc_product_ptr + row * channels + column[i], grad_fc_product_out);
+            store_pack(columns[i], grad_fc_product_ptr + row * channels, grad_fc_product_out);
       }
     }
   }
@@ -581,12 +607,18 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc* mine = partials + blockIdx.y * 3 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_gn_sum[i], d_gn_weight_sum[i]);
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_fc_sum[i]);
-    if (threadIdx.y != 0 || !inside[i]) continue;
-    store_values<kVec>(mine + 0 * channels + column[i], d_gn_sum[i]);
-    store_values<kVec>(mine + 1 * channels + column[i], d_gn_weight_sum[i]);
-    store_values<kVec>(mine + 2 * channels + column[i], d_fc_sum[i]);
+    Acc d_gn_sum_all[kVec];
+    d_gn_sum.get(i, d_gn_sum_all);
+    Acc d_gn_weight_sum_all[kVec];
+    d_gn_weight_sum.get(i, d_gn_weight_sum_all);
+    Acc d_fc_sum_all[kVec];
+    d_fc_sum.get(i, d_fc_sum_all);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_gn_sum_all, d_gn_weight_sum_all);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_fc_sum_all);
+    if (threadIdx.y != 0 || !columns[i].any()) continue;
+    store_values(columns[i], mine + 0 * channels, d_gn_sum_all);
+    store_values(columns[i], mine + 1 * channels, d_gn_weight_sum_all);
+    store_values(columns[i], mine + 2 * channels, d_fc_sum_all);
   }
 }
 
@@ -606,11 +638,26 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
   Acc d_gn_sum_all[1] = {};
   Acc d_gn_weight_sum_all[1] = {};
   Acc d_fc_sum_all[1] = {};
-  for (int64_t block = threadIdx.y; active && block < blocks; block += blockDim.y) {
-    const Acc* part = partials + block * 3 * channels + column;
-    d_gn_sum_all[0] += part[0 * channels];
-    d_gn_weight_sum_all[0] += part[1 * channels];
-    d_fc_sum_all[0] += part[2 * channels];
+  constexpr int kBatch = 4;  // partial results that are loaded together
+  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+    Acc part[kBatch][3];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+#pragma unroll
+      for (int slot = 0; slot < 3; ++slot) {
+        part[b][slot] = partials[(block * 3 + slot) * channels + column];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+      d_gn_sum_all[0] += part[b][0];
+      d_gn_weight_sum_all[0] += part[b][1];
+      d_fc_sum_all[0] += part[b][2];
+    }
   }
   sum_over_y<1>(shared, d_gn_sum_all);
   sum_over_y<1>(shared, d_gn_weight_sum_all);
@@ -627,7 +674,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
 
 // Statistics of each row or group.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const T* __restrict__ fc_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -642,6 +689,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     int64_t rows, int64_t channels, int64_t groups) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;  // vectors, here
   Acc* shared = shared_memory<Acc>();
   const Acc inverse_count = reciprocal(Acc(channels / groups));
 
@@ -653,27 +701,41 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Acc gn_rstd = widen(gn_rstd_ptr[row * groups + segment]);
     Acc d_gn_hat_sum = Acc(0);
     Acc d_gn_hat_gn_hat_sum = Acc(0);
-    for (int64_t offset = threadIdx.x * kVec; offset < length; offset += blockDim.x * kVec) {
-      const int64_t column = segment * length + offset;
-      const auto fc_product_in = load_pack<kVec>(fc_product_ptr + row * channels + column);
-      const auto grad_y_in = load_pack<kVec>(grad_y_ptr + row * channels + column);
-      Acc fc_bias[kVec];
-      load_values<kVec>(fc_bias_ptr + column, fc_bias_ptr != nullptr, fc_bias);
-      Acc gn_weight[kVec];
-      load_values<kVec>(gn_weight_ptr + column, true, gn_weight);
-      Acc gn_bias[kVec];
-      load_values<kVec>(gn_bias_ptr + column, true, gn_bias);
+    for (int64_t base = 0; base < length; base += kUnroll * blockDim.x * kVec) {
+      Columns<kVec, kPacked> columns[kUnroll];
+      Loaded<T, kVec, kPacked> fc_product_in[kUnroll];
+      Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in[v]);
-        const Acc grad_y = widen(grad_y_in[v]);
-        const Acc fc = fc_product + fc_bias[v];
-        const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-        const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
-        const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
-        const Acc d_gn_hat_gn_hat = gn_hat * d_gn * gn_weight[v];
-        d_gn_hat_sum += d_gn * gn_weight[v];
-        d_gn_hat_gn_hat_sum += d_gn_hat_gn_hat;
+      for (int u = 0; u < kUnroll; ++u) {
+        columns[u] = columns_of<kVec, kPacked>(
+            segment * length + base + u * blockDim.x * kVec, (segment + 1) * length, threadIdx.x,
+            blockDim.x);
+        if (!columns[u].any()) break;
+        fc_product_in[u] = load_pack(columns[u], fc_product_ptr + row * channels);
+        grad_y_in[u] = load_pack(columns[u], grad_y_ptr + row * channels);
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (!columns[u].any()) break;
+        Acc fc_bias[kVec];
+        load_values(columns[u], fc_bias_ptr, fc_bias_ptr != nullptr, fc_bias);
+        Acc gn_weight[kVec];
+        load_values(columns[u], gn_weight_ptr, true, gn_weight);
+        Acc gn_bias[kVec];
+        load_values(columns[u], gn_bias_ptr, true, gn_bias);
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          if (!columns[u].has(v)) break;
+          const Acc fc_product = widen(fc_product_in[u][v]);
+          const Acc grad_y = widen(grad_y_in[u][v]);
+          const Acc fc = fc_product + fc_bias[v];
+          const Acc gn_hat = (fc - gn_mean) * gn_rstd;
+          const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
+          const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
+          const Acc d_gn_hat_gn_hat = gn_hat * d_gn * gn_weight[v];
+          d_gn_hat_sum += d_gn * gn_weight[v];
+          d_gn_hat_gn_hat_sum += d_gn_hat_gn_hat;
+        }
       }
     }
     sum_over_lanes(blockDim.x, shared, d_gn_hat_sum);
@@ -689,7 +751,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
 
 // Results, with the statistics at hand.
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const T* __restrict__ fc_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -705,17 +767,21 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     double negative_slope,
     int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight;
-  const int64_t column = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec;
-  const bool active = column < channels;
-  const int64_t length = channels / groups;
-  const int64_t segment = column / length;
+  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
+  const auto columns = columns_of<kVec, kPacked>(
+      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  const bool active = columns.any();
+  int64_t segment[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    segment[v] = columns.at(kPacked ? 0 : v) / (channels / groups);  // packs lie in one group
+  }
   Acc fc_bias[kVec];
-  load_values<kVec>(fc_bias_ptr + column, active && fc_bias_ptr != nullptr, fc_bias);
+  load_values(columns, fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias);
   Acc gn_weight[kVec];
-  load_values<kVec>(gn_weight_ptr + column, active, gn_weight);
+  load_values(columns, gn_weight_ptr, active, gn_weight);
   Acc gn_bias[kVec];
-  load_values<kVec>(gn_bias_ptr + column, active, gn_bias);
+  load_values(columns, gn_bias_ptr, active, gn_bias);
 
   Acc d_gn_sum[kVec] = {};
   Acc d_gn_weight_sum[kVec] = {};
@@ -724,26 +790,26 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   const int64_t first = blockIdx.y * rows_per_block;
   const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
   for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec> fc_product_in[kUnroll];
-    Loaded<Out, kVec> grad_y_in[kUnroll];
+    Loaded<T, kVec, kPacked> fc_product_in[kUnroll];
+    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      fc_product_in[u] = load_pack<kVec>(fc_product_ptr + at * channels + column);
-      grad_y_in[u] = load_pack<kVec>(grad_y_ptr + at * channels + column);
+      fc_product_in[u] = load_pack(columns, fc_product_ptr + at * channels);
+      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t at = row + u * blockDim.y;
       if (at >= last) break;
-      const Acc gn_mean = widen(gn_mean_ptr[at * groups + segment]);
-      const Acc gn_rstd = widen(gn_rstd_ptr[at * groups + segment]);
-      const Acc gn_grad_slope = widen(gn_grad_slope_ptr[at * groups + segment]);
-      const Acc gn_grad_mean = widen(gn_grad_mean_ptr[at * groups + segment]);
       Pack<T, kVec> grad_fc_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
+        const Acc gn_mean = widen(gn_mean_ptr[at * groups + segment[v]]);
+        const Acc gn_rstd = widen(gn_rstd_ptr[at * groups + segment[v]]);
+        const Acc gn_grad_slope = widen(gn_grad_slope_ptr[at * groups + segment[v]]);
+        const Acc gn_grad_mean = widen(gn_grad_mean_ptr[at * groups + segment[v]]);
         const Acc fc_product = widen(fc_product_in[u][v]);
         const Acc grad_y = widen(grad_y_in[u][v]);
         const Acc fc = fc_product + fc_bias[v];
@@ -757,7 +823,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
         grad_fc_product_out[v] = narrow<T>(d_fc);
       }
       if (grad_fc_product_ptr != nullptr)
-          store_pack(grad_fc_product_ptr + at * channels + column, grad_fc_product_out);
+          store_pack(columns, grad_fc_product_ptr + at * channels, grad_fc_product_out);
     }
   }
 
@@ -766,10 +832,10 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   sum_over_y<kVec>(shared, d_gn_sum, d_gn_weight_sum);
   sum_over_y<kVec>(shared, d_fc_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 3 * channels + column;
-  store_values<kVec>(mine + 0 * channels, d_gn_sum);
-  store_values<kVec>(mine + 1 * channels, d_gn_weight_sum);
-  store_values<kVec>(mine + 2 * channels, d_fc_sum);
+  Acc* mine = partials + blockIdx.y * 3 * channels;
+  store_values(columns, mine + 0 * channels, d_gn_sum);
+  store_values(columns, mine + 1 * channels, d_gn_weight_sum);
+  store_values(columns, mine + 2 * channels, d_fc_sum);
 }
 
 struct BackwardArguments {
@@ -788,7 +854,7 @@ struct BackwardArguments {
   double negative_slope;
 };
 
-template <typename T, typename Out, typename Param, int kVec>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t backward_launch(
     const BackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
@@ -806,85 +872,94 @@ cudaError_t backward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  constexpr int kMost = std::min(8, 16 / kVec);  // vectors that fit a thread's registers
-  const Row row =
-      row_shape(rows, groups, channels / groups, kVec, kMost, kMultiprocessors);
+  // Vectors that fit a thread's registers.
+  constexpr int kMost = std::min(kPacked ? 8 : 4, 16 / kVec);
+  const Row row = row_shape(
+      rows, groups, channels / groups, kVec, kPacked, kMost, 3, kVec * sizeof(Acc),
+      kSharedBytes, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
+    const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(row.grid.y) * 3 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    auto* kernel = backward_row<T, Out, Param, kVec, 1>;
-    if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, row_items(2, kVec, kMost)>;
-    if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, row_items(4, kVec, kMost)>;
-    if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, row_items(8, kVec, kMost)>;
-    error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, fc_product_ptr,
+    auto* kernel = backward_row<T, Out, Param, kVec, kPacked, 1>;
+    if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(2, kPacked,
+        kMost)>;
+    if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(4, kPacked,
+        kMost)>;
+    if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
+        kMost)>;
+    error = launch(kernel, row.grid, row.block, row.shared_bytes, stream, fc_product_ptr,
         grad_y_ptr, fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr,
         grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups, row.lanes);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, grad_fc_bias_ptr,
-        grad_gn_weight_ptr, grad_gn_bias_ptr, partials, rows, channels, int64_t(row.grid.y),
-        int64_t(0));
+    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
+        / 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,
+        rows, channels, int64_t(row.grid.y), int64_t(0));
   }
 
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 3 * channels);
     auto* gn_grad_slope_ptr = scratch.take<Acc>(rows * groups);
     auto* gn_grad_mean_ptr = scratch.take<Acc>(rows * groups);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(backward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
+    error = launch(backward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr,
         gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr, gn_grad_mean_ptr,
         a.negative_slope, rows, channels, groups);
     if (error != cudaSuccess) return error;
-    error = launch(backward_apply<T, Out, Param, kVec>, shape.grid, shape.block, kStreamThreads * (2
-        * kVec + 1) * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr, gn_mean_ptr,
-        gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr, gn_grad_mean_ptr,
+    error = launch(backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr,
+        gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr, gn_grad_mean_ptr,
         grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups,
         shape.rows_per_block);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, dim3(unsigned(ceil_div(channels, 32))),
-        dim3(32, kStreamThreads / 32), kStreamThreads * 3 * sizeof(Acc), stream, grad_fc_bias_ptr,
-        grad_gn_weight_ptr, grad_gn_bias_ptr, partials, rows, channels, int64_t(shape.grid.y),
-        shape.rows_per_block);
+    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
+        / 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,
+        rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
   }
+}
+
+template <typename T, typename Out, typename Param>
+cudaError_t backward_typed(
+    const BackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<T, 6>;
+  // Packed where every row and group starts at a multiple of a vector.
+  if (aligned && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
+    return backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+  }
+  return backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
 }
 
 cudaError_t backward_dispatch(
     int mode, const BackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
     cudaStream_t stream) {
-  // Vectors where every row and group starts at a multiple of one.
-  const auto run = [&](auto vector, auto scalar, int width) {
-    const bool whole = a.channels % width == 0 && (a.channels / a.groups) % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
-  };
   switch (mode) {
     case 0:  // float32
-      return run(backward_launch<float, float, float, kVectorOf<float, 6>>,
-                 backward_launch<float, float, float, 1>, kVectorOf<float, 6>);
+      return backward_typed<float, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 1:  // bfloat16
-      return run(backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16,
-          kVectorOf<__nv_bfloat16, 6>>,
-                 backward_launch<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, 1>,
-                     kVectorOf<__nv_bfloat16, 6>);
+      return backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
+          a, aligned, schedule, scratch, stream);
     case 2:  // float16
-      return run(backward_launch<__half, __half, __half, kVectorOf<__half, 6>>,
-                 backward_launch<__half, __half, __half, 1>, kVectorOf<__half, 6>);
+      return backward_typed<__half, __half, __half>(
+          a, aligned, schedule, scratch, stream);
     case 3:  // autocast bfloat16
-      return run(backward_launch<__nv_bfloat16, float, float, kVectorOf<__nv_bfloat16, 6>>,
-                 backward_launch<__nv_bfloat16, float, float, 1>, kVectorOf<__nv_bfloat16, 6>);
+      return backward_typed<__nv_bfloat16, float, float>(
+          a, aligned, schedule, scratch, stream);
     case 4:  // autocast float16
-      return run(backward_launch<__half, float, float, kVectorOf<__half, 6>>,
-                 backward_launch<__half, float, float, 1>, kVectorOf<__half, 6>);
+      return backward_typed<__half, float, float>(
+          a, aligned, schedule, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
-      return run(backward_launch<double, double, double, kVectorOf<double, 6>>,
-                 backward_launch<double, double, double, 1>, kVectorOf<double, 6>);
+      return backward_typed<double, double, double>(
+          a, aligned, schedule, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "launch.cuh"
+#include "types.cuh"
 
 namespace fusegen {
 
@@ -40,22 +41,19 @@ __device__ __forceinline__ void add_value(PilotSums<Acc>& sums, Acc value) {
   sums.squares += distance * distance;
 }
 
+// Adds `count` values that have these moments; the pilot may be the mean of some of them.
+template <typename Acc>
+__device__ __forceinline__ void add_values(PilotSums<Acc>& sums, Moments<Acc> part, Acc count) {
+  const Acc distance = part.mean - sums.pilot;
+  sums.sum += count * distance;
+  sums.squares += part.m2 + count * distance * distance;
+}
+
 template <typename Acc>
 __device__ __forceinline__ Moments<Acc> moments_of(const PilotSums<Acc>& sums, Acc count) {
   if (count == Acc(0)) return {Acc(0), Acc(0)};
   const Acc distance = sums.sum / count;
   return {sums.pilot + distance, sums.squares - sums.sum * distance};
-}
-
-// The moments of two sets together (Chan, Golub and LeVeque 1983).
-template <typename Acc>
-__device__ __forceinline__ Moments<Acc> merge(
-    Moments<Acc> a, Acc count_a, Moments<Acc> b, Acc count_b) {
-  if (count_b == Acc(0)) return a;
-  if (count_a == Acc(0)) return b;
-  const Acc share = count_b / (count_a + count_b);
-  const Acc delta = b.mean - a.mean;
-  return {a.mean + delta * share, a.m2 + b.m2 + delta * delta * count_a * share};
 }
 
 // Sums N values of each array over the block's rows; every thread of a column gets the result.
@@ -96,46 +94,6 @@ __device__ __forceinline__ void sum_over_y(Acc* shared, Acc (&first)[N], More (&
 #pragma unroll
   for (int i = 0; i < kArrays * N; ++i) {
     arrays[i / N][i % N] = shared[(i / N * width + threadIdx.x) * N + i % N];
-  }
-}
-
-// Merges the moments of `count` values of each thread over the block's rows.
-// `shared` holds blockDim.x * blockDim.y * (2 N + 1) values. Row 0 gets the result.
-template <int N, typename Acc>
-__device__ __forceinline__ void merge_over_y(Moments<Acc> (&moments)[N], Acc count, Acc* shared) {
-  const int columns = blockDim.x * N;
-  Acc* const means = shared;
-  Acc* const m2s = means + columns * blockDim.y;
-  Acc* const counts = m2s + columns * blockDim.y;
-  __syncthreads();
-  counts[threadIdx.y * blockDim.x + threadIdx.x] = count;
-#pragma unroll
-  for (int v = 0; v < N; ++v) {
-    const int column = threadIdx.y * columns + threadIdx.x * N + v;
-    means[column] = moments[v].mean;
-    m2s[column] = moments[v].m2;
-  }
-  __syncthreads();
-  // One thread a column.
-#pragma unroll 1
-  for (int column = thread_index(); column < columns; column += blockDim.x * blockDim.y) {
-    Moments<Acc> all{means[column], m2s[column]};
-    Acc all_count = counts[column / N];
-#pragma unroll 1
-    for (int row = 1; row < int(blockDim.y); ++row) {
-      const int other = row * columns + column;
-      const Acc other_count = counts[row * blockDim.x + column / N];
-      all = merge(all, all_count, {means[other], m2s[other]}, other_count);
-      all_count += other_count;
-    }
-    means[column] = all.mean;
-    m2s[column] = all.m2;
-  }
-  __syncthreads();
-  if (threadIdx.y != 0) return;
-#pragma unroll
-  for (int v = 0; v < N; ++v) {
-    moments[v] = {means[threadIdx.x * N + v], m2s[threadIdx.x * N + v]};
   }
 }
 
@@ -188,6 +146,54 @@ __device__ __forceinline__ Acc sum_of(const Acc (&value)[N]) {
   return sum[0];
 }
 
+// Sums over rows of a thread's columns, kVec in each of kItems: in registers, or in places of
+// shared memory that no other thread has. number: of the sum, among those that share `shared`.
+template <typename Acc, int kVec, int kItems, bool kInShared>
+class ColumnSums {
+ public:
+  __device__ __forceinline__ ColumnSums(Acc*, int) {}
+
+  __device__ __forceinline__ void add(int item, const Acc (&value)[kVec]) {
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) sum_[item][v] += value[v];
+  }
+  __device__ __forceinline__ void get(int item, Acc (&value)[kVec]) const {
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) value[v] = sum_[item][v];
+  }
+
+ private:
+  Acc sum_[kItems][kVec] = {};
+};
+template <typename Acc, int kVec, int kItems>
+class ColumnSums<Acc, kVec, kItems, true> {
+ public:
+  __device__ __forceinline__ ColumnSums(Acc* shared, int number)
+      : places_(reinterpret_cast<Pack<Acc, kVec>*>(shared) + number * kItems * threads()) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) place(i) = Pack<Acc, kVec>{};
+  }
+
+  __device__ __forceinline__ void add(int item, const Acc (&value)[kVec]) {
+    Pack<Acc, kVec> sum = place(item);
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) sum[v] += value[v];
+    place(item) = sum;
+  }
+  __device__ __forceinline__ void get(int item, Acc (&value)[kVec]) const {
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) value[v] = place(item)[v];
+  }
+
+ private:
+  __device__ __forceinline__ static int threads() { return blockDim.x * blockDim.y; }
+  __device__ __forceinline__ Pack<Acc, kVec>& place(int item) const {
+    return places_[item * threads() + thread_index()];
+  }
+
+  Pack<Acc, kVec>* places_;
+};
+
 // Sums each value over the `lanes` neighbouring threads that share a segment; each of them gets the
 // results. lanes is a power of two up to 32, or blockDim.x (then blockDim.y is 1 and `shared` holds
 // 32 values for each sum).
@@ -216,6 +222,22 @@ __device__ __forceinline__ void sum_over_lanes(int lanes, Acc* shared, Acc& firs
 #pragma unroll
     for (int i = 0; i < kValues; ++i) *values[i] += shared[i * 32 + warp];
   }
+}
+
+// The moments of `count` values of each of `lanes` threads, `total` of them altogether; each of the
+// threads gets the result. lanes and shared as above, for two sums.
+template <typename Acc>
+__device__ __forceinline__ void moments_over_lanes(
+    int lanes, Acc* shared, Moments<Acc>& moments, Acc count, Acc total) {
+  Acc mean = moments.mean * count;
+  sum_over_lanes(lanes, shared, mean);
+  mean /= total;
+  const Acc distance = moments.mean - mean;
+  Acc distances = count * distance;
+  Acc m2 = moments.m2 + distances * distance;
+  sum_over_lanes(lanes, shared, m2, distances);
+  moments = {mean, m2};
+  correct(moments, distances, Acc(1) / total);
 }
 
 }  // namespace fusegen

@@ -48,6 +48,44 @@ __device__ __forceinline__ __half narrow<__half>(float value) {
 template <typename T, int kArrays>
 constexpr int kVectorOf = sizeof(T) == 8 ? 2 : (sizeof(T) == 2 && kArrays <= 4 ? 8 : 4);
 
+// How many columns a thread has where they are not neighbours.
+constexpr int kStridedColumns = 4;
+
+// The columns of one thread. Packed: kVec neighbours, which one access to memory moves. Else, where
+// rows or groups do not begin at multiples of a vector: up to kVec that are a stride apart, so that
+// neighbouring threads access neighbouring elements.
+template <int kVec, bool kPacked>
+struct Columns {
+  int64_t first;
+  int stride;
+  int count;  // that exist; packed, it is all or none of them
+
+  __device__ __forceinline__ bool any() const { return count > 0; }
+  // Whether the thread has a column v, if it has any.
+  __device__ __forceinline__ bool has(int v) const { return kPacked || v < count; }
+  // Column v; the first one in place of one that does not exist.
+  __device__ __forceinline__ int64_t at(int v) const {
+    return kPacked ? first + v : first + (v < count ? v * stride : 0);
+  }
+};
+
+// The columns from `begin` on that belong to one of `threads` threads; those from `end` on do not
+// exist.
+template <int kVec, bool kPacked>
+__device__ __forceinline__ Columns<kVec, kPacked> columns_of(
+    int64_t begin, int64_t end, int thread, int threads) {
+  if constexpr (kPacked) {
+    const int64_t first = begin + thread * kVec;
+    return {first, 1, first < end ? kVec : 0};
+  } else {
+    const int64_t first = begin + thread;
+    int count = 0;
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) count += first + v * threads < end;
+    return {first, threads, count};
+  }
+}
+
 // N neighbouring elements. A pack of more than 16 bytes is moved in pieces of 16.
 template <typename T, int N>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
@@ -57,9 +95,10 @@ struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
   __device__ __forceinline__ const T& operator[](int v) const { return element[v]; }
 };
 
-// N neighbouring elements as they came from memory. An element is taken out where it is used: a
-// 16-bit type would have to wait for the memory where it is loaded, if it were unpacked there.
-template <typename T, int N>
+// N elements of a row as they came from memory. Of neighbours an element is taken out where it is
+// used: a 16-bit type would have to wait for the memory where it is loaded, if it were unpacked
+// there.
+template <typename T, int N, bool kPacked = true>
 struct alignas(alignof(Pack<T, N>)) Loaded {
   using Unit = std::conditional_t<N * sizeof(T) < 4, unsigned short, unsigned int>;
   Unit unit[N * sizeof(T) / sizeof(Unit)];
@@ -74,6 +113,12 @@ struct alignas(alignof(Pack<T, N>)) Loaded {
     }
     return value;
   }
+};
+template <typename T, int N>
+struct alignas(alignof(Pack<T, N>)) Loaded<T, N, false> {
+  T element[N];
+
+  __device__ __forceinline__ T operator[](int v) const { return element[v]; }
 };
 
 // How many rows a thread loads before it uses the first: their latencies overlap.
@@ -102,42 +147,60 @@ struct WordOf<16> {
 template <typename T, int N>
 using Word = typename WordOf<int(alignof(Pack<T, N>))>::type;
 
-// Loads N elements; the address must be a multiple of the pack's alignment (N == 1: any address).
-template <int N, typename T>
-__device__ __forceinline__ Loaded<T, N> load_pack(const T* address) {
-  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
-  Word<T, N> word[kWords];
+// The thread's elements of a row; there must be some. Those that do not exist are zero.
+template <int N, bool kPacked, typename T>
+__device__ __forceinline__ Loaded<T, N, kPacked> load_pack(
+    const Columns<N, kPacked>& columns, const T* row) {
+  Loaded<T, N, kPacked> loaded;
+  if constexpr (kPacked) {
+    constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
+    Word<T, N> word[kWords];
+    const auto* words = reinterpret_cast<const Word<T, N>*>(row + columns.first);
 #pragma unroll
-  for (int w = 0; w < kWords; ++w) word[w] = reinterpret_cast<const Word<T, N>*>(address)[w];
-  Loaded<T, N> loaded;
-  memcpy(&loaded, word, sizeof(loaded));
+    for (int w = 0; w < kWords; ++w) word[w] = words[w];
+    memcpy(&loaded, word, sizeof(loaded));
+  } else {
+#pragma unroll
+    for (int v = 0; v < N; ++v) loaded.element[v] = columns.has(v) ? row[columns.at(v)] : T{};
+  }
   return loaded;
 }
 
-template <int N, typename T>
-__device__ __forceinline__ void store_pack(T* address, const Pack<T, N>& pack) {
-  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
-  Word<T, N> word[kWords];
-  memcpy(word, &pack, sizeof(pack));
+template <int N, bool kPacked, typename T>
+__device__ __forceinline__ void store_pack(
+    const Columns<N, kPacked>& columns, T* row, const Pack<T, N>& pack) {
+  if constexpr (kPacked) {
+    constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
+    Word<T, N> word[kWords];
+    memcpy(word, &pack, sizeof(pack));
+    auto* words = reinterpret_cast<Word<T, N>*>(row + columns.first);
 #pragma unroll
-  for (int w = 0; w < kWords; ++w) __stwb(reinterpret_cast<Word<T, N>*>(address) + w, word[w]);
+    for (int w = 0; w < kWords; ++w) __stwb(words + w, word[w]);
+  } else {
+#pragma unroll
+    for (int v = 0; v < N; ++v) {
+      if (columns.has(v)) row[columns.at(v)] = pack[v];
+    }
+  }
 }
 
-// N neighbouring elements as accumulation values; zeros where `present` is false.
-template <int N, typename Acc, typename T>
-__device__ __forceinline__ void load_values(const T* address, bool present, Acc (&value)[N]) {
-  Loaded<T, N> loaded;
-  if (present) loaded = load_pack<N>(address);
+// The thread's elements as accumulation values; zeros where `present` is false.
+template <int N, bool kPacked, typename Acc, typename T>
+__device__ __forceinline__ void load_values(
+    const Columns<N, kPacked>& columns, const T* row, bool present, Acc (&value)[N]) {
+  Loaded<T, N, kPacked> loaded;
+  if (present) loaded = load_pack(columns, row);
 #pragma unroll
   for (int v = 0; v < N; ++v) value[v] = present ? Acc(widen(loaded[v])) : Acc(0);
 }
 
-template <int N, typename Acc, typename T>
-__device__ __forceinline__ void store_values(T* address, const Acc (&value)[N]) {
+template <int N, bool kPacked, typename Acc, typename T>
+__device__ __forceinline__ void store_values(
+    const Columns<N, kPacked>& columns, T* row, const Acc (&value)[N]) {
   Pack<T, N> pack;
 #pragma unroll
   for (int v = 0; v < N; ++v) pack[v] = narrow<T>(value[v]);
-  store_pack(address, pack);
+  store_pack(columns, row, pack);
 }
 
 }  // namespace fusegen

@@ -71,6 +71,19 @@ inline Stream stream_shape(int64_t rows, int64_t channels, int vector, int multi
   return {dim3(unsigned(across), unsigned(down)), dim3(width, height), rows_per_block};
 }
 
+// A launch in which a block adds up the partial results of some columns: 32 bytes of them, what the
+// memory moves at least, so that as many threads as possible share those of one column.
+struct Finalise {
+  dim3 grid;
+  dim3 block;
+};
+
+inline Finalise finalise_shape(int64_t channels) {
+  constexpr int kWidth = 8;
+  constexpr int kThreads = 256;
+  return {dim3(unsigned(ceil_div(channels, kWidth))), dim3(kWidth, kThreads / kWidth)};
+}
+
 // A launch in which `lanes` threads hold one segment (a row, or a group of its channels) in
 // registers, `items` vectors each, and a block covers `segments` neighbouring segments of `block.y`
 // rows at a time.
@@ -79,20 +92,30 @@ struct Row {
   dim3 block;
   int lanes;
   int items;
+  size_t shared_bytes;
 };
 
-// The instance that serves a wish for `items` vectors a thread. Scalar kernels, which only odd
-// sizes need, come with one vector a thread or with as many as fit: fewer kernels to compile.
-constexpr int row_items(int items, int vector, int most_items) {
-  return items > 1 && (vector == 1 || items > most_items) ? most_items : items;
+// Where a thread holds more items than this, its column sums are in shared memory.
+constexpr int kRegisterItems = 2;
+
+// Packs of shared memory that the threads of a row kernel exchange sums through.
+constexpr int kRowExchange = 512;
+
+// The instance that serves a wish for `items` vectors a thread. Kernels that are not packed, which
+// only odd sizes need, come with one vector a thread or with as many as fit: fewer to compile.
+constexpr int row_items(int items, bool packed, int most_items) {
+  return items > 1 && (!packed || items > most_items) ? most_items : items;
 }
 
-// items is 0 where a segment is longer than `most_items` vectors for each thread of a block.
+// items is 0 where a segment is longer than `most_items` vectors for each thread of a block, or
+// where the column sums of as many need more shared memory than there is. pack_bytes: of a vector
+// of sums.
 inline Row row_shape(
-    int64_t rows, int64_t groups, int64_t length, int vector, int most_items, int multiprocessors) {
+    int64_t rows, int64_t groups, int64_t length, int vector, bool packed, int most_items,
+    int column_sums, int64_t pack_bytes, int64_t limit, int multiprocessors) {
   const int64_t vectors = ceil_div(length, vector);
-  Row shape{dim3(1), dim3(256), 1, 1};
-  shape.items = row_items(vectors <= 32 ? 1 : 2, vector, most_items);
+  Row shape{dim3(1), dim3(256), 1, 1, 0};
+  shape.items = row_items(vectors <= 32 ? 1 : 2, packed, most_items);
   if (vectors <= 32 * shape.items) {
     // Short segments: some lanes of a warp each.
     shape.lanes = power_of_two_from(ceil_div(vectors, shape.items));
@@ -107,13 +130,19 @@ inline Row row_shape(
       if (threads < 256 || shape.items == most_items) {
         threads *= 2;
       } else {
-        shape.items = row_items(shape.items * 2, vector, most_items);
+        shape.items = row_items(shape.items * 2, packed, most_items);
       }
-      if (threads > 512) return {dim3(1), dim3(1), 0, 0};
+      if (threads > 512) return {dim3(1), dim3(1), 0, 0, 0};
     }
     shape.lanes = int(threads);
     shape.block = dim3(unsigned(threads), 1);
   }
+  int64_t packs = kRowExchange;
+  if (shape.items > kRegisterItems) {
+    packs += int64_t(column_sums) * shape.items * shape.block.x * shape.block.y;
+  }
+  if (packs * pack_bytes > limit) return {dim3(1), dim3(1), 0, 0, 0};
+  shape.shared_bytes = size_t(packs * pack_bytes);
   const int64_t across = ceil_div(groups * shape.lanes, shape.block.x);
   const int64_t resident = 1024 / (int64_t(shape.block.x) * shape.block.y) * multiprocessors;
   int64_t down = resident / across > 0 ? resident / across : 1;

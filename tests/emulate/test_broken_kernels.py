@@ -15,7 +15,7 @@ from tests.emulate.mutants.barriers import BARRIERS  # noqa: E402
 from tests.emulate.mutants.bounds import BOUNDS  # noqa: E402
 from tests.emulate.mutants.coverage import template_sources, untouched  # noqa: E402
 from tests.emulate.mutants.mutant import Mutant  # noqa: E402
-from tests.emulate.mutants.scenario import Copy, Reductions, Tail, build, choose  # noqa: E402
+from tests.emulate.mutants.scenario import Copy, Tail, build, choose  # noqa: E402
 from tests.emulate.mutants.stores import STORES  # noqa: E402
 from tests.emulate.mutants.sums import SUMS  # noqa: E402
 
@@ -28,7 +28,6 @@ COPIES = {
         Copy("batch norm", "kb97", ("train_forward", "train_backward")),
         Copy("group norm", "kb30"),
         Copy("no norm", "kb12"),
-        Copy("reductions", None),
     )
 }
 SCENARIOS = {
@@ -41,6 +40,8 @@ SCENARIOS = {
     # Some threads have a column and no row.
     "few rows": Tail("batch norm", 5, 12, schedule="on chip"),
     "few rows, split": Tail("batch norm", 5, 12, schedule="split"),
+    # Seven blocks of rows.
+    "more rows, split": Tail("batch norm", 200, 128, schedule="split"),
     "stream": Tail("no norm", 70, 132),
     "odd": Tail("no norm", 70, 34),
     "misaligned": Tail("no norm", 70, 132, misalign=True),
@@ -52,7 +53,17 @@ SCENARIOS = {
     # A group is four warps, and a block has more than one of them to do.
     "long rows": Tail("group norm", 9, 544, 2, schedule="on chip"),
     "segments": Tail("group norm", 41, 264, 2, schedule="split"),
-    "reductions": Reductions("reductions"),
+    # A thread has several vectors, and several batches of them.
+    "longer segments": Tail("group norm", 3, 2110, 1, schedule="split"),
+    "longer segments, far from zero": Tail("group norm", 3, 2112, 1, schedule="split", mean=1000.0),
+    "longest segments": Tail("group norm", 2, 8200, 1, schedule="split"),
+    # A thread has more than two vectors, and a block more than one row.
+    "longer rows": Tail("group norm", 9, 2112, 1, schedule="on chip"),
+    # Columns that are not neighbours.
+    "odd columns": Tail("batch norm", 70, 33, schedule="on chip"),
+    "odd, split": Tail("batch norm", 70, 33, schedule="split"),
+    "odd rows": Tail("group norm", 9, 66, 2, schedule="on chip"),
+    "odd segments": Tail("group norm", 9, 66, 2, schedule="split"),
 }
 OF_COPY = {
     copy: [(number, mutant) for number, mutant in MUTANTS.items() if SCENARIOS[mutant.run].copy == copy]
@@ -118,7 +129,7 @@ def test_every_barrier_and_shuffle_of_the_templates_has_a_mutant():
 @pytest.mark.parametrize(
     "name, text, number",
     [
-        ("support/reduce.cuh", "  const Acc delta = b.mean - a.mean;", 0),
+        ("support/reduce.cuh", "  const Acc distance = part.mean - sums.pilot;", 0),
         ("support/math.cuh", "namespace fusegen {", 0),
         ("kernels/row.cu.j2", "{% if k.partial_sums %}", 0),
         ("kernels/parts.j2", "{% macro columns(k) %}", 0),

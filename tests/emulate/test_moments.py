@@ -139,33 +139,42 @@ BROKEN = [
     ),
     *(
         each
-        for schedule, kernel, distance in (
-            ("on chip", "forward_row", "moments_distances[v]"),
-            ("split", "forward_segments", "moments_distance"),
-        )
         for chain, norm in (("group", "gn"), ("layer", "ln"))
         for each in (
             *_broken(
-                chain, schedule, "a difference of squares", _FAR,
-                f"square({norm}_{distance})", f"x * x - {norm}_moments.mean * {norm}_moments.mean", kernel,
+                chain, "on chip", "a difference of squares", _FAR,
+                f"square({norm}_moments_distances[v])", f"x * x - {norm}_moments.mean * {norm}_moments.mean",
+                "forward_row",
             ),
             *_broken(
-                chain, schedule, "half of the squares", [*_OUTLIERS, *_FEW[2:]],
-                f"square({norm}_{distance})", f"square({norm}_{distance}) / 2", kernel,
+                chain, "on chip", "half of the squares", [*_OUTLIERS, *_FEW[2:]],
+                f"square({norm}_moments_distances[v])", f"square({norm}_moments_distances[v]) / 2", "forward_row",
             ),
             *_broken(
-                chain, schedule, "a variance that is not finite is none", _SPECIAL,
-                f"{norm}_variance + Acc({norm}_eps)",
-                f"({norm}_variance < Acc(1e30) ? {norm}_variance : Acc(0)) + Acc({norm}_eps)",
-                kernel,
+                chain, "on chip", "a mean that is a little off", _CONSTANT,
+                f"square({norm}_moments_distances[v])", f"square(x - {norm}_moments.mean * Acc(1.0001))",
+                "forward_row",
             ),
             *_broken(
-                chain, schedule, "a mean that is a little off", _CONSTANT,
-                f"square({norm}_{distance})", f"square(x - {norm}_moments.mean * Acc(1.0001))", kernel,
+                chain, "on chip", "the rest of the distances stays", [c for c in _CONSTANT if c.values > 3],
+                f"correct({norm}_moments, {norm}_moments_rest, inverse_length);", "", "forward_row",
             ),
             *_broken(
-                chain, schedule, "the rest of the distances stays", [c for c in _CONSTANT if c.values > 3],
-                f"correct({norm}_moments, {norm}_moments_rest, inverse_length);", "", kernel,
+                chain, "split", "half of the squares", [*_OUTLIERS, *_FEW[2:]],
+                f"moments_over_lanes(blockDim.x, shared, {norm}_moments, Acc(seen), Acc(length));",
+                f"moments_over_lanes(blockDim.x, shared, {norm}_moments, Acc(seen), Acc(length)); "
+                f"{norm}_moments.m2 /= 2;",
+                "forward_segments",
+            ),
+            *(
+                found
+                for schedule, kernel in (("on chip", "forward_row"), ("split", "forward_segments"))
+                for found in _broken(
+                    chain, schedule, "a variance that is not finite is none", _SPECIAL,
+                    f"{norm}_variance + Acc({norm}_eps)",
+                    f"({norm}_variance < Acc(1e30) ? {norm}_variance : Acc(0)) + Acc({norm}_eps)",
+                    kernel,
+                )
             ),
         )
     ),

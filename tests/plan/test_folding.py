@@ -60,7 +60,7 @@ def test_no_other_chain_gets_worse(tmp_path, name: str) -> None:
 def test_batch_norm_with_its_surroundings() -> None:
     """Of each element: x - center, one multiply-add, silu's two; statistics read the product as it is."""
     folded = {n: program_operations(p) for n, p in programs(committed("matmul_bn_bias_div_swish")).items()}
-    assert folded["train_forward"] == {"column": 3 + 4, "split": 4 + 4}
+    assert folded["train_forward"] == {"column": 3 + 4, "split": 3 + 4}
     # Sums: centered, normalised, silu's gate and gradient, two sums; then the first four again and
     # h - (t q + s), times k r.
     assert folded["train_backward"] == {"column": 6 + 7, "split": 6 + 7}

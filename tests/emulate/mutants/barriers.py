@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from tests.emulate.mutants.mutant import EARLY, RACE, UNWRITTEN, Mutant, wrong
+from tests.emulate.mutants.mutant import EARLY, RACE, UNWRITTEN, Mutant
 
 _FIRST = [  # what it is removed from, the scenario, the kernel that is caught
     ("sum_over_y", "column", "train_forward_column", "true"),
-    ("sum_over_y", "split", "train_backward_finalise", "N == 1"),
+    ("sum_over_y", "split", "train_forward_finalise", "N == 1"),
+    ("sum_over_y", "split", "train_forward_partials", "N > 1"),
     ("sum_over_y", "short rows", "backward_row", "N > 1"),
     ("sum_over_y", "segments", "backward_apply", "N > 1"),
     ("sum_over_lanes", "long rows", "forward_row", "true"),
     ("sum_over_lanes", "segments", "forward_segments", "true"),
-    ("merge_over_y", "reductions", "both", "true"),
 ]
 _SECOND = [
     *_FIRST,
-    ("sum_over_y", "split", "train_backward_partials", "N > 1"),
     ("sum_over_y", "stream", "backward", "N > 1"),
     ("sum_over_lanes", "column", "train_backward_total", "true"),
-    ("merge_over_y", "split", "train_forward_partials", "N > 1"),
-    ("merge_over_y", "split", "train_forward_finalise", "N == 1"),
 ]
-# With one column a lane, a thread of row 0 merges just the column that it reads.
-_THIRD = [
-    *(case for case in _SECOND if case[0] == "sum_over_y"),
-    ("merge_over_y", "split", "train_forward_partials", "N > 1"),
-]
-_BARRIERS = {"sum_over_y": 3, "sum_over_lanes": 2, "merge_over_y": 3}
+_THIRD = [case for case in _SECOND if case[0] == "sum_over_y"]
+_BARRIERS = {"sum_over_y": 3, "sum_over_lanes": 2}
 
 # The first barrier keeps a call from overwriting what others still read for the call before, the second one keeps
 # those that add up from reading before it is written, the third one all from reading before it is added up.
@@ -102,8 +95,9 @@ DIVERGENT = [
         "split",
         "sum_over_y<1>(shared, d_over_divide_value_sum_all);",
         "sum_over_y<1>(shared, d_over_divide_value_sum_all); if (threadIdx.y != 0) return;",
-        wrong("grad_bn_weight"),  # the second sum has the others' values of the first
+        _EXITED,
         within="train_backward_finalise",
+        kernel="train_backward_finalise",
     ),
 ]
 
@@ -137,10 +131,10 @@ LAUNCHES = [
         kernel=caught,
     )
     for kernel, rest, launcher, run, caught in (
-        ("train_forward_partials", ", kVec", "train_forward_launch", "split", "train_forward_finalise"),
+        ("train_forward_partials", ", kVec, kPacked", "train_forward_launch", "split", "train_forward_finalise"),
         ("train_forward_finalise", "", "train_forward_launch", "split", "train_forward_apply"),
-        ("forward_segments", ", kVec", "forward_launch", "segments", "forward_apply"),
-        ("backward_segments", ", kVec", "backward_launch", "segments", "backward_apply"),
+        ("forward_segments", ", kVec, kPacked", "forward_launch", "segments", "forward_apply"),
+        ("backward_segments", ", kVec, kPacked", "backward_launch", "segments", "backward_apply"),
     )
 ]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.emulate.mutants.mutant import BEYOND_SHARED, BLOCKS, EARLY, MISALIGNED, RACE, UNWRITTEN, Mutant, wrong
+from tests.emulate.mutants.mutant import BEYOND_SHARED, BLOCKS, EARLY, MISALIGNED, RACE, UNWRITTEN, Mutant, nan, wrong
 
 _FULL = r"Buffer\(float32, \[70, 132\]\)"  # what the stream kernels read and write
 _CHANNELS = r"Buffer\(float32, \[1, 132\]\)"
+UNWRITTEN_SHARED = "of shared memory, which nothing has written"
 _PAST = r", \d+ bytes past its end"
 _BEFORE = r", \d+ bytes before its start"
 
@@ -13,8 +14,8 @@ INPUTS = [
     Mutant(
         "a vector past the end of an input",
         "stream",
-        "load_pack<kVec>(gemm_product_ptr + at * channels + column)",
-        "load_pack<kVec>(gemm_product_ptr + at * channels + column + kVec)",
+        "load_pack(columns, gemm_product_ptr + at * channels)",
+        "load_pack(columns, gemm_product_ptr + at * channels + kVec)",
         rf"reads .*{_FULL} \(read-only\){_PAST}",
         within="forward",
         kernel="forward",
@@ -22,8 +23,8 @@ INPUTS = [
     Mutant(
         "a vector before the beginning of an input",
         "stream",
-        "load_pack<kVec>(gemm_product_ptr + at * channels + column)",
-        "load_pack<kVec>(gemm_product_ptr + at * channels + column - kVec)",
+        "load_pack(columns, gemm_product_ptr + at * channels)",
+        "load_pack(columns, gemm_product_ptr + at * channels - kVec)",
         rf"reads .*{_FULL} \(read-only\){_BEFORE}",
         within="forward",
         kernel="forward",
@@ -41,11 +42,11 @@ INPUTS = [
     Mutant(
         "a column past the end",
         "split",
-        "column < channels",
-        "column <= channels",
-        rf"reads .*{_CHANNELS} \(read-only\){_PAST}",
-        within="train_forward_apply",
-        kernel="train_forward_apply",
+        "first < end ? kVec : 0",
+        "first <= end ? kVec : 0",
+        rf"(reads|writes) .*({_PAST}|{BLOCKS})",
+        within="columns_of",
+        file="types.cuh",
     ),
     Mutant(
         "a row of a tile past the end",
@@ -69,8 +70,8 @@ INPUTS = [
     Mutant(
         "a group too many",
         "three groups",
-        "segment < groups && offset < length",
-        "offset < length",
+        "segment < groups ? (segment + 1) * length : 0",
+        "(segment + 1) * length",
         rf"(reads|writes) .*{_PAST}",
         within="forward_row",
         kernel="forward_row",
@@ -78,8 +79,8 @@ INPUTS = [
     Mutant(
         "a vector past the end of a row's last group",
         "short rows",
-        "segment < groups && offset < length",
-        "segment < groups && offset <= length",
+        "segment < groups ? (segment + 1) * length : 0",
+        "segment < groups ? (segment + 1) * length + 1 : 0",
         rf"reads .*Buffer\(float32, \[1, 264\]\) \(read-only\){_PAST}",
         within="forward_row",
         kernel="forward_row",
@@ -87,12 +88,11 @@ INPUTS = [
     Mutant(
         "a vector past the end of a segment",
         "segments",
-        "offset < length",
-        "offset <= length",
+        "(segment + 1) * length",
+        "(segment + 1) * length + 1",
         rf"reads .*Buffer\(float32, \[(1|41), 264\]\) \(read-only\){_PAST}",
         within="forward_segments",
         kernel="forward_segments",
-        of=2,
     ),
     Mutant(
         "one channel's parameter past the end",
@@ -116,8 +116,8 @@ INPUTS = [
     Mutant(
         "writes to an input",
         "split",
-        "store_pack(y_ptr + at * channels + column, y_out);",
-        "store_pack(const_cast<T*>(matmul_product_ptr) + at * channels + column, y_out);",
+        "store_pack(columns, y_ptr + at * channels, y_out);",
+        "store_pack(columns, const_cast<T*>(matmul_product_ptr) + at * channels, y_out);",
         rf"writes .*{_FULL} \(read-only\), at element",
         within="train_forward_apply",
         kernel="train_forward_apply",
@@ -126,7 +126,7 @@ INPUTS = [
         "reads an output before it is written",
         "split",
         "narrow<Out>(silu_value)",
-        "narrow<Out>(silu_value + 0 * widen(y_ptr[at * channels + column + v]))",
+        "narrow<Out>(silu_value + 0 * widen(y_ptr[at * channels + columns.at(v)]))",
         rf"{UNWRITTEN}, .*{_FULL}, at element",
         within="train_forward_apply",
         kernel="train_forward_apply",
@@ -137,8 +137,8 @@ OUTPUTS = [
     Mutant(
         "a vector past the end of an output",
         "stream",
-        "store_pack(y_ptr + at * channels + column, y_out);",
-        "store_pack(y_ptr + at * channels + column + kVec, y_out);",
+        "store_pack(columns, y_ptr + at * channels, y_out);",
+        "store_pack(columns, y_ptr + at * channels + kVec, y_out);",
         rf"writes .*{_FULL}(, which|{_PAST})",
         within="forward",
         kernel="forward",
@@ -146,8 +146,8 @@ OUTPUTS = [
     Mutant(
         "an element past the end of an output",
         "stream",
-        "store_pack(y_ptr + at * channels + column, y_out);",
-        "store_pack(y_ptr + at * channels + column, y_out); if (at == rows - 1) y_ptr[rows * channels] = Out(0);",
+        "store_pack(columns, y_ptr + at * channels, y_out);",
+        "store_pack(columns, y_ptr + at * channels, y_out); if (at == rows - 1) y_ptr[rows * channels] = Out(0);",
         rf"writes .*{_FULL}, 0 bytes past its end",
         within="forward",
         kernel="forward",
@@ -155,8 +155,8 @@ OUTPUTS = [
     Mutant(
         "an element before the beginning of an output",
         "stream",
-        "store_pack(y_ptr + at * channels + column, y_out);",
-        "store_pack(y_ptr + at * channels + column, y_out); if (at == 0 && column == 0) y_ptr[-1] = Out(0);",
+        "store_pack(columns, y_ptr + at * channels, y_out);",
+        "store_pack(columns, y_ptr + at * channels, y_out); if (at == 0 && columns.first == 0) y_ptr[-1] = Out(0);",
         rf"writes .*{_FULL}, 4 bytes before its start",
         within="forward",
         kernel="forward",
@@ -191,8 +191,8 @@ OUTPUTS = [
     Mutant(
         "every block writes the first one's partial results",
         "split",
-        "partials + blockIdx.y * 2 * channels + column",
-        "partials + 0 * 2 * channels + column",
+        "partials + blockIdx.y * 2 * channels",
+        "partials + 0 * 2 * channels",
         rf"writes .*, {BLOCKS}",
         within="train_forward_partials",
         kernel="train_forward_partials",
@@ -200,8 +200,8 @@ OUTPUTS = [
     Mutant(
         "a partial result in the next block's place",
         "split",
-        "store_values<kVec>(mine + 1 * channels, bn_centered_d_over_divide_value_sum);",
-        "store_values<kVec>(mine + 2 * channels, bn_centered_d_over_divide_value_sum);",
+        "store_values(columns, mine + 1 * channels, bn_centered_d_over_divide_value_sum);",
+        "store_values(columns, mine + 2 * channels, bn_centered_d_over_divide_value_sum);",
         rf"writes .*, {BLOCKS}",
         within="train_backward_partials",
         kernel="train_backward_partials",
@@ -221,17 +221,17 @@ WORKSPACE = [
     Mutant(
         "one block's partial results too many",
         "split",
-        "block < blocks",
-        "block <= blocks",
-        UNWRITTEN,
+        "partials[(block * 2 + slot) * channels + column]",
+        "partials[((block + 1) * 2 + slot) * channels + column]",
+        rf"{UNWRITTEN}|reads .*{_PAST}",
         within="train_backward_finalise",
         kernel="train_backward_finalise",
     ),
     Mutant(
         "partial results from before the beginning",
         "split",
-        "partials + block * 2 * channels + column",
-        "partials + (block - 1) * 2 * channels + column",
+        "partials[(block * 2 + slot) * channels + column]",
+        "partials[((block - 1) * 2 + slot) * channels + column]",
         rf"reads .*{_BEFORE}",
         within="train_forward_finalise",
         kernel="train_forward_finalise",
@@ -246,6 +246,8 @@ WORKSPACE = [
         kernel="train_backward_(partials|finalise|apply)",
     ),
 ]
+
+_FINALISE = "kStreamThreads / 2 * sizeof(Acc)"
 
 # The launch gives a kernel as many bytes as it needs; some get more, and then it takes more than one element less.
 SHARED = [
@@ -266,20 +268,20 @@ SHARED = [
              "tile.shared_bytes - sizeof(Acc)", 0, 1)
             for way in ("forward", "backward")
         ),
-        ("train_forward_partials", "split", "train_forward_launch", "kStreamThreads * (2 * kVec + 1) * sizeof(Acc)",
-         "(kStreamThreads * (2 * kVec + 1) - 1) * sizeof(Acc)", 0, 1),
-        ("train_forward_finalise", "split", "train_forward_launch", "kStreamThreads * 3 * sizeof(Acc)",
-         "(kStreamThreads * 3 - 1) * sizeof(Acc)", 0, 1),
-        ("train_backward_partials", "split", "train_backward_launch", "kStreamThreads * (2 * kVec + 1) * sizeof(Acc)",
+        ("train_forward_partials", "split", "train_forward_launch", "kStreamThreads * 2 * kVec * sizeof(Acc)",
          "(kStreamThreads * 2 * kVec - 1) * sizeof(Acc)", 0, 1),
-        ("train_backward_finalise", "split", "train_backward_launch", "kStreamThreads * 3 * sizeof(Acc)",
-         "(kStreamThreads - 1) * sizeof(Acc)", 0, 1),
+        ("train_forward_finalise", "split", "train_forward_launch", _FINALISE,
+         "(kStreamThreads / 16 - 1) * sizeof(Acc)", 0, 1),
+        ("train_backward_partials", "split", "train_backward_launch", "kStreamThreads * 2 * kVec * sizeof(Acc)",
+         "(kStreamThreads * 2 * kVec - 1) * sizeof(Acc)", 0, 1),
+        ("train_backward_finalise", "split", "train_backward_launch", _FINALISE,
+         "(kStreamThreads / 32 - 1) * sizeof(Acc)", 0, 1),
         ("train_backward_total", "column", "train_backward_launch", "32 * sizeof(Acc)", "31 * sizeof(Acc)", 0, 2),
-        ("backward", "stream", "backward_launch", "kStreamThreads * (2 * kVec + 1) * sizeof(Acc)",
+        ("backward", "stream", "backward_launch", "kStreamThreads * 2 * kVec * sizeof(Acc)",
          "(kStreamThreads * kVec - 1) * sizeof(Acc)", 0, 1),
-        ("forward_row", "long rows", "forward_launch", "512 * kVec * sizeof(Acc)", "3 * sizeof(Acc)", 0, 1),
-        ("backward_row", "short rows", "backward_launch", "512 * kVec * sizeof(Acc)",
-         "(512 * kVec - 1) * sizeof(Acc)", 0, 1),
+        ("forward_row", "long rows", "forward_launch", "row.shared_bytes", "3 * sizeof(Acc)", 0, 1),
+        ("backward_row", "short rows", "backward_launch", "row.shared_bytes", "row.shared_bytes - sizeof(Acc)", 0, 1),
+        ("backward_row", "longer rows", "backward_launch", "row.shared_bytes", "row.shared_bytes - sizeof(Acc)", 0, 1),
         ("forward_segments", "segments", "forward_launch", "64 * sizeof(Acc)", "39 * sizeof(Acc)", 0, 1),
         ("backward_segments", "segments", "backward_launch", "64 * sizeof(Acc)", "7 * sizeof(Acc)", 0, 1),
     )
@@ -288,10 +290,10 @@ SHARED += [
     Mutant(
         "shared memory one element past the end",
         "split",
-        "counts[threadIdx.y * blockDim.x + threadIdx.x] = count;",
-        "counts[thread_index()] = count; if (thread_index() == 255) counts[256] = count;",
-        r"writes byte 9216 of the block's 9216 bytes of shared memory \[",
-        within="merge_over_y",
+        "shared[i] = total;",
+        "shared[i] = total; if (i == sums - 1) shared[warp_count() * sums] = total;",
+        r"writes byte 8192 of the block's 8192 bytes of shared memory \[",
+        within="sum_over_y",
         kernel="train_forward_partials",
         file="reduce.cuh",
     ),
@@ -321,7 +323,7 @@ SHARED += [
             "column",
             "matmul_product_tile[row * blockDim.x + threadIdx.x]",
             "matmul_product_tile[row * blockDim.x + (threadIdx.x ^ 1)]",
-            "of shared memory, which nothing has written",  # by a thread without a column
+            UNWRITTEN_SHARED,  # by a thread without a column
             within="train_forward_column",
             kernel="train_forward_column",
             nth=nth,
@@ -373,18 +375,67 @@ SHARED += [
         "column",
         "matmul_product_tile[row * blockDim.x + threadIdx.x] = matmul_product_in[u];",
         "if (row != rows - 1) matmul_product_tile[row * blockDim.x + threadIdx.x] = matmul_product_in[u];",
-        "of shared memory, which nothing has written",
+        UNWRITTEN_SHARED,
         within="train_backward_column",
         kernel="train_backward_column",
     ),
 ]
 
+STRIDED = [
+    Mutant(
+        f"{run}: {name}",
+        run,
+        old,
+        new,
+        caught,
+        within=within,
+        file=file,
+        kernel=kernel,
+        nth=nth,
+        of=of,
+    )
+    for name, run, within, file, kernel, old, new, caught, nth, of in (
+        ("a column past the end", "odd", "columns_of", "types.cuh", None, "first + v * threads < end",
+         "first + v * threads <= end", rf"{_PAST}|which (another|thread)", 0, 1),
+        ("a column past the end", "odd columns", "columns_of", "types.cuh", None, "first + v * threads < end",
+         "first + v * threads <= end", rf"{_PAST}|which (another|thread)", 0, 1),
+        ("a column less", "odd", "columns_of", "types.cuh", None, "first + v * threads < end",
+         "first + v * threads + 1 < end", UNWRITTEN, 0, 1),
+        ("neighbours", "odd", "columns_of", "types.cuh", None, "return {first, threads, count};",
+         "return {first, 1, count};", rf"which (another|thread)|{nan('y')}", 0, 1),
+        ("what does not exist is stored", "odd", "store_pack", "types.cuh", None,
+         "if (columns.has(v)) row[columns.at(v)] = pack[v];", "row[columns.at(v)] = pack[v];", wrong("y"), 0, 1),
+        ("distances of what does not exist", "odd rows", "forward_row", "kernels.cu", None,
+         "columns[i].has(v) ? gemm - group_norm_moments.mean : Acc(0)", "gemm - group_norm_moments.mean",
+         wrong("y"), 0, 1),
+        ("the group of the first column for all", "odd segments", "forward_apply", "kernels.cu", None,
+         "columns.at(kPacked ? 0 : v)", "columns.at(0)", wrong("y"), 0, 1),
+        ("a statistic of what does not exist", "odd, split", "train_forward_partials", "kernels.cu", None,
+         "if (!columns.has(v)) continue;", "", wrong("y"), 0, 1),
+    )
+]  # fmt: skip
+
+# Column sums in shared memory, where a thread of a row kernel has many columns.
+COLUMN_SUMS = [
+    Mutant(f"column sums: {name}", "longer rows", old, new, caught, within=within, file=file, nth=nth, of=of)
+    for name, within, file, old, new, caught, nth, of in (
+        ("all in the first one's place", None, "reduce.cuh", "number * kItems * threads()", "0 * number",
+         wrong("grad_gemm_bias"), 0, 1),
+        ("items in one place", None, "reduce.cuh", "item * threads() + thread_index()", "thread_index()",
+         wrong("grad_gemm_bias"), 0, 1),
+        ("not zero at the start", None, "reduce.cuh", "place(i) = Pack<Acc, kVec>{};", "", UNWRITTEN_SHARED,
+         0, 1),
+        ("in the exchange of other sums", "backward_row", "kernels.cu", "shared + kRowExchange * kVec", "shared",
+         rf"{RACE}|{wrong('grad_gemm_bias')}", 0, 3),
+    )
+]  # fmt: skip
+
 ALIGNMENT = [
     Mutant(
         "a vector at an address of one element",
         "stream",
-        "load_pack<kVec>(gemm_product_ptr + at * channels + column)",
-        "load_pack<kVec>(gemm_product_ptr + at * channels + column + 1)",
+        "load_pack(columns, gemm_product_ptr + at * channels)",
+        "load_pack(columns, gemm_product_ptr + at * channels + 1)",
         MISALIGNED,
         within="forward",
         kernel="forward",
@@ -401,12 +452,12 @@ ALIGNMENT = [
     Mutant(
         "vectors in rows that do not start at one",
         "odd",
-        "a.channels % width == 0",
+        "a.channels % kVec == 0",
         "a.channels % 2 == 0",
         rf"{MISALIGNED}|reads .*\(read-only\){_PAST}",  # of the first row's end or of another one's beginning
-        within="forward_dispatch",
+        within="forward_typed",
         kernel="forward",
     ),
 ]
 
-BOUNDS = [*INPUTS, *OUTPUTS, *WORKSPACE, *SHARED, *ALIGNMENT]
+BOUNDS = [*INPUTS, *OUTPUTS, *WORKSPACE, *SHARED, *STRIDED, *COLUMN_SUMS, *ALIGNMENT]

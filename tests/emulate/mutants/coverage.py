@@ -47,10 +47,9 @@ def untouched(sources: Mapping[str, str], copies: Iterable[Copy], mutants: Mappi
     env = rendering.environment().overlay(loader=DictLoader(tagged), cache_size=0)
     with mock.patch.object(rendering, "environment", lambda: env):
         for copy in copies:
-            if copy.chain is not None:
-                text = render_kernels(plan_file(ROOT / "specs" / f"{CHAINS[copy.chain].spec}.yaml"))
-                group = [each for each in mutants[copy.name] if each.file == "kernels.cu"]
-                touched |= _touched(copy.cut(text), group)
+            text = render_kernels(plan_file(ROOT / "specs" / f"{CHAINS[copy.chain].spec}.yaml"))
+            group = [each for each in mutants[copy.name] if each.file == "kernels.cu"]
+            touched |= _touched(copy.cut(text), group)
     return sorted(found - touched)
 
 

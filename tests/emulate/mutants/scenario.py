@@ -22,48 +22,17 @@ from tests.emulate.test_chains import LIMITS, count_batch
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# A sum and then moments, which is allowed, though no kernel has them in this order today.
-REDUCTIONS = """
-#include "../support/launch.cuh"
-#include "../support/reduce.cuh"
-
-using namespace fusegen;
-
-__global__ void both(const float* x, float* y) {
-  float* shared = shared_memory<float>();
-  float sum[1] = {x[thread_index()]};
-  Moments<float> moments[1] = {{x[thread_index()], 0}};
-  sum_over_y<1>(shared, sum);
-  merge_over_y<1>(moments, 1.0f, shared);
-  if (threadIdx.y != 0) return;
-  y[threadIdx.x] = sum[0];
-  y[32 + threadIdx.x] = moments[0].mean;
-}
-
-extern "C" int run_both(int, const void* x, void* y) {
-  return launch(both, dim3(1), dim3(32, 8), 256 * 3 * sizeof(float), nullptr, static_cast<const float*>(x),
-                static_cast<float*>(y));
-}
-"""
-
 
 @dataclass(frozen=True)
 class Copy:
-    """A source to mutate. chain: a key of CHAINS, or None for REDUCTIONS; programs: those that are compiled."""
+    """A source to mutate. chain: a key of CHAINS; programs: those that are compiled."""
 
     name: str
-    chain: str | None
+    chain: str
     programs: tuple[str, ...] = ("forward", "backward")
 
     def write(self, root: Path) -> Path:
         """Renders the package below `root`: float32 only, and launched as on a GPU of one multiprocessor."""
-        if self.chain is None:
-            # The support headers are the same whatever the chain is.
-            write_files(render_all([plan_file(ROOT / "specs" / f"{CHAINS['kb12'].spec}.yaml")]), root)
-            source = root / "reductions" / "kernels.cu"
-            source.parent.mkdir()
-            source.write_text(REDUCTIONS, encoding="utf-8")
-            return source
         plan = plan_file(ROOT / "specs" / f"{CHAINS[self.chain].spec}.yaml")
         write_files(render_all([plan]), root)
         source = root / plan.spec.name / "kernels.cu"
@@ -73,8 +42,10 @@ class Copy:
     def cut(self, text: str) -> str:
         """Fewer instances to compile, and more turns of a block's loops than on a large GPU."""
         text, one = re.subn(r"(kMultiprocessors =) \d+;", r"\1 1;", text)
-        kept = {f"{program}_launch<float" for program in self.programs}
-        cases = re.compile(r"^    case \d+:.*\n      return run\(\s*(\w+_launch<\w+)[^;]*;\n", re.MULTILINE)
+        kept = {f"{program}_typed<float" for program in self.programs}
+        # Fewer threads than there are partial results of a column.
+        text = text.replace("finalise.block", "dim3(8, 4)")
+        cases = re.compile(r"^    case \d+:.*\n      return (\w+_typed<\w+)[^;]*;\n", re.MULTILINE)
         text = cases.sub(lambda match: match[0] if match[1] in kept else "", text)
         assert one == 1 and text.count("    case ") == len(self.programs)
         return text
@@ -108,9 +79,8 @@ class Tail:
     misalign: bool = False
     mean: float = 0.0  # of the elements, whose deviation is one
 
-    def verdict(self, library: EmulatedLibrary, chain: str | None, root: Path, seed: int) -> str:
+    def verdict(self, library: EmulatedLibrary, chain: str, root: Path, seed: int) -> str:
         """What was wrong, or "fine"."""
-        assert chain is not None
         plan, module, tensors, expected = prepared(chain, self.rows, self.channels, self.groups, self.mean, root)
         tail = EmulatedTail(plan, plan.variants[0], library, module)
         try:
@@ -118,23 +88,6 @@ class Tail:
         except EmulationError as error:
             return str(error)
         return compare(run.values, expected)
-
-
-@dataclass(frozen=True)
-class Reductions:
-    """REDUCTIONS, with one thread's value for each."""
-
-    copy: str
-
-    def verdict(self, library: EmulatedLibrary, chain: str | None, root: Path, seed: int) -> str:
-        values = torch.randn(8, 32)
-        y = Buffer.poisoned([64], torch.float32)
-        try:
-            library.call("run_both", 0, Buffer.from_tensor(values, readonly=True), y, seed=seed)
-        except EmulationError as error:
-            return str(error)
-        exact = values.double()
-        return compare({"y": y.tensor()}, {"y": torch.cat((exact.sum(0), exact.mean(0)))})
 
 
 @functools.cache

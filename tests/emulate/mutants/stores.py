@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.emulate.mutants.mutant import UNWRITTEN, Mutant, nan, wrong
 
-_STORE = "store_pack(y_ptr + at * channels + column, y_out);"
-_TILE_STORE = "store_pack(y_ptr + row * channels + column, y_out);"
-_ROW_STORE = "store_pack(y_ptr + row * channels + column[i], y_out);"
-_LANES = "for (int v = 0; v < kVec - 1; ++v) y_ptr[{row} * channels + {column} + v] = y_out.element[v];"
+_STORE = "store_pack(columns, y_ptr + at * channels, y_out);"
+_TILE_STORE = "store_pack(columns, y_ptr + row * channels, y_out);"
+_ROW_STORE = "store_pack(columns[i], y_ptr + row * channels, y_out);"
+_LANES = "for (int v = 0; v < kVec - 1; ++v) y_ptr[{row} * channels + {columns}.at(v)] = y_out.element[v];"
 
 
 def _skips(run, kernel, cases):
@@ -21,8 +21,8 @@ FULL = [
         (
             ("the last row", _STORE, f"if (at != rows - 1) {_STORE}", nan("y")),
             ("the first row", _STORE, f"if (at != 0) {_STORE}", nan("y")),
-            ("the last column", "column < channels", "column + kVec < channels", nan("y")),
-            ("the last element of each vector", _STORE, _LANES.format(row="at", column="column"), nan("y")),
+            ("the last column", _STORE, f"if (columns.first + kVec < channels) {_STORE}", nan("y")),
+            ("the last element of each vector", _STORE, _LANES.format(row="at", columns="columns"), nan("y")),
             ("a block", _STORE, f"if (blockIdx.x != 1) {_STORE}", nan("y")),
             ("a block of rows", _STORE, f"if (blockIdx.y != 2) {_STORE}", nan("y")),
             ("the rows of one unrolled turn", _STORE, f"if (u != kUnroll - 2) {_STORE}", nan("y")),
@@ -33,8 +33,8 @@ FULL = [
         "train_forward_column",
         (
             ("the last row", _TILE_STORE, f"if (row != rows - 1) {_TILE_STORE}", nan("y")),
-            ("the last column", _TILE_STORE, f"if (column + kVec < channels) {_TILE_STORE}", nan("y")),
-            ("the last element of each vector", _TILE_STORE, _LANES.format(row="row", column="column"), nan("y")),
+            ("the last column", _TILE_STORE, f"if (columns.first + kVec < channels) {_TILE_STORE}", nan("y")),
+            ("the last element of each vector", _TILE_STORE, _LANES.format(row="row", columns="columns"), nan("y")),
             ("a block", _TILE_STORE, f"if (blockIdx.x != 1) {_TILE_STORE}", nan("y")),
         ),
     ),
@@ -43,16 +43,16 @@ FULL = [
         "forward_row",
         (
             ("the last row", "row < rows", "row < rows - 1", nan("y")),
-            ("the last column", _ROW_STORE, f"if (column[i] + kVec < channels) {_ROW_STORE}", nan("y")),
+            ("the last column", _ROW_STORE, f"if (columns[i].first + kVec < channels) {_ROW_STORE}", nan("y")),
             ("the last vector of a thread", _ROW_STORE, f"if (i + 1 < kItems) {_ROW_STORE}", nan("y")),
-            ("the last element of each vector", _ROW_STORE, _LANES.format(row="row", column="column[i]"), nan("y")),
+            ("the last element of each vector", _ROW_STORE, _LANES.format(row="row", columns="columns[i]"), nan("y")),
             ("a block", _ROW_STORE, f"if (blockIdx.y != 1) {_ROW_STORE}", nan("y")),
         ),
     ),
     *_skips(
         "segments",
         "forward_apply",
-        (("the last group", _STORE, f"if (segment + 1 < groups) {_STORE}", nan("y")),),
+        (("the last group", _STORE, f"if (segment[0] + 1 < groups) {_STORE}", nan("y")),),
     ),
     *_skips(
         "split",
@@ -60,34 +60,34 @@ FULL = [
         (
             (
                 "the last row of a gradient",
-                "store_pack(grad_matmul_product_ptr + at * channels + column, grad_matmul_product_out);",
+                "store_pack(columns, grad_matmul_product_ptr + at * channels, grad_matmul_product_out);",
                 "if (at != rows - 1) "
-                "store_pack(grad_matmul_product_ptr + at * channels + column, grad_matmul_product_out);",
+                "store_pack(columns, grad_matmul_product_ptr + at * channels, grad_matmul_product_out);",
                 nan("grad_matmul_product"),
             ),
         ),
     ),
 ]
 
-_MEAN = "store_values<kVec>(bn_mean_ptr + column, bn_mean);"
-_KEPT = "store_values<kVec>(bn_running_var_ptr + column, new_bn_running_var);"
-_WEIGHT = "store_values<kVec>(grad_bn_weight_ptr + column, bn_hat_d_over_divide_value_sum_scaled);"
-_SLOT = "store_values<kVec>(mine + 1 * channels, bn_centered_d_over_divide_value_sum);"
-_ROW_SLOT = "store_values<kVec>(mine + 2 * channels + column[i], d_gemm_sum[i]);"
+_MEAN = "store_values(columns, bn_mean_ptr, bn_mean);"
+_KEPT = "store_values(columns, bn_running_var_ptr, new_bn_running_var);"
+_WEIGHT = "store_values(columns, grad_bn_weight_ptr, bn_hat_d_over_divide_value_sum_scaled);"
+_SLOT = "store_values(columns, mine + 1 * channels, bn_centered_d_over_divide_value_sum);"
+_ROW_SLOT = "store_values(columns[i], mine + 2 * channels, d_gemm_sum_all);"
 
 PER_CHANNEL = [
     *_skips(
         "column",
         "train_forward_column",
         (
-            ("a statistic", _MEAN, f"if (column + kVec < channels) {_MEAN}", nan("grad_matmul_product")),
-            ("a running statistic", _KEPT, f"if (column + kVec < channels) {_KEPT}", wrong("bn_running_var")),
+            ("a statistic", _MEAN, f"if (columns.first + kVec < channels) {_MEAN}", nan("grad_matmul_product")),
+            ("a running statistic", _KEPT, f"if (columns.first + kVec < channels) {_KEPT}", wrong("bn_running_var")),
         ),
     ),
     *_skips(
         "column",
         "train_backward_column",
-        (("a parameter's gradient", _WEIGHT, f"if (column != 0) {_WEIGHT}", nan("grad_bn_weight")),),
+        (("a parameter's gradient", _WEIGHT, f"if (columns.first != 0) {_WEIGHT}", nan("grad_bn_weight")),),
     ),
     *_skips(
         "split",
@@ -137,7 +137,7 @@ PER_CHANNEL = [
         "split",
         "train_backward_partials",
         (
-            ("a partial result", _SLOT, f"if (column + kVec < channels) {_SLOT}", UNWRITTEN),
+            ("a partial result", _SLOT, f"if (columns.first + kVec < channels) {_SLOT}", UNWRITTEN),
             ("a block's partial results", _SLOT, f"if (blockIdx.y != 2) {_SLOT}", UNWRITTEN),
         ),
     ),
@@ -145,7 +145,7 @@ PER_CHANNEL = [
         "short rows",
         "backward_row",
         (
-            ("a partial result", _ROW_SLOT, f"if (column[i] != 0) {_ROW_SLOT}", UNWRITTEN),
+            ("a partial result", _ROW_SLOT, f"if (columns[i].first != 0) {_ROW_SLOT}", UNWRITTEN),
             ("a block's partial results", _ROW_SLOT, f"if (blockIdx.y != 1) {_ROW_SLOT}", UNWRITTEN),
         ),
     ),

@@ -93,7 +93,7 @@ SHUFFLES = [
     ),
 ]
 
-_PART = "d_over_divide_value_sum_all[0] += part[0 * channels];"
+_PART = "d_over_divide_value_sum_all[0] += part[b][0];"
 
 # No kernel takes a maximum or minimum over elements: what a sum or a count starts from is 0 everywhere.
 IDENTITIES = [
@@ -104,14 +104,15 @@ IDENTITIES = [
         ("a count of moments without rows is one", "few rows, split", "train_forward_partials", "Acc(0)", "Acc(1)",
          wrong("y", "bn_running_mean"), 0, 1),
         ("a count of partial moments starts at one", "split", "train_forward_finalise", "Acc(0)", "Acc(1)",
-         wrong("y", "bn_running_mean"), 0, 6),
+         wrong("y", "bn_running_mean"), 0, 7),
         ("a sum of partial results starts at one", "split", "train_backward_finalise", _PART,
          f"{_PART} if (block == int64_t(threadIdx.y)) d_over_divide_value_sum_all[0] += Acc(1);",
          wrong("grad_bn_bias", "grad_bias"), 0, 1),
         # Not the sum for the mean: distances to any value are as good, for the rest of them is taken out again.
-        ("a rest of lanes starts at one", "short rows", "forward_row", "Acc(0)", "Acc(1)", wrong("y"), 2, 3),
-        ("squared distances start at one", "short rows", "forward_row", "Acc(0)", "Acc(1)", wrong("y"), 1, 3),
-        ("a segment's rest starts at one", "segments", "forward_segments", "Acc(0)", "Acc(1)", wrong("y"), 2, 3),
+        ("a rest of lanes starts at one", "short rows", "forward_row", "Acc(0)", "Acc(1)", wrong("y"), 3, 5),
+        ("squared distances start at one", "short rows", "forward_row", "Acc(0)", "Acc(1)", wrong("y"), 2, 5),
+        ("a segment's thread counts one value more", "segments", "forward_segments", "Acc(seen)", "Acc(seen + 1)",
+         wrong("y"), 0, 2),
         ("a sum of all channels starts at one", "column", "train_backward_total", "Acc(0)", "Acc(1)",
          wrong("grad_bias"), 0, 1),
         ("the last block counts rows that it lacks", "split", "train_forward_finalise",
@@ -126,22 +127,13 @@ def _exchange(name, run, old, new, caught, within="sum_over_y", nth=0, of=1):
 
 _SLOT = "shared[(i / N * width + threadIdx.x) * N + i % N]"
 
-# One thread adds up a sum, or merges a column, for all.
+# One thread adds up a sum for all.
 EXCHANGES = [
     _exchange("a warp less", "column", "other < warp_count()", "other < warp_count() - 1", wrong("y")),
     _exchange("the last sum is not added up", "column", "i < sums", "i < sums - 1", wrong("y")),
     _exchange("a sum that nobody stores", "column", "shared[i] = total;", "static_cast<void>(total);", wrong("y")),
     _exchange("the first array for all", "column", _SLOT, "shared[threadIdx.x * N + i % N]", wrong("grad_bn_weight")),
     _exchange("a neighbour's sum", "column", _SLOT, _SLOT.replace("i % N", "(i + 1) % N"), wrong("y")),
-    _exchange("a row less", "split", "row < int(blockDim.y)", "row < int(blockDim.y) - 1", wrong("y"), "merge_over_y"),
-    _exchange("the last column is not merged", "split", "column < columns", "column < columns - 1", wrong("y"),
-              "merge_over_y"),
-    _exchange("counts are not added", "split", "all_count += other_count;", "static_cast<void>(other_count);",
-              wrong("y"), "merge_over_y"),
-    _exchange("another row's count", "split", "counts[row * blockDim.x + column / N]", "counts[column / N]",
-              wrong("y"), "merge_over_y"),
-    _exchange("another column's", "split", "m2s[threadIdx.x * N + v]", "m2s[threadIdx.x * N]", wrong("y"),
-              "merge_over_y"),
     _exchange("a sum of some elements", "short rows", "N / 2", "N / 4", wrong("y"), "sum_of"),
 ]  # fmt: skip
 
@@ -182,17 +174,33 @@ MOMENTS = [
              "distance * distance", wrong("y", "bn_running_var"), 0, 1),
             ("moments_over_y", "the rest of one thread's distances", "column", "sum_over_y<N>(shared, m2, distances);",
              "sum_over_y<N>(shared, m2);", wrong("y", "bn_running_mean"), 0, 1),
+            ("moments_over_lanes", "each thread has one value", "segments", "distances * distance",
+             "distance * distance", wrong("y"), 0, 1),
             ("add_value", "the value for its distance", "far from zero", "sums.squares += distance * distance;",
              "sums.squares += distance * value;", wrong("y", "bn_running_var"), 0, 1),
-            ("merge", "means weighted by another's count", "split", "count_b / (count_a + count_b)",
-             "count_a / (count_a + count_b)", wrong("y", "bn_running_mean"), 0, 1),
-            ("merge", "without the distance of the means", "split", "delta * delta * count_a * share", "Acc(0)",
+            ("add_values", "each block has one value", "more rows, split", "sums.sum += count * distance",
+             "sums.sum += distance", wrong("y", "bn_running_mean"), 0, 1),
+            ("add_values", "without the distance of the means", "more rows, split",
+             "count * distance * distance", "Acc(0)", wrong("y", "bn_running_var"), 0, 1),
+            ("add_values", "the means alone", "more rows, split", "part.m2 + count * distance * distance",
+             "count * distance * distance",
              wrong("y", "bn_running_var"), 0, 1),
         )
     ),
 ]  # fmt: skip
 
 # The rows that a thread of the row kernel loads together.
+SEGMENT = [
+    Mutant(f"forward_segments: {name}", run, old, new, wrong("y"), within="forward_segments")
+    for name, run, old, new in (
+        ("a vector of a batch for another", "longer segments", "gemm_product_in[u][v]", "gemm_product_in[0][v]"),
+        ("a batch is skipped", "longest segments", "base += kUnroll * blockDim.x * kVec",
+         "base += 2 * kUnroll * blockDim.x * kVec"),
+        ("every value is a pilot", "longer segments", "seen == 0", "true"),
+        ("no pilot", "longer segments, far from zero", "seen == 0", "false"),
+    )
+]  # fmt: skip
+
 BATCHES = [
     Mutant(f"forward_row: {name}", run, old, new, caught, within="forward_row", nth=nth, of=of)
     for name, run, old, new, caught, nth, of in (
@@ -207,4 +215,4 @@ BATCHES = [
     )
 ]  # fmt: skip
 
-SUMS = [*SHUFFLES, *IDENTITIES, *EXCHANGES, *MOMENTS, *BATCHES]
+SUMS = [*SHUFFLES, *IDENTITIES, *EXCHANGES, *MOMENTS, *SEGMENT, *BATCHES]
