@@ -15,22 +15,23 @@ KERNEL_NAMES = frozenset(
     """
     a active at b base block blocks channels column columns correct count end first groups i inner inner_groups
     inverse_length item kItems kKeep kVec kept lane lanes last left length mine offset one own part partials row
-    rows rows_per_block seen segment shared slot step u v valid Acc Accumulate AccumulateFor Column ColumnSums
-    Columns Finalise Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kBatch kColumnThreads
-    kPacked kRegisterItems kRowExchange kRowThreads kRowsInFlight kSegmentThreads kStreamThreads
-    kStridedColumns kTotalThreads kUnroll kVectorOf add_value add_values ceil_div launch load_pack load_values moments_of
-    moments_over_lanes moments_over_y narrow shared_memory store_pack store_values sum_of sum_over_lanes sum_over_y
-    thread_index warp_count widen average_factor behind bounded_exp columns_of clamp clamp_backward clamp_max
-    clamp_max_backward clamp_min clamp_min_backward erf exp gelu_backward gelu_tanh gelu_tanh_backward hardswish
-    hardswish_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward log1p maximum maximum_backward
-    minimum minimum_backward mish mish_backward normal_cdf quotient reciprocal relu relu_backward rsqrt sigmoid
-    sigmoid_backward silu_backward softplus softplus_backward square tanh tanh_backward
+    rows rows_per_block seen segment shared slot step u v valid Acc Accumulate AccumulateFor Column Columns Finalise
+    Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kAhead kBatch kColumnThreads
+    kPacked kRowThreads kRowsInFlight kSegmentThreads kStreamThreads kStridedColumns kTotalThreads kUnroll kVectorOf
+    add_value add_values ceil_div launch load_pack load_row load_values moments_of moments_over_lanes moments_over_y
+    narrow row_blocks shared_memory store_pack store_values sum_of sum_over_lanes sum_over_y thread_index warp_count
+    widen average_factor behind bounded_exp columns_of clamp clamp_backward clamp_max clamp_max_backward clamp_min
+    clamp_min_backward erf exp gelu_backward gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh
+    hardtanh_backward leaky_relu leaky_relu_backward log1p maximum maximum_backward minimum minimum_backward mish
+    mish_backward normal_cdf quotient reciprocal relu relu_backward rsqrt sigmoid sigmoid_backward silu_backward
+    softplus softplus_backward square tanh tanh_backward
     """.split()
 )
 
 # A kernel's locals that belong to a value `x`: `x_in` what was loaded of it, and so on.
 _LOCAL_ENDINGS = (
     "_in",
+    "_next",
     "_out",
     "_tile",
     "_held",

@@ -137,14 +137,10 @@ class KernelContext:
         return len(self.column_loads) + len(self.column_arrays) + sum(3 if s.moments else 1 for s in sums) + results
 
     @property
-    def row_batch(self) -> int:
-        """How many short rows a thread loads together: one, where its registers hold column sums."""
-        return 1 if self.partial_sums else 2
-
-    @property
     def row_blocks(self) -> int:
-        """How many blocks of 256 threads a multiprocessor must hold: the fewer, the more registers a thread has."""
-        return 4 if self.arrays <= _MOST_ARRAYS else 3
+        """How many blocks of 256 threads with one vector a multiprocessor must hold: the fewer, the more registers a
+        thread has."""
+        return 4 if self.arrays <= _MOST_ARRAYS and len(self.loads) == 1 else 3
 
     @property
     def widest_exchange(self) -> int:

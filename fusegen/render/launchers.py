@@ -44,7 +44,7 @@ class ScheduleContext:
     comment: list[str]
     groups: str
     held: int
-    column_sums: int
+    row_blocks: int
     tile_bytes: str
     needs_stream: bool
     needs_finalise: bool
@@ -135,13 +135,12 @@ class LauncherRenderer:
         kernels = [*schedule.kernels, *self.program.totals]
         scratch = {t.name: t for kernel in kernels for t in kernel.writes if t.scratch}
         launches = [self._launch(kernel, schedule, kernel is kernels[-1]) for kernel in kernels]
-        column_sums = sum(len(kernel.partial_sums) for kernel in kernels if kernel.kind == "row")
         return ScheduleContext(
             kind=schedule.kind,
             comment=[_COMMENT[schedule.kind]],
             groups=next((self._groups(kernel) for kernel in kernels if kernel.kind == "row"), self.groups),
-            held=16 if column_sums else 32,  # elements in a thread's registers, beside column sums of each
-            column_sums=column_sums,
+            held=self._held(kernels),
+            row_blocks=next((self.contexts[kernel.name].row_blocks for kernel in kernels if kernel.kind == "row"), 0),
             tile_bytes=self._tile_bytes(kernels),
             needs_stream=any(kernel.kind == "stream" for kernel in kernels),
             needs_finalise=any(kernel.kind == "finalise" for kernel in kernels),
@@ -158,6 +157,12 @@ class LauncherRenderer:
     def _groups(self, kernel: Kernel) -> str:
         """The number of segments in a row, as this kernel cuts it."""
         return "int64_t(1)" if kernel.groups == 1 else self.groups
+
+    @staticmethod
+    def _held(kernels: list[Kernel]) -> int:
+        """How many elements one thread may hold in registers: fewer where it also keeps column sums of each."""
+        row = next((kernel for kernel in kernels if kernel.kind == "row"), None)
+        return 8 if row and row.partial_sums else 32
 
     def _tile_bytes(self, kernels: list[Kernel]) -> str:
         """Bytes of shared memory for each element of a tile, of the narrowest element, and for each sum."""
@@ -208,7 +213,7 @@ class LauncherRenderer:
                 shared = "64 * sizeof(Acc)"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
             case "row":
-                grid, shared = ["row.grid", "row.block"], "row.shared_bytes"
+                grid, shared = ["row.grid", "row.block"], "512 * kVec * sizeof(Acc)"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else []), "row.lanes"]
                 lines += [f"auto* kernel = {kernel.name}<{types}, kVec, kPacked, 1>;"]
                 for items in _ITEMS[1:]:

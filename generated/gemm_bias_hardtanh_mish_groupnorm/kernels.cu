@@ -25,7 +25,6 @@ using namespace fusegen;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
-constexpr int64_t kSharedBytes = 232448;
 
 constexpr int kStreamThreads = 256;
 constexpr int kRowThreads = 512;
@@ -52,7 +51,8 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 : 1) forward_row(
+__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 4))
+forward_row(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ bias_ptr,
@@ -92,98 +92,103 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
     load_values(columns[i], groupnorm_bias_ptr, columns[i].any(), groupnorm_bias[kKeep ? i : 0]);
   }
 
-  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  constexpr int kBatch = kItems == 1 ? 2 : 1;  // rows that are loaded together
-  const int64_t step = int64_t(gridDim.y) * blockDim.y;
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kBatch][kItems] = {};
+  // Where registers allow it, the next row is on its way while this one is used.
+  constexpr bool kAhead = kItems <= 2;
+  Loaded<T, kVec, kPacked> gemm_product_next[kItems];
+  const auto load_row = [&](int64_t row) {
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        if (row >= rows || !columns[i].any()) continue;
-        gemm_product_in[b][i] = load_pack(columns[i], gemm_product_ptr + row * channels);
-      }
+    for (int i = 0; i < kItems; ++i) {
+      gemm_product_next[i] = {};
+      if (row >= rows || !columns[i].any()) continue;
+      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr + row * channels);
     }
+  };
+  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  int64_t row = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
+  if (kAhead) load_row(row);
+  for (; row - threadIdx.y < rows; row += step) {
+    const bool valid = row < rows;
+    if (!kAhead) load_row(row);
+    Loaded<T, kVec, kPacked> gemm_product_in[kItems];
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-      const bool valid = row < rows;
+    for (int i = 0; i < kItems; ++i) {
+      gemm_product_in[i] = gemm_product_next[i];
+    }
+    if (kAhead) load_row(row + step);
 
-      Acc groupnorm_moments_total = Acc(0);
-      Acc mish_value_held[kItems][kVec];
+    Acc groupnorm_moments_total = Acc(0);
+    Acc mish_value_held[kItems][kVec];
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
           load_values(columns[i], bias_ptr, active, bias[0]);
         }
-        Acc groupnorm_moments_parts[kVec];
+      Acc groupnorm_moments_parts[kVec];
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc gemm_product = widen(gemm_product_in[b][i][v]);
-          const Acc gemm = gemm_product + gemm_bias[kept][v];
-          const Acc plus_bias = gemm + bias[kept][v];
-          const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-          const Acc power = bounded_exp(hardtanh_value);
-          const Acc mish_value = mish(hardtanh_value, power);
-          mish_value_held[i][v] = mish_value;
-          groupnorm_moments_parts[v] = columns[i].has(v) ? mish_value : Acc(0);
-        }
-        if (active) groupnorm_moments_total += sum_of(groupnorm_moments_parts);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[i][v]);
+        const Acc gemm = gemm_product + gemm_bias[kept][v];
+        const Acc plus_bias = gemm + bias[kept][v];
+        const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
+        const Acc power = bounded_exp(hardtanh_value);
+        const Acc mish_value = mish(hardtanh_value, power);
+        mish_value_held[i][v] = mish_value;
+        groupnorm_moments_parts[v] = columns[i].has(v) ? mish_value : Acc(0);
       }
-      sum_over_lanes(lanes, shared, groupnorm_moments_total);
-      Moments<Acc> groupnorm_moments{groupnorm_moments_total * inverse_length, Acc(0)};
-      Acc groupnorm_moments_rest = Acc(0);
+      if (active) groupnorm_moments_total += sum_of(groupnorm_moments_parts);
+    }
+    sum_over_lanes(lanes, shared, groupnorm_moments_total);
+    Moments<Acc> groupnorm_moments{groupnorm_moments_total * inverse_length, Acc(0)};
+    Acc groupnorm_moments_rest = Acc(0);
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
-        Acc groupnorm_moments_distances[kVec];
-        Acc groupnorm_moments_squares[kVec];
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
+      Acc groupnorm_moments_distances[kVec];
+      Acc groupnorm_moments_squares[kVec];
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc mish_value = mish_value_held[i][v];
-          groupnorm_moments_distances[v] = columns[i].has(v) ? mish_value - groupnorm_moments.mean
-              : Acc(0);
-          groupnorm_moments_squares[v] = square(groupnorm_moments_distances[v]);
-        }
-        if (active) groupnorm_moments_rest += sum_of(groupnorm_moments_distances);
-        if (active) groupnorm_moments.m2 += sum_of(groupnorm_moments_squares);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc mish_value = mish_value_held[i][v];
+        groupnorm_moments_distances[v] = columns[i].has(v) ? mish_value - groupnorm_moments.mean
+            : Acc(0);
+        groupnorm_moments_squares[v] = square(groupnorm_moments_distances[v]);
       }
-      sum_over_lanes(lanes, shared, groupnorm_moments.m2, groupnorm_moments_rest);
-      correct(groupnorm_moments, groupnorm_moments_rest, inverse_length);
-      const Acc groupnorm_mean = groupnorm_moments.mean;
-      const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
-      const Acc groupnorm_rstd = rsqrt(groupnorm_variance + Acc(groupnorm_eps));
-      if (lane == 0 && valid && segment < groups) {
-        groupnorm_mean_ptr[row * groups + segment] = groupnorm_mean;
-        groupnorm_rstd_ptr[row * groups + segment] = groupnorm_rstd;
-      }
+      if (active) groupnorm_moments_rest += sum_of(groupnorm_moments_distances);
+      if (active) groupnorm_moments.m2 += sum_of(groupnorm_moments_squares);
+    }
+    sum_over_lanes(lanes, shared, groupnorm_moments.m2, groupnorm_moments_rest);
+    correct(groupnorm_moments, groupnorm_moments_rest, inverse_length);
+    const Acc groupnorm_mean = groupnorm_moments.mean;
+    const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
+    const Acc groupnorm_rstd = rsqrt(groupnorm_variance + Acc(groupnorm_eps));
+    if (lane == 0 && valid && segment < groups) {
+      groupnorm_mean_ptr[row * groups + segment] = groupnorm_mean;
+      groupnorm_rstd_ptr[row * groups + segment] = groupnorm_rstd;
+    }
 
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
           load_values(columns[i], groupnorm_bias_ptr, active, groupnorm_bias[0]);
         }
-        Pack<Out, kVec> y_out;
+      Pack<Out, kVec> y_out;
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc mish_value = mish_value_held[i][v];
-          const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-          const Acc groupnorm = groupnorm_hat * groupnorm_weight[kept][v] + groupnorm_bias[kept][v];
-          y_out[v] = narrow<Out>(groupnorm);
-        }
-        if (active) store_pack(columns[i], y_ptr + row * channels, y_out);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc mish_value = mish_value_held[i][v];
+        const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
+        const Acc groupnorm = groupnorm_hat * groupnorm_weight[kept][v] + groupnorm_bias[kept][v];
+        y_out[v] = narrow<Out>(groupnorm);
       }
+      if (active) store_pack(columns[i], y_ptr + row * channels, y_out);
     }
   }
 }
@@ -353,8 +358,7 @@ cudaError_t forward_launch(
   // Vectors that fit a thread's registers.
   constexpr int kMost = std::min(kPacked ? 8 : 4, 32 / kVec);
   const Row row = row_shape(
-      rows, groups, channels / groups, kVec, kPacked, kMost, 0, kVec * sizeof(Acc),
-      kSharedBytes, kMultiprocessors);
+      rows, groups, channels / groups, kVec, kPacked, kMost, 4, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -365,7 +369,7 @@ cudaError_t forward_launch(
         kMost)>;
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
         kMost)>;
-    return launch(kernel, row.grid, row.block, row.shared_bytes, stream, gemm_product_ptr,
+    return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr, groupnorm_mean_ptr,
         groupnorm_rstd_ptr, y_ptr, a.groupnorm_eps, rows, channels, groups, row.lanes);
   }
@@ -492,7 +496,8 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 : 1) backward_row(
+__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 3))
+backward_row(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
     const Param* __restrict__ gemm_bias_ptr,
@@ -529,125 +534,127 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
     load_values(columns[i], groupnorm_weight_ptr, columns[i].any(),
         groupnorm_weight[kKeep ? i : 0]);
   }
-  // Sums of the columns over the rows of this block.
-  ColumnSums<Acc, kVec, kItems,
-      (kItems > kRegisterItems)> grad_y_sum(shared + kRowExchange * kVec, 0);
-  ColumnSums<Acc, kVec, kItems,
-      (kItems > kRegisterItems)> d_groupnorm_weight_sum(shared + kRowExchange * kVec, 1);
-  ColumnSums<Acc, kVec, kItems,
-      (kItems > kRegisterItems)> d_plus_bias_sum(shared + kRowExchange * kVec, 2);
+  Acc grad_y_sum[kItems][kVec] = {};
+  Acc d_groupnorm_weight_sum[kItems][kVec] = {};
+  Acc d_plus_bias_sum[kItems][kVec] = {};
 
-  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  constexpr int kBatch = kItems == 1 ? 1 : 1;  // rows that are loaded together
-  const int64_t step = int64_t(gridDim.y) * blockDim.y;
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kBatch][kItems] = {};
-    Loaded<Out, kVec, kPacked> grad_y_in[kBatch][kItems] = {};
+  // Where registers allow it, the next row is on its way while this one is used.
+  constexpr bool kAhead = kItems <= 2;
+  Loaded<T, kVec, kPacked> gemm_product_next[kItems];
+  Loaded<Out, kVec, kPacked> grad_y_next[kItems];
+  Acc groupnorm_mean_next;
+  Acc groupnorm_rstd_next;
+  const auto load_row = [&](int64_t row) {
+    groupnorm_mean_next = row < rows && segment < groups
+        ? Acc(widen(groupnorm_mean_ptr[row * groups + segment])) : Acc(0);
+    groupnorm_rstd_next = row < rows && segment < groups
+        ? Acc(widen(groupnorm_rstd_ptr[row * groups + segment])) : Acc(0);
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        if (row >= rows || !columns[i].any()) continue;
-        gemm_product_in[b][i] = load_pack(columns[i], gemm_product_ptr + row * channels);
-        grad_y_in[b][i] = load_pack(columns[i], grad_y_ptr + row * channels);
-      }
+    for (int i = 0; i < kItems; ++i) {
+      gemm_product_next[i] = {};
+      grad_y_next[i] = {};
+      if (row >= rows || !columns[i].any()) continue;
+      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr + row * channels);
+      grad_y_next[i] = load_pack(columns[i], grad_y_ptr + row * channels);
     }
+  };
+  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  int64_t row = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
+  if (kAhead) load_row(row);
+  for (; row - threadIdx.y < rows; row += step) {
+    const bool valid = row < rows;
+    if (!kAhead) load_row(row);
+    Loaded<T, kVec, kPacked> gemm_product_in[kItems];
+    Loaded<Out, kVec, kPacked> grad_y_in[kItems];
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-      const bool valid = row < rows;
-      const Acc groupnorm_mean = valid && segment < groups
-          ? Acc(widen(groupnorm_mean_ptr[row * groups + segment])) : Acc(0);
-      const Acc groupnorm_rstd = valid && segment < groups
-          ? Acc(widen(groupnorm_rstd_ptr[row * groups + segment])) : Acc(0);
+    for (int i = 0; i < kItems; ++i) {
+      gemm_product_in[i] = gemm_product_next[i];
+      grad_y_in[i] = grad_y_next[i];
+    }
+    const Acc groupnorm_mean = groupnorm_mean_next;
+    const Acc groupnorm_rstd = groupnorm_rstd_next;
+    if (kAhead) load_row(row + step);
 
-      Acc d_groupnorm_hat_sum = Acc(0);
-      Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
-      Acc power_held[kItems][kVec];
-      Acc groupnorm_hat_held[kItems][kVec];
-      Acc d_groupnorm_weight_held[kItems][kVec];
+    Acc d_groupnorm_hat_sum = Acc(0);
+    Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
+    Acc power_held[kItems][kVec];
+    Acc groupnorm_hat_held[kItems][kVec];
+    Acc d_groupnorm_weight_held[kItems][kVec];
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
           load_values(columns[i], bias_ptr, active, bias[0]);
           load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
         }
-        Acc d_groupnorm_hat_sum_parts[kVec];
-        Acc d_groupnorm_hat_groupnorm_hat_sum_parts[kVec];
+      Acc d_groupnorm_hat_sum_parts[kVec];
+      Acc d_groupnorm_hat_groupnorm_hat_sum_parts[kVec];
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc gemm_product = widen(gemm_product_in[b][i][v]);
-          const Acc grad_y = widen(grad_y_in[b][i][v]);
-          const Acc gemm = gemm_product + gemm_bias[kept][v];
-          const Acc plus_bias = gemm + bias[kept][v];
-          const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-          const Acc power = bounded_exp(hardtanh_value);
-          const Acc mish_value = mish(hardtanh_value, power);
-          const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-          const Acc d_groupnorm_weight = grad_y * groupnorm_hat;
-          const Acc d_groupnorm_hat_groupnorm_hat = d_groupnorm_weight * groupnorm_weight[kept][v];
-          power_held[i][v] = power;
-          groupnorm_hat_held[i][v] = groupnorm_hat;
-          d_groupnorm_weight_held[i][v] = d_groupnorm_weight;
-          d_groupnorm_hat_sum_parts[v] = columns[i].has(v) ? grad_y * groupnorm_weight[kept][v]
-              : Acc(0);
-          d_groupnorm_hat_groupnorm_hat_sum_parts[v] = columns[i].has(v)
-              ? d_groupnorm_hat_groupnorm_hat : Acc(0);
-        }
-        if (active) d_groupnorm_hat_sum += sum_of(d_groupnorm_hat_sum_parts);
-        if (active) d_groupnorm_hat_groupnorm_hat_sum +=
-            sum_of(d_groupnorm_hat_groupnorm_hat_sum_parts);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[i][v]);
+        const Acc grad_y = widen(grad_y_in[i][v]);
+        const Acc gemm = gemm_product + gemm_bias[kept][v];
+        const Acc plus_bias = gemm + bias[kept][v];
+        const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
+        const Acc power = bounded_exp(hardtanh_value);
+        const Acc mish_value = mish(hardtanh_value, power);
+        const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
+        const Acc d_groupnorm_weight = grad_y * groupnorm_hat;
+        const Acc d_groupnorm_hat_groupnorm_hat = d_groupnorm_weight * groupnorm_weight[kept][v];
+        power_held[i][v] = power;
+        groupnorm_hat_held[i][v] = groupnorm_hat;
+        d_groupnorm_weight_held[i][v] = d_groupnorm_weight;
+        d_groupnorm_hat_sum_parts[v] = columns[i].has(v) ? grad_y * groupnorm_weight[kept][v]
+            : Acc(0);
+        d_groupnorm_hat_groupnorm_hat_sum_parts[v] = columns[i].has(v)
+            ? d_groupnorm_hat_groupnorm_hat : Acc(0);
       }
-      sum_over_lanes(lanes, shared, d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum);
-      const Acc groupnorm_grad_slope = d_groupnorm_hat_groupnorm_hat_sum * inverse_count;
-      const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
+      if (active) d_groupnorm_hat_sum += sum_of(d_groupnorm_hat_sum_parts);
+      if (active) d_groupnorm_hat_groupnorm_hat_sum +=
+          sum_of(d_groupnorm_hat_groupnorm_hat_sum_parts);
+    }
+    sum_over_lanes(lanes, shared, d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum);
+    const Acc groupnorm_grad_slope = d_groupnorm_hat_groupnorm_hat_sum * inverse_count;
+    const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
 
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
           load_values(columns[i], bias_ptr, active, bias[0]);
           load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
         }
-        Acc grad_y_sum_parts[kVec];
-        Acc d_groupnorm_weight_sum_parts[kVec];
-        Acc d_plus_bias_sum_parts[kVec];
-        Pack<T, kVec> grad_gemm_product_out;
+      Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc gemm_product = widen(gemm_product_in[b][i][v]);
-          const Acc grad_y = widen(grad_y_in[b][i][v]);
-          const Acc power = power_held[i][v];
-          const Acc groupnorm_hat = groupnorm_hat_held[i][v];
-          const Acc d_groupnorm_weight = d_groupnorm_weight_held[i][v];
-          const Acc gemm = gemm_product + gemm_bias[kept][v];
-          const Acc plus_bias = gemm + bias[kept][v];
-          const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-          const Acc d_mish_value_unscaled =
-              grad_y * groupnorm_weight[kept][v] - (groupnorm_hat * groupnorm_grad_slope
-                  + groupnorm_grad_mean);
-          const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
-          const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value, power);
-          const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
-          grad_y_sum_parts[v] = grad_y;
-          d_groupnorm_weight_sum_parts[v] = d_groupnorm_weight;
-          d_plus_bias_sum_parts[v] = d_plus_bias;
-          grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
-        }
-        if (active) grad_y_sum.add(i, grad_y_sum_parts);
-        if (active) d_groupnorm_weight_sum.add(i, d_groupnorm_weight_sum_parts);
-        if (active) d_plus_bias_sum.add(i, d_plus_bias_sum_parts);
-        if (active && grad_gemm_product_ptr != nullptr)
-            store_pack(columns[i], grad_gemm_product_ptr + row * channels, grad_gemm_product_out);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[i][v]);
+        const Acc grad_y = widen(grad_y_in[i][v]);
+        const Acc power = power_held[i][v];
+        const Acc groupnorm_hat = groupnorm_hat_held[i][v];
+        const Acc d_groupnorm_weight = d_groupnorm_weight_held[i][v];
+        const Acc gemm = gemm_product + gemm_bias[kept][v];
+        const Acc plus_bias = gemm + bias[kept][v];
+        const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
+        const Acc d_mish_value_unscaled =
+            grad_y * groupnorm_weight[kept][v] - (groupnorm_hat * groupnorm_grad_slope
+                + groupnorm_grad_mean);
+        const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
+        const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value, power);
+        const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
+        if (active) grad_y_sum[i][v] += grad_y;
+        if (active) d_groupnorm_weight_sum[i][v] += d_groupnorm_weight;
+        if (active) d_plus_bias_sum[i][v] += d_plus_bias;
+        grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
       }
+      if (active && grad_gemm_product_ptr != nullptr)
+          store_pack(columns[i], grad_gemm_product_ptr + row * channels, grad_gemm_product_out);
     }
   }
 
@@ -655,18 +662,12 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc* mine = partials + blockIdx.y * 3 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    Acc grad_y_sum_all[kVec];
-    grad_y_sum.get(i, grad_y_sum_all);
-    Acc d_groupnorm_weight_sum_all[kVec];
-    d_groupnorm_weight_sum.get(i, d_groupnorm_weight_sum_all);
-    Acc d_plus_bias_sum_all[kVec];
-    d_plus_bias_sum.get(i, d_plus_bias_sum_all);
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, grad_y_sum_all, d_groupnorm_weight_sum_all);
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_plus_bias_sum_all);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, grad_y_sum[i], d_groupnorm_weight_sum[i]);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_plus_bias_sum[i]);
     if (threadIdx.y != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, grad_y_sum_all);
-    store_values(columns[i], mine + 1 * channels, d_groupnorm_weight_sum_all);
-    store_values(columns[i], mine + 2 * channels, d_plus_bias_sum_all);
+    store_values(columns[i], mine + 0 * channels, grad_y_sum[i]);
+    store_values(columns[i], mine + 1 * channels, d_groupnorm_weight_sum[i]);
+    store_values(columns[i], mine + 2 * channels, d_plus_bias_sum[i]);
   }
 }
 
@@ -933,10 +934,9 @@ cudaError_t backward_launch(
 
   // Each segment stays in registers.
   // Vectors that fit a thread's registers.
-  constexpr int kMost = std::min(kPacked ? 8 : 4, 16 / kVec);
+  constexpr int kMost = std::min(kPacked ? 8 : 4, 8 / kVec);
   const Row row = row_shape(
-      rows, groups, channels / groups, kVec, kPacked, kMost, 3, kVec * sizeof(Acc),
-      kSharedBytes, kMultiprocessors);
+      rows, groups, channels / groups, kVec, kPacked, kMost, 3, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
     const Finalise finalise = finalise_shape(channels);
@@ -950,7 +950,7 @@ cudaError_t backward_launch(
         kMost)>;
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
         kMost)>;
-    error = launch(kernel, row.grid, row.block, row.shared_bytes, stream, gemm_product_ptr,
+    error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         grad_y_ptr, gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr,
         groupnorm_weight_ptr, grad_gemm_product_ptr, partials, rows, channels, groups, row.lanes);
     if (error != cudaSuccess) return error;

@@ -23,7 +23,6 @@ using namespace fusegen;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
-constexpr int64_t kSharedBytes = 232448;
 
 constexpr int kStreamThreads = 256;
 constexpr int kRowThreads = 512;
@@ -47,7 +46,8 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 : 1) forward_row(
+__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 4))
+forward_row(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
@@ -86,95 +86,100 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
     load_values(columns[i], group_norm_bias_ptr, columns[i].any(), group_norm_bias[kKeep ? i : 0]);
   }
 
-  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  constexpr int kBatch = kItems == 1 ? 2 : 1;  // rows that are loaded together
-  const int64_t step = int64_t(gridDim.y) * blockDim.y;
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kBatch][kItems] = {};
+  // Where registers allow it, the next row is on its way while this one is used.
+  constexpr bool kAhead = kItems <= 2;
+  Loaded<T, kVec, kPacked> gemm_product_next[kItems];
+  const auto load_row = [&](int64_t row) {
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        if (row >= rows || !columns[i].any()) continue;
-        gemm_product_in[b][i] = load_pack(columns[i], gemm_product_ptr + row * channels);
-      }
+    for (int i = 0; i < kItems; ++i) {
+      gemm_product_next[i] = {};
+      if (row >= rows || !columns[i].any()) continue;
+      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr + row * channels);
     }
+  };
+  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  int64_t row = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
+  if (kAhead) load_row(row);
+  for (; row - threadIdx.y < rows; row += step) {
+    const bool valid = row < rows;
+    if (!kAhead) load_row(row);
+    Loaded<T, kVec, kPacked> gemm_product_in[kItems];
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-      const bool valid = row < rows;
+    for (int i = 0; i < kItems; ++i) {
+      gemm_product_in[i] = gemm_product_next[i];
+    }
+    if (kAhead) load_row(row + step);
 
-      Acc group_norm_moments_total = Acc(0);
-      Acc gemm_held[kItems][kVec];
+    Acc group_norm_moments_total = Acc(0);
+    Acc gemm_held[kItems][kVec];
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
         }
-        Acc group_norm_moments_parts[kVec];
+      Acc group_norm_moments_parts[kVec];
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc gemm_product = widen(gemm_product_in[b][i][v]);
-          const Acc gemm = gemm_product + gemm_bias[kept][v];
-          gemm_held[i][v] = gemm;
-          group_norm_moments_parts[v] = columns[i].has(v) ? gemm : Acc(0);
-        }
-        if (active) group_norm_moments_total += sum_of(group_norm_moments_parts);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[i][v]);
+        const Acc gemm = gemm_product + gemm_bias[kept][v];
+        gemm_held[i][v] = gemm;
+        group_norm_moments_parts[v] = columns[i].has(v) ? gemm : Acc(0);
       }
-      sum_over_lanes(lanes, shared, group_norm_moments_total);
-      Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_length, Acc(0)};
-      Acc group_norm_moments_rest = Acc(0);
+      if (active) group_norm_moments_total += sum_of(group_norm_moments_parts);
+    }
+    sum_over_lanes(lanes, shared, group_norm_moments_total);
+    Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_length, Acc(0)};
+    Acc group_norm_moments_rest = Acc(0);
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
-        Acc group_norm_moments_distances[kVec];
-        Acc group_norm_moments_squares[kVec];
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
+      Acc group_norm_moments_distances[kVec];
+      Acc group_norm_moments_squares[kVec];
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc gemm = gemm_held[i][v];
-          group_norm_moments_distances[v] = columns[i].has(v) ? gemm - group_norm_moments.mean
-              : Acc(0);
-          group_norm_moments_squares[v] = square(group_norm_moments_distances[v]);
-        }
-        if (active) group_norm_moments_rest += sum_of(group_norm_moments_distances);
-        if (active) group_norm_moments.m2 += sum_of(group_norm_moments_squares);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm = gemm_held[i][v];
+        group_norm_moments_distances[v] = columns[i].has(v) ? gemm - group_norm_moments.mean
+            : Acc(0);
+        group_norm_moments_squares[v] = square(group_norm_moments_distances[v]);
       }
-      sum_over_lanes(lanes, shared, group_norm_moments.m2, group_norm_moments_rest);
-      correct(group_norm_moments, group_norm_moments_rest, inverse_length);
-      const Acc group_norm_mean = group_norm_moments.mean;
-      const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-      const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
-      if (lane == 0 && valid && segment < groups) {
-        group_norm_mean_ptr[row * groups + segment] = group_norm_mean;
-        group_norm_rstd_ptr[row * groups + segment] = group_norm_rstd;
-      }
+      if (active) group_norm_moments_rest += sum_of(group_norm_moments_distances);
+      if (active) group_norm_moments.m2 += sum_of(group_norm_moments_squares);
+    }
+    sum_over_lanes(lanes, shared, group_norm_moments.m2, group_norm_moments_rest);
+    correct(group_norm_moments, group_norm_moments_rest, inverse_length);
+    const Acc group_norm_mean = group_norm_moments.mean;
+    const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
+    const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
+    if (lane == 0 && valid && segment < groups) {
+      group_norm_mean_ptr[row * groups + segment] = group_norm_mean;
+      group_norm_rstd_ptr[row * groups + segment] = group_norm_rstd;
+    }
 
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
           load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
         }
-        Pack<Out, kVec> y_out;
+      Pack<Out, kVec> y_out;
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc gemm = gemm_held[i][v];
-          const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-          const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
-              + group_norm_bias[kept][v];
-          const Acc hardtanh_value = hardtanh(group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
-          y_out[v] = narrow<Out>(hardtanh_value);
-        }
-        if (active) store_pack(columns[i], y_ptr + row * channels, y_out);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm = gemm_held[i][v];
+        const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
+        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
+            + group_norm_bias[kept][v];
+        const Acc hardtanh_value = hardtanh(group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+        y_out[v] = narrow<Out>(hardtanh_value);
       }
+      if (active) store_pack(columns[i], y_ptr + row * channels, y_out);
     }
   }
 }
@@ -331,8 +336,7 @@ cudaError_t forward_launch(
   // Vectors that fit a thread's registers.
   constexpr int kMost = std::min(kPacked ? 8 : 4, 32 / kVec);
   const Row row = row_shape(
-      rows, groups, channels / groups, kVec, kPacked, kMost, 0, kVec * sizeof(Acc),
-      kSharedBytes, kMultiprocessors);
+      rows, groups, channels / groups, kVec, kPacked, kMost, 4, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -343,7 +347,7 @@ cudaError_t forward_launch(
         kMost)>;
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
         kMost)>;
-    return launch(kernel, row.grid, row.block, row.shared_bytes, stream, gemm_product_ptr,
+    return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
         group_norm_rstd_ptr, y_ptr, a.group_norm_eps, a.hardtanh_max, a.hardtanh_min, rows,
         channels, groups, row.lanes);
@@ -468,7 +472,8 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 : 1) backward_row(
+__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 3))
+backward_row(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
     const Param* __restrict__ gemm_bias_ptr,
@@ -507,117 +512,119 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
         group_norm_weight[kKeep ? i : 0]);
     load_values(columns[i], group_norm_bias_ptr, columns[i].any(), group_norm_bias[kKeep ? i : 0]);
   }
-  // Sums of the columns over the rows of this block.
-  ColumnSums<Acc, kVec, kItems,
-      (kItems > kRegisterItems)> d_group_norm_sum(shared + kRowExchange * kVec, 0);
-  ColumnSums<Acc, kVec, kItems,
-      (kItems > kRegisterItems)> d_group_norm_weight_sum(shared + kRowExchange * kVec, 1);
-  ColumnSums<Acc, kVec, kItems,
-      (kItems > kRegisterItems)> d_gemm_sum(shared + kRowExchange * kVec, 2);
+  Acc d_group_norm_sum[kItems][kVec] = {};
+  Acc d_group_norm_weight_sum[kItems][kVec] = {};
+  Acc d_gemm_sum[kItems][kVec] = {};
 
-  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  constexpr int kBatch = kItems == 1 ? 1 : 1;  // rows that are loaded together
-  const int64_t step = int64_t(gridDim.y) * blockDim.y;
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kBatch][kItems] = {};
-    Loaded<Out, kVec, kPacked> grad_y_in[kBatch][kItems] = {};
+  // Where registers allow it, the next row is on its way while this one is used.
+  constexpr bool kAhead = kItems <= 2;
+  Loaded<T, kVec, kPacked> gemm_product_next[kItems];
+  Loaded<Out, kVec, kPacked> grad_y_next[kItems];
+  Acc group_norm_mean_next;
+  Acc group_norm_rstd_next;
+  const auto load_row = [&](int64_t row) {
+    group_norm_mean_next = row < rows && segment < groups
+        ? Acc(widen(group_norm_mean_ptr[row * groups + segment])) : Acc(0);
+    group_norm_rstd_next = row < rows && segment < groups
+        ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        if (row >= rows || !columns[i].any()) continue;
-        gemm_product_in[b][i] = load_pack(columns[i], gemm_product_ptr + row * channels);
-        grad_y_in[b][i] = load_pack(columns[i], grad_y_ptr + row * channels);
-      }
+    for (int i = 0; i < kItems; ++i) {
+      gemm_product_next[i] = {};
+      grad_y_next[i] = {};
+      if (row >= rows || !columns[i].any()) continue;
+      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr + row * channels);
+      grad_y_next[i] = load_pack(columns[i], grad_y_ptr + row * channels);
     }
+  };
+  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  int64_t row = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
+  if (kAhead) load_row(row);
+  for (; row - threadIdx.y < rows; row += step) {
+    const bool valid = row < rows;
+    if (!kAhead) load_row(row);
+    Loaded<T, kVec, kPacked> gemm_product_in[kItems];
+    Loaded<Out, kVec, kPacked> grad_y_in[kItems];
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-      const bool valid = row < rows;
-      const Acc group_norm_mean = valid && segment < groups
-          ? Acc(widen(group_norm_mean_ptr[row * groups + segment])) : Acc(0);
-      const Acc group_norm_rstd = valid && segment < groups
-          ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
+    for (int i = 0; i < kItems; ++i) {
+      gemm_product_in[i] = gemm_product_next[i];
+      grad_y_in[i] = grad_y_next[i];
+    }
+    const Acc group_norm_mean = group_norm_mean_next;
+    const Acc group_norm_rstd = group_norm_rstd_next;
+    if (kAhead) load_row(row + step);
 
-      Acc d_group_norm_hat_sum = Acc(0);
-      Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
+    Acc d_group_norm_hat_sum = Acc(0);
+    Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
           load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
           load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
         }
-        Acc d_group_norm_hat_sum_parts[kVec];
-        Acc d_group_norm_hat_group_norm_hat_sum_parts[kVec];
+      Acc d_group_norm_hat_sum_parts[kVec];
+      Acc d_group_norm_hat_group_norm_hat_sum_parts[kVec];
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc gemm_product = widen(gemm_product_in[b][i][v]);
-          const Acc grad_y = widen(grad_y_in[b][i][v]);
-          const Acc gemm = gemm_product + gemm_bias[kept][v];
-          const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-          const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
-              + group_norm_bias[kept][v];
-          const Acc d_group_norm =
-              hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
-          const Acc d_group_norm_hat_group_norm_hat =
-              group_norm_hat * d_group_norm * group_norm_weight[kept][v];
-          d_group_norm_hat_sum_parts[v] = columns[i].has(v)
-              ? d_group_norm * group_norm_weight[kept][v] : Acc(0);
-          d_group_norm_hat_group_norm_hat_sum_parts[v] = columns[i].has(v)
-              ? d_group_norm_hat_group_norm_hat : Acc(0);
-        }
-        if (active) d_group_norm_hat_sum += sum_of(d_group_norm_hat_sum_parts);
-        if (active) d_group_norm_hat_group_norm_hat_sum +=
-            sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[i][v]);
+        const Acc grad_y = widen(grad_y_in[i][v]);
+        const Acc gemm = gemm_product + gemm_bias[kept][v];
+        const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
+        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
+            + group_norm_bias[kept][v];
+        const Acc d_group_norm =
+            hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+        const Acc d_group_norm_hat_group_norm_hat =
+            group_norm_hat * d_group_norm * group_norm_weight[kept][v];
+        d_group_norm_hat_sum_parts[v] = columns[i].has(v)
+            ? d_group_norm * group_norm_weight[kept][v] : Acc(0);
+        d_group_norm_hat_group_norm_hat_sum_parts[v] = columns[i].has(v)
+            ? d_group_norm_hat_group_norm_hat : Acc(0);
       }
-      sum_over_lanes(lanes, shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
-      const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
-      const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
+      if (active) d_group_norm_hat_sum += sum_of(d_group_norm_hat_sum_parts);
+      if (active) d_group_norm_hat_group_norm_hat_sum +=
+          sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
+    }
+    sum_over_lanes(lanes, shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
+    const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
+    const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
 
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
           load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
           load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
         }
-        Acc d_group_norm_sum_parts[kVec];
-        Acc d_group_norm_weight_sum_parts[kVec];
-        Acc d_gemm_sum_parts[kVec];
-        Pack<T, kVec> grad_gemm_product_out;
+      Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc gemm_product = widen(gemm_product_in[b][i][v]);
-          const Acc grad_y = widen(grad_y_in[b][i][v]);
-          const Acc gemm = gemm_product + gemm_bias[kept][v];
-          const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-          const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
-              + group_norm_bias[kept][v];
-          const Acc d_group_norm =
-              hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
-          const Acc d_gemm_unscaled =
-              d_group_norm * group_norm_weight[kept][v] - (group_norm_hat * group_norm_grad_slope
-                  + group_norm_grad_mean);
-          const Acc d_gemm = d_gemm_unscaled * group_norm_rstd;
-          d_group_norm_sum_parts[v] = d_group_norm;
-          d_group_norm_weight_sum_parts[v] = group_norm_hat * d_group_norm;
-          d_gemm_sum_parts[v] = d_gemm;
-          grad_gemm_product_out[v] = narrow<T>(d_gemm);
-        }
-        if (active) d_group_norm_sum.add(i, d_group_norm_sum_parts);
-        if (active) d_group_norm_weight_sum.add(i, d_group_norm_weight_sum_parts);
-        if (active) d_gemm_sum.add(i, d_gemm_sum_parts);
-        if (active && grad_gemm_product_ptr != nullptr)
-            store_pack(columns[i], grad_gemm_product_ptr + row * channels, grad_gemm_product_out);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[i][v]);
+        const Acc grad_y = widen(grad_y_in[i][v]);
+        const Acc gemm = gemm_product + gemm_bias[kept][v];
+        const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
+        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
+            + group_norm_bias[kept][v];
+        const Acc d_group_norm =
+            hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+        const Acc d_gemm_unscaled =
+            d_group_norm * group_norm_weight[kept][v] - (group_norm_hat * group_norm_grad_slope
+                + group_norm_grad_mean);
+        const Acc d_gemm = d_gemm_unscaled * group_norm_rstd;
+        if (active) d_group_norm_sum[i][v] += d_group_norm;
+        if (active) d_group_norm_weight_sum[i][v] += group_norm_hat * d_group_norm;
+        if (active) d_gemm_sum[i][v] += d_gemm;
+        grad_gemm_product_out[v] = narrow<T>(d_gemm);
       }
+      if (active && grad_gemm_product_ptr != nullptr)
+          store_pack(columns[i], grad_gemm_product_ptr + row * channels, grad_gemm_product_out);
     }
   }
 
@@ -625,18 +632,12 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc* mine = partials + blockIdx.y * 3 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    Acc d_group_norm_sum_all[kVec];
-    d_group_norm_sum.get(i, d_group_norm_sum_all);
-    Acc d_group_norm_weight_sum_all[kVec];
-    d_group_norm_weight_sum.get(i, d_group_norm_weight_sum_all);
-    Acc d_gemm_sum_all[kVec];
-    d_gemm_sum.get(i, d_gemm_sum_all);
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_group_norm_sum_all, d_group_norm_weight_sum_all);
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_gemm_sum_all);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_group_norm_sum[i], d_group_norm_weight_sum[i]);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_gemm_sum[i]);
     if (threadIdx.y != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, d_group_norm_sum_all);
-    store_values(columns[i], mine + 1 * channels, d_group_norm_weight_sum_all);
-    store_values(columns[i], mine + 2 * channels, d_gemm_sum_all);
+    store_values(columns[i], mine + 0 * channels, d_group_norm_sum[i]);
+    store_values(columns[i], mine + 1 * channels, d_group_norm_weight_sum[i]);
+    store_values(columns[i], mine + 2 * channels, d_gemm_sum[i]);
   }
 }
 
@@ -902,10 +903,9 @@ cudaError_t backward_launch(
 
   // Each segment stays in registers.
   // Vectors that fit a thread's registers.
-  constexpr int kMost = std::min(kPacked ? 8 : 4, 16 / kVec);
+  constexpr int kMost = std::min(kPacked ? 8 : 4, 8 / kVec);
   const Row row = row_shape(
-      rows, groups, channels / groups, kVec, kPacked, kMost, 3, kVec * sizeof(Acc),
-      kSharedBytes, kMultiprocessors);
+      rows, groups, channels / groups, kVec, kPacked, kMost, 3, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
     const Finalise finalise = finalise_shape(channels);
@@ -919,7 +919,7 @@ cudaError_t backward_launch(
         kMost)>;
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
         kMost)>;
-    error = launch(kernel, row.grid, row.block, row.shared_bytes, stream, gemm_product_ptr,
+    error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         grad_y_ptr, gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_bias_ptr, grad_gemm_product_ptr, partials, a.hardtanh_max, a.hardtanh_min, rows,
         channels, groups, row.lanes);

@@ -24,7 +24,6 @@ using namespace fusegen;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
-constexpr int64_t kSharedBytes = 232448;
 
 constexpr int kStreamThreads = 256;
 constexpr int kRowThreads = 512;
@@ -49,7 +48,8 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 : 1) forward_row(
+__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 4))
+forward_row(
     const T* __restrict__ fc_product_ptr,
     const Param* __restrict__ fc_bias_ptr,
     const Param* __restrict__ gn_weight_ptr,
@@ -86,94 +86,99 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
     load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias[kKeep ? i : 0]);
   }
 
-  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  constexpr int kBatch = kItems == 1 ? 2 : 1;  // rows that are loaded together
-  const int64_t step = int64_t(gridDim.y) * blockDim.y;
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
-    Loaded<T, kVec, kPacked> fc_product_in[kBatch][kItems] = {};
+  // Where registers allow it, the next row is on its way while this one is used.
+  constexpr bool kAhead = kItems <= 2;
+  Loaded<T, kVec, kPacked> fc_product_next[kItems];
+  const auto load_row = [&](int64_t row) {
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        if (row >= rows || !columns[i].any()) continue;
-        fc_product_in[b][i] = load_pack(columns[i], fc_product_ptr + row * channels);
-      }
+    for (int i = 0; i < kItems; ++i) {
+      fc_product_next[i] = {};
+      if (row >= rows || !columns[i].any()) continue;
+      fc_product_next[i] = load_pack(columns[i], fc_product_ptr + row * channels);
     }
+  };
+  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  int64_t row = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
+  if (kAhead) load_row(row);
+  for (; row - threadIdx.y < rows; row += step) {
+    const bool valid = row < rows;
+    if (!kAhead) load_row(row);
+    Loaded<T, kVec, kPacked> fc_product_in[kItems];
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-      const bool valid = row < rows;
+    for (int i = 0; i < kItems; ++i) {
+      fc_product_in[i] = fc_product_next[i];
+    }
+    if (kAhead) load_row(row + step);
 
-      Acc gn_moments_total = Acc(0);
-      Acc fc_held[kItems][kVec];
+    Acc gn_moments_total = Acc(0);
+    Acc fc_held[kItems][kVec];
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
         }
-        Acc gn_moments_parts[kVec];
+      Acc gn_moments_parts[kVec];
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc fc_product = widen(fc_product_in[b][i][v]);
-          const Acc fc = fc_product + fc_bias[kept][v];
-          fc_held[i][v] = fc;
-          gn_moments_parts[v] = columns[i].has(v) ? fc : Acc(0);
-        }
-        if (active) gn_moments_total += sum_of(gn_moments_parts);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc fc_product = widen(fc_product_in[i][v]);
+        const Acc fc = fc_product + fc_bias[kept][v];
+        fc_held[i][v] = fc;
+        gn_moments_parts[v] = columns[i].has(v) ? fc : Acc(0);
       }
-      sum_over_lanes(lanes, shared, gn_moments_total);
-      Moments<Acc> gn_moments{gn_moments_total * inverse_length, Acc(0)};
-      Acc gn_moments_rest = Acc(0);
+      if (active) gn_moments_total += sum_of(gn_moments_parts);
+    }
+    sum_over_lanes(lanes, shared, gn_moments_total);
+    Moments<Acc> gn_moments{gn_moments_total * inverse_length, Acc(0)};
+    Acc gn_moments_rest = Acc(0);
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
-        Acc gn_moments_distances[kVec];
-        Acc gn_moments_squares[kVec];
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
+      Acc gn_moments_distances[kVec];
+      Acc gn_moments_squares[kVec];
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc fc = fc_held[i][v];
-          gn_moments_distances[v] = columns[i].has(v) ? fc - gn_moments.mean : Acc(0);
-          gn_moments_squares[v] = square(gn_moments_distances[v]);
-        }
-        if (active) gn_moments_rest += sum_of(gn_moments_distances);
-        if (active) gn_moments.m2 += sum_of(gn_moments_squares);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc fc = fc_held[i][v];
+        gn_moments_distances[v] = columns[i].has(v) ? fc - gn_moments.mean : Acc(0);
+        gn_moments_squares[v] = square(gn_moments_distances[v]);
       }
-      sum_over_lanes(lanes, shared, gn_moments.m2, gn_moments_rest);
-      correct(gn_moments, gn_moments_rest, inverse_length);
-      const Acc gn_mean = gn_moments.mean;
-      const Acc gn_variance = gn_moments.m2 * inverse_length;
-      const Acc gn_rstd = rsqrt(gn_variance + Acc(gn_eps));
-      if (lane == 0 && valid && segment < groups) {
-        gn_mean_ptr[row * groups + segment] = gn_mean;
-        gn_rstd_ptr[row * groups + segment] = gn_rstd;
-      }
+      if (active) gn_moments_rest += sum_of(gn_moments_distances);
+      if (active) gn_moments.m2 += sum_of(gn_moments_squares);
+    }
+    sum_over_lanes(lanes, shared, gn_moments.m2, gn_moments_rest);
+    correct(gn_moments, gn_moments_rest, inverse_length);
+    const Acc gn_mean = gn_moments.mean;
+    const Acc gn_variance = gn_moments.m2 * inverse_length;
+    const Acc gn_rstd = rsqrt(gn_variance + Acc(gn_eps));
+    if (lane == 0 && valid && segment < groups) {
+      gn_mean_ptr[row * groups + segment] = gn_mean;
+      gn_rstd_ptr[row * groups + segment] = gn_rstd;
+    }
 
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
           load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
         }
-        Pack<Out, kVec> y_out;
+      Pack<Out, kVec> y_out;
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc fc = fc_held[i][v];
-          const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-          const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
-          const Acc leaky_relu_value = leaky_relu(gn, Acc(negative_slope));
-          const Acc plus_v = leaky_relu_value + leaky_relu_value;
-          y_out[v] = narrow<Out>(plus_v);
-        }
-        if (active) store_pack(columns[i], y_ptr + row * channels, y_out);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc fc = fc_held[i][v];
+        const Acc gn_hat = (fc - gn_mean) * gn_rstd;
+        const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
+        const Acc leaky_relu_value = leaky_relu(gn, Acc(negative_slope));
+        const Acc plus_v = leaky_relu_value + leaky_relu_value;
+        y_out[v] = narrow<Out>(plus_v);
       }
+      if (active) store_pack(columns[i], y_ptr + row * channels, y_out);
     }
   }
 }
@@ -330,8 +335,7 @@ cudaError_t forward_launch(
   // Vectors that fit a thread's registers.
   constexpr int kMost = std::min(kPacked ? 8 : 4, 32 / kVec);
   const Row row = row_shape(
-      rows, groups, channels / groups, kVec, kPacked, kMost, 0, kVec * sizeof(Acc),
-      kSharedBytes, kMultiprocessors);
+      rows, groups, channels / groups, kVec, kPacked, kMost, 4, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -342,7 +346,7 @@ cudaError_t forward_launch(
         kMost)>;
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
         kMost)>;
-    return launch(kernel, row.grid, row.block, row.shared_bytes, stream, fc_product_ptr,
+    return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, fc_product_ptr,
         fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr, a.gn_eps,
         a.negative_slope, rows, channels, groups, row.lanes);
   }
@@ -461,7 +465,8 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 : 1) backward_row(
+__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 3))
+backward_row(
     const T* __restrict__ fc_product_ptr,
     const Out* __restrict__ grad_y_ptr,
     const Param* __restrict__ fc_bias_ptr,
@@ -498,108 +503,110 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
     load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight[kKeep ? i : 0]);
     load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias[kKeep ? i : 0]);
   }
-  // Sums of the columns over the rows of this block.
-  ColumnSums<Acc, kVec, kItems,
-      (kItems > kRegisterItems)> d_gn_sum(shared + kRowExchange * kVec, 0);
-  ColumnSums<Acc, kVec, kItems,
-      (kItems > kRegisterItems)> d_gn_weight_sum(shared + kRowExchange * kVec, 1);
-  ColumnSums<Acc, kVec, kItems,
-      (kItems > kRegisterItems)> d_fc_sum(shared + kRowExchange * kVec, 2);
+  Acc d_gn_sum[kItems][kVec] = {};
+  Acc d_gn_weight_sum[kItems][kVec] = {};
+  Acc d_fc_sum[kItems][kVec] = {};
 
-  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  constexpr int kBatch = kItems == 1 ? 1 : 1;  // rows that are loaded together
-  const int64_t step = int64_t(gridDim.y) * blockDim.y;
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
-    Loaded<T, kVec, kPacked> fc_product_in[kBatch][kItems] = {};
-    Loaded<Out, kVec, kPacked> grad_y_in[kBatch][kItems] = {};
+  // Where registers allow it, the next row is on its way while this one is used.
+  constexpr bool kAhead = kItems <= 2;
+  Loaded<T, kVec, kPacked> fc_product_next[kItems];
+  Loaded<Out, kVec, kPacked> grad_y_next[kItems];
+  Acc gn_mean_next;
+  Acc gn_rstd_next;
+  const auto load_row = [&](int64_t row) {
+    gn_mean_next = row < rows && segment < groups ? Acc(widen(gn_mean_ptr[row * groups + segment]))
+        : Acc(0);
+    gn_rstd_next = row < rows && segment < groups ? Acc(widen(gn_rstd_ptr[row * groups + segment]))
+        : Acc(0);
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        if (row >= rows || !columns[i].any()) continue;
-        fc_product_in[b][i] = load_pack(columns[i], fc_product_ptr + row * channels);
-        grad_y_in[b][i] = load_pack(columns[i], grad_y_ptr + row * channels);
-      }
+    for (int i = 0; i < kItems; ++i) {
+      fc_product_next[i] = {};
+      grad_y_next[i] = {};
+      if (row >= rows || !columns[i].any()) continue;
+      fc_product_next[i] = load_pack(columns[i], fc_product_ptr + row * channels);
+      grad_y_next[i] = load_pack(columns[i], grad_y_ptr + row * channels);
     }
+  };
+  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  int64_t row = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
+  if (kAhead) load_row(row);
+  for (; row - threadIdx.y < rows; row += step) {
+    const bool valid = row < rows;
+    if (!kAhead) load_row(row);
+    Loaded<T, kVec, kPacked> fc_product_in[kItems];
+    Loaded<Out, kVec, kPacked> grad_y_in[kItems];
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-      const bool valid = row < rows;
-      const Acc gn_mean = valid && segment < groups
-          ? Acc(widen(gn_mean_ptr[row * groups + segment])) : Acc(0);
-      const Acc gn_rstd = valid && segment < groups
-          ? Acc(widen(gn_rstd_ptr[row * groups + segment])) : Acc(0);
+    for (int i = 0; i < kItems; ++i) {
+      fc_product_in[i] = fc_product_next[i];
+      grad_y_in[i] = grad_y_next[i];
+    }
+    const Acc gn_mean = gn_mean_next;
+    const Acc gn_rstd = gn_rstd_next;
+    if (kAhead) load_row(row + step);
 
-      Acc d_gn_hat_sum = Acc(0);
-      Acc d_gn_hat_gn_hat_sum = Acc(0);
+    Acc d_gn_hat_sum = Acc(0);
+    Acc d_gn_hat_gn_hat_sum = Acc(0);
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
           load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
           load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
         }
-        Acc d_gn_hat_sum_parts[kVec];
-        Acc d_gn_hat_gn_hat_sum_parts[kVec];
+      Acc d_gn_hat_sum_parts[kVec];
+      Acc d_gn_hat_gn_hat_sum_parts[kVec];
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc fc_product = widen(fc_product_in[b][i][v]);
-          const Acc grad_y = widen(grad_y_in[b][i][v]);
-          const Acc fc = fc_product + fc_bias[kept][v];
-          const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-          const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
-          const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
-          const Acc d_gn_hat_gn_hat = gn_hat * d_gn * gn_weight[kept][v];
-          d_gn_hat_sum_parts[v] = columns[i].has(v) ? d_gn * gn_weight[kept][v] : Acc(0);
-          d_gn_hat_gn_hat_sum_parts[v] = columns[i].has(v) ? d_gn_hat_gn_hat : Acc(0);
-        }
-        if (active) d_gn_hat_sum += sum_of(d_gn_hat_sum_parts);
-        if (active) d_gn_hat_gn_hat_sum += sum_of(d_gn_hat_gn_hat_sum_parts);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc fc_product = widen(fc_product_in[i][v]);
+        const Acc grad_y = widen(grad_y_in[i][v]);
+        const Acc fc = fc_product + fc_bias[kept][v];
+        const Acc gn_hat = (fc - gn_mean) * gn_rstd;
+        const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
+        const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
+        const Acc d_gn_hat_gn_hat = gn_hat * d_gn * gn_weight[kept][v];
+        d_gn_hat_sum_parts[v] = columns[i].has(v) ? d_gn * gn_weight[kept][v] : Acc(0);
+        d_gn_hat_gn_hat_sum_parts[v] = columns[i].has(v) ? d_gn_hat_gn_hat : Acc(0);
       }
-      sum_over_lanes(lanes, shared, d_gn_hat_sum, d_gn_hat_gn_hat_sum);
-      const Acc gn_grad_slope = d_gn_hat_gn_hat_sum * inverse_count;
-      const Acc gn_grad_mean = d_gn_hat_sum * inverse_count;
+      if (active) d_gn_hat_sum += sum_of(d_gn_hat_sum_parts);
+      if (active) d_gn_hat_gn_hat_sum += sum_of(d_gn_hat_gn_hat_sum_parts);
+    }
+    sum_over_lanes(lanes, shared, d_gn_hat_sum, d_gn_hat_gn_hat_sum);
+    const Acc gn_grad_slope = d_gn_hat_gn_hat_sum * inverse_count;
+    const Acc gn_grad_mean = d_gn_hat_sum * inverse_count;
 
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
           load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
           load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
         }
-        Acc d_gn_sum_parts[kVec];
-        Acc d_gn_weight_sum_parts[kVec];
-        Acc d_fc_sum_parts[kVec];
-        Pack<T, kVec> grad_fc_product_out;
+      Pack<T, kVec> grad_fc_product_out;
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc fc_product = widen(fc_product_in[b][i][v]);
-          const Acc grad_y = widen(grad_y_in[b][i][v]);
-          const Acc fc = fc_product + fc_bias[kept][v];
-          const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-          const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
-          const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
-          const Acc d_fc_unscaled =
-              d_gn * gn_weight[kept][v] - (gn_hat * gn_grad_slope + gn_grad_mean);
-          const Acc d_fc = d_fc_unscaled * gn_rstd;
-          d_gn_sum_parts[v] = d_gn;
-          d_gn_weight_sum_parts[v] = gn_hat * d_gn;
-          d_fc_sum_parts[v] = d_fc;
-          grad_fc_product_out[v] = narrow<T>(d_fc);
-        }
-        if (active) d_gn_sum.add(i, d_gn_sum_parts);
-        if (active) d_gn_weight_sum.add(i, d_gn_weight_sum_parts);
-        if (active) d_fc_sum.add(i, d_fc_sum_parts);
-        if (active && grad_fc_product_ptr != nullptr)
-            store_pack(columns[i], grad_fc_product_ptr + row * channels, grad_fc_product_out);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc fc_product = widen(fc_product_in[i][v]);
+        const Acc grad_y = widen(grad_y_in[i][v]);
+        const Acc fc = fc_product + fc_bias[kept][v];
+        const Acc gn_hat = (fc - gn_mean) * gn_rstd;
+        const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
+        const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
+        const Acc d_fc_unscaled =
+            d_gn * gn_weight[kept][v] - (gn_hat * gn_grad_slope + gn_grad_mean);
+        const Acc d_fc = d_fc_unscaled * gn_rstd;
+        if (active) d_gn_sum[i][v] += d_gn;
+        if (active) d_gn_weight_sum[i][v] += gn_hat * d_gn;
+        if (active) d_fc_sum[i][v] += d_fc;
+        grad_fc_product_out[v] = narrow<T>(d_fc);
       }
+      if (active && grad_fc_product_ptr != nullptr)
+          store_pack(columns[i], grad_fc_product_ptr + row * channels, grad_fc_product_out);
     }
   }
 
@@ -607,18 +614,12 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc* mine = partials + blockIdx.y * 3 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    Acc d_gn_sum_all[kVec];
-    d_gn_sum.get(i, d_gn_sum_all);
-    Acc d_gn_weight_sum_all[kVec];
-    d_gn_weight_sum.get(i, d_gn_weight_sum_all);
-    Acc d_fc_sum_all[kVec];
-    d_fc_sum.get(i, d_fc_sum_all);
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_gn_sum_all, d_gn_weight_sum_all);
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_fc_sum_all);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_gn_sum[i], d_gn_weight_sum[i]);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_fc_sum[i]);
     if (threadIdx.y != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, d_gn_sum_all);
-    store_values(columns[i], mine + 1 * channels, d_gn_weight_sum_all);
-    store_values(columns[i], mine + 2 * channels, d_fc_sum_all);
+    store_values(columns[i], mine + 0 * channels, d_gn_sum[i]);
+    store_values(columns[i], mine + 1 * channels, d_gn_weight_sum[i]);
+    store_values(columns[i], mine + 2 * channels, d_fc_sum[i]);
   }
 }
 
@@ -873,10 +874,9 @@ cudaError_t backward_launch(
 
   // Each segment stays in registers.
   // Vectors that fit a thread's registers.
-  constexpr int kMost = std::min(kPacked ? 8 : 4, 16 / kVec);
+  constexpr int kMost = std::min(kPacked ? 8 : 4, 8 / kVec);
   const Row row = row_shape(
-      rows, groups, channels / groups, kVec, kPacked, kMost, 3, kVec * sizeof(Acc),
-      kSharedBytes, kMultiprocessors);
+      rows, groups, channels / groups, kVec, kPacked, kMost, 3, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
     const Finalise finalise = finalise_shape(channels);
@@ -890,7 +890,7 @@ cudaError_t backward_launch(
         kMost)>;
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
         kMost)>;
-    error = launch(kernel, row.grid, row.block, row.shared_bytes, stream, fc_product_ptr,
+    error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, fc_product_ptr,
         grad_y_ptr, fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr,
         grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups, row.lanes);
     if (error != cudaSuccess) return error;

@@ -24,7 +24,6 @@ using namespace fusegen;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
-constexpr int64_t kSharedBytes = 232448;
 
 constexpr int kStreamThreads = 256;
 constexpr int kRowThreads = 512;
@@ -50,7 +49,8 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 : 1) forward_row(
+__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 4))
+forward_row(
     const T* __restrict__ matmul_product_ptr,
     const Param* __restrict__ matmul_bias_ptr,
     const Param* __restrict__ bias_ptr,
@@ -90,99 +90,104 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
     load_values(columns[i], group_norm_bias_ptr, columns[i].any(), group_norm_bias[kKeep ? i : 0]);
   }
 
-  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  constexpr int kBatch = kItems == 1 ? 2 : 1;  // rows that are loaded together
-  const int64_t step = int64_t(gridDim.y) * blockDim.y;
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
-    Loaded<T, kVec, kPacked> matmul_product_in[kBatch][kItems] = {};
+  // Where registers allow it, the next row is on its way while this one is used.
+  constexpr bool kAhead = kItems <= 2;
+  Loaded<T, kVec, kPacked> matmul_product_next[kItems];
+  const auto load_row = [&](int64_t row) {
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        if (row >= rows || !columns[i].any()) continue;
-        matmul_product_in[b][i] = load_pack(columns[i], matmul_product_ptr + row * channels);
-      }
+    for (int i = 0; i < kItems; ++i) {
+      matmul_product_next[i] = {};
+      if (row >= rows || !columns[i].any()) continue;
+      matmul_product_next[i] = load_pack(columns[i], matmul_product_ptr + row * channels);
     }
+  };
+  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  int64_t row = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
+  if (kAhead) load_row(row);
+  for (; row - threadIdx.y < rows; row += step) {
+    const bool valid = row < rows;
+    if (!kAhead) load_row(row);
+    Loaded<T, kVec, kPacked> matmul_product_in[kItems];
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-      const bool valid = row < rows;
+    for (int i = 0; i < kItems; ++i) {
+      matmul_product_in[i] = matmul_product_next[i];
+    }
+    if (kAhead) load_row(row + step);
 
-      Acc group_norm_moments_total = Acc(0);
-      Acc plus_bias_held[kItems][kVec];
+    Acc group_norm_moments_total = Acc(0);
+    Acc plus_bias_held[kItems][kVec];
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
               matmul_bias[0]);
           load_values(columns[i], bias_ptr, active, bias[0]);
         }
-        Acc group_norm_moments_parts[kVec];
+      Acc group_norm_moments_parts[kVec];
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc matmul_product = widen(matmul_product_in[b][i][v]);
-          const Acc matmul = matmul_product + matmul_bias[kept][v];
-          const Acc gate = sigmoid(matmul);
-          const Acc silu_value = matmul * gate;
-          const Acc plus_bias = silu_value + bias[kept][v];
-          plus_bias_held[i][v] = plus_bias;
-          group_norm_moments_parts[v] = columns[i].has(v) ? plus_bias : Acc(0);
-        }
-        if (active) group_norm_moments_total += sum_of(group_norm_moments_parts);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc matmul_product = widen(matmul_product_in[i][v]);
+        const Acc matmul = matmul_product + matmul_bias[kept][v];
+        const Acc gate = sigmoid(matmul);
+        const Acc silu_value = matmul * gate;
+        const Acc plus_bias = silu_value + bias[kept][v];
+        plus_bias_held[i][v] = plus_bias;
+        group_norm_moments_parts[v] = columns[i].has(v) ? plus_bias : Acc(0);
       }
-      sum_over_lanes(lanes, shared, group_norm_moments_total);
-      Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_length, Acc(0)};
-      Acc group_norm_moments_rest = Acc(0);
+      if (active) group_norm_moments_total += sum_of(group_norm_moments_parts);
+    }
+    sum_over_lanes(lanes, shared, group_norm_moments_total);
+    Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_length, Acc(0)};
+    Acc group_norm_moments_rest = Acc(0);
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
-        Acc group_norm_moments_distances[kVec];
-        Acc group_norm_moments_squares[kVec];
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
+      Acc group_norm_moments_distances[kVec];
+      Acc group_norm_moments_squares[kVec];
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc plus_bias = plus_bias_held[i][v];
-          group_norm_moments_distances[v] = columns[i].has(v) ? plus_bias - group_norm_moments.mean
-              : Acc(0);
-          group_norm_moments_squares[v] = square(group_norm_moments_distances[v]);
-        }
-        if (active) group_norm_moments_rest += sum_of(group_norm_moments_distances);
-        if (active) group_norm_moments.m2 += sum_of(group_norm_moments_squares);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc plus_bias = plus_bias_held[i][v];
+        group_norm_moments_distances[v] = columns[i].has(v) ? plus_bias - group_norm_moments.mean
+            : Acc(0);
+        group_norm_moments_squares[v] = square(group_norm_moments_distances[v]);
       }
-      sum_over_lanes(lanes, shared, group_norm_moments.m2, group_norm_moments_rest);
-      correct(group_norm_moments, group_norm_moments_rest, inverse_length);
-      const Acc group_norm_mean = group_norm_moments.mean;
-      const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-      const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
-      if (lane == 0 && valid && segment < groups) {
-        group_norm_mean_ptr[row * groups + segment] = group_norm_mean;
-        group_norm_rstd_ptr[row * groups + segment] = group_norm_rstd;
-      }
+      if (active) group_norm_moments_rest += sum_of(group_norm_moments_distances);
+      if (active) group_norm_moments.m2 += sum_of(group_norm_moments_squares);
+    }
+    sum_over_lanes(lanes, shared, group_norm_moments.m2, group_norm_moments_rest);
+    correct(group_norm_moments, group_norm_moments_rest, inverse_length);
+    const Acc group_norm_mean = group_norm_moments.mean;
+    const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
+    const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
+    if (lane == 0 && valid && segment < groups) {
+      group_norm_mean_ptr[row * groups + segment] = group_norm_mean;
+      group_norm_rstd_ptr[row * groups + segment] = group_norm_rstd;
+    }
 
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
           load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
         }
-        Pack<Out, kVec> y_out;
+      Pack<Out, kVec> y_out;
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc plus_bias = plus_bias_held[i][v];
-          const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
-          const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
-              + group_norm_bias[kept][v];
-          y_out[v] = narrow<Out>(group_norm);
-        }
-        if (active) store_pack(columns[i], y_ptr + row * channels, y_out);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc plus_bias = plus_bias_held[i][v];
+        const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
+        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
+            + group_norm_bias[kept][v];
+        y_out[v] = narrow<Out>(group_norm);
       }
+      if (active) store_pack(columns[i], y_ptr + row * channels, y_out);
     }
   }
 }
@@ -350,8 +355,7 @@ cudaError_t forward_launch(
   // Vectors that fit a thread's registers.
   constexpr int kMost = std::min(kPacked ? 8 : 4, 32 / kVec);
   const Row row = row_shape(
-      rows, groups, channels / groups, kVec, kPacked, kMost, 0, kVec * sizeof(Acc),
-      kSharedBytes, kMultiprocessors);
+      rows, groups, channels / groups, kVec, kPacked, kMost, 4, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -362,7 +366,7 @@ cudaError_t forward_launch(
         kMost)>;
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
         kMost)>;
-    return launch(kernel, row.grid, row.block, row.shared_bytes, stream, matmul_product_ptr,
+    return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, matmul_product_ptr,
         matmul_bias_ptr, bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
         group_norm_rstd_ptr, y_ptr, a.group_norm_eps, rows, channels, groups, row.lanes);
   }
@@ -489,7 +493,8 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 : 1) backward_row(
+__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 3))
+backward_row(
     const T* __restrict__ matmul_product_ptr,
     const Out* __restrict__ grad_y_ptr,
     const Param* __restrict__ matmul_bias_ptr,
@@ -526,50 +531,58 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
     load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
         group_norm_weight[kKeep ? i : 0]);
   }
-  // Sums of the columns over the rows of this block.
-  ColumnSums<Acc, kVec, kItems,
-      (kItems > kRegisterItems)> grad_y_sum(shared + kRowExchange * kVec, 0);
-  ColumnSums<Acc, kVec, kItems,
-      (kItems > kRegisterItems)> d_group_norm_weight_sum(shared + kRowExchange * kVec, 1);
-  ColumnSums<Acc, kVec, kItems,
-      (kItems > kRegisterItems)> d_plus_bias_sum(shared + kRowExchange * kVec, 2);
-  ColumnSums<Acc, kVec, kItems,
-      (kItems > kRegisterItems)> d_matmul_sum(shared + kRowExchange * kVec, 3);
+  Acc grad_y_sum[kItems][kVec] = {};
+  Acc d_group_norm_weight_sum[kItems][kVec] = {};
+  Acc d_plus_bias_sum[kItems][kVec] = {};
+  Acc d_matmul_sum[kItems][kVec] = {};
 
-  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  constexpr int kBatch = kItems == 1 ? 1 : 1;  // rows that are loaded together
-  const int64_t step = int64_t(gridDim.y) * blockDim.y;
-  for (int64_t base = int64_t(blockIdx.y) * blockDim.y; base < rows; base += kBatch * step) {
-    Loaded<T, kVec, kPacked> matmul_product_in[kBatch][kItems] = {};
-    Loaded<Out, kVec, kPacked> grad_y_in[kBatch][kItems] = {};
+  // Where registers allow it, the next row is on its way while this one is used.
+  constexpr bool kAhead = kItems <= 2;
+  Loaded<T, kVec, kPacked> matmul_product_next[kItems];
+  Loaded<Out, kVec, kPacked> grad_y_next[kItems];
+  Acc group_norm_mean_next;
+  Acc group_norm_rstd_next;
+  const auto load_row = [&](int64_t row) {
+    group_norm_mean_next = row < rows && segment < groups
+        ? Acc(widen(group_norm_mean_ptr[row * groups + segment])) : Acc(0);
+    group_norm_rstd_next = row < rows && segment < groups
+        ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        if (row >= rows || !columns[i].any()) continue;
-        matmul_product_in[b][i] = load_pack(columns[i], matmul_product_ptr + row * channels);
-        grad_y_in[b][i] = load_pack(columns[i], grad_y_ptr + row * channels);
-      }
+    for (int i = 0; i < kItems; ++i) {
+      matmul_product_next[i] = {};
+      grad_y_next[i] = {};
+      if (row >= rows || !columns[i].any()) continue;
+      matmul_product_next[i] = load_pack(columns[i], matmul_product_ptr + row * channels);
+      grad_y_next[i] = load_pack(columns[i], grad_y_ptr + row * channels);
     }
+  };
+  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
+  const int64_t step = int64_t(gridDim.y) * blockDim.y;
+  int64_t row = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
+  if (kAhead) load_row(row);
+  for (; row - threadIdx.y < rows; row += step) {
+    const bool valid = row < rows;
+    if (!kAhead) load_row(row);
+    Loaded<T, kVec, kPacked> matmul_product_in[kItems];
+    Loaded<Out, kVec, kPacked> grad_y_in[kItems];
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t row = base + b * step + threadIdx.y;
-      const bool valid = row < rows;
-      const Acc group_norm_mean = valid && segment < groups
-          ? Acc(widen(group_norm_mean_ptr[row * groups + segment])) : Acc(0);
-      const Acc group_norm_rstd = valid && segment < groups
-          ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
+    for (int i = 0; i < kItems; ++i) {
+      matmul_product_in[i] = matmul_product_next[i];
+      grad_y_in[i] = grad_y_next[i];
+    }
+    const Acc group_norm_mean = group_norm_mean_next;
+    const Acc group_norm_rstd = group_norm_rstd_next;
+    if (kAhead) load_row(row + step);
 
-      Acc d_group_norm_hat_sum = Acc(0);
-      Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
-      Acc gate_held[kItems][kVec];
-      Acc group_norm_hat_held[kItems][kVec];
-      Acc d_group_norm_weight_held[kItems][kVec];
+    Acc d_group_norm_hat_sum = Acc(0);
+    Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
+    Acc gate_held[kItems][kVec];
+    Acc group_norm_hat_held[kItems][kVec];
+    Acc d_group_norm_weight_held[kItems][kVec];
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
@@ -577,78 +590,68 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
           load_values(columns[i], bias_ptr, active, bias[0]);
           load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
         }
-        Acc d_group_norm_hat_sum_parts[kVec];
-        Acc d_group_norm_hat_group_norm_hat_sum_parts[kVec];
+      Acc d_group_norm_hat_sum_parts[kVec];
+      Acc d_group_norm_hat_group_norm_hat_sum_parts[kVec];
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc matmul_product = widen(matmul_product_in[b][i][v]);
-          const Acc grad_y = widen(grad_y_in[b][i][v]);
-          const Acc matmul = matmul_product + matmul_bias[kept][v];
-          const Acc gate = sigmoid(matmul);
-          const Acc silu_value = matmul * gate;
-          const Acc plus_bias = silu_value + bias[kept][v];
-          const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
-          const Acc d_group_norm_weight = grad_y * group_norm_hat;
-          const Acc d_group_norm_hat_group_norm_hat =
-              d_group_norm_weight * group_norm_weight[kept][v];
-          gate_held[i][v] = gate;
-          group_norm_hat_held[i][v] = group_norm_hat;
-          d_group_norm_weight_held[i][v] = d_group_norm_weight;
-          d_group_norm_hat_sum_parts[v] = columns[i].has(v) ? grad_y * group_norm_weight[kept][v]
-              : Acc(0);
-          d_group_norm_hat_group_norm_hat_sum_parts[v] = columns[i].has(v)
-              ? d_group_norm_hat_group_norm_hat : Acc(0);
-        }
-        if (active) d_group_norm_hat_sum += sum_of(d_group_norm_hat_sum_parts);
-        if (active) d_group_norm_hat_group_norm_hat_sum +=
-            sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc matmul_product = widen(matmul_product_in[i][v]);
+        const Acc grad_y = widen(grad_y_in[i][v]);
+        const Acc matmul = matmul_product + matmul_bias[kept][v];
+        const Acc gate = sigmoid(matmul);
+        const Acc silu_value = matmul * gate;
+        const Acc plus_bias = silu_value + bias[kept][v];
+        const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
+        const Acc d_group_norm_weight = grad_y * group_norm_hat;
+        const Acc d_group_norm_hat_group_norm_hat =
+            d_group_norm_weight * group_norm_weight[kept][v];
+        gate_held[i][v] = gate;
+        group_norm_hat_held[i][v] = group_norm_hat;
+        d_group_norm_weight_held[i][v] = d_group_norm_weight;
+        d_group_norm_hat_sum_parts[v] = columns[i].has(v) ? grad_y * group_norm_weight[kept][v]
+            : Acc(0);
+        d_group_norm_hat_group_norm_hat_sum_parts[v] = columns[i].has(v)
+            ? d_group_norm_hat_group_norm_hat : Acc(0);
       }
-      sum_over_lanes(lanes, shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
-      const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
-      const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
+      if (active) d_group_norm_hat_sum += sum_of(d_group_norm_hat_sum_parts);
+      if (active) d_group_norm_hat_group_norm_hat_sum +=
+          sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
+    }
+    sum_over_lanes(lanes, shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
+    const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
+    const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
 
 #pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const bool active = valid && columns[i].any();
-        if (!kPacked && !active) continue;
+    for (int i = 0; i < kItems; ++i) {
+      const bool active = valid && columns[i].any();
+      if (!kPacked && !active) continue;
         const int kept = kKeep ? i : 0;
         if (!kKeep) {
           load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
               matmul_bias[0]);
           load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
         }
-        Acc grad_y_sum_parts[kVec];
-        Acc d_group_norm_weight_sum_parts[kVec];
-        Acc d_plus_bias_sum_parts[kVec];
-        Acc d_matmul_sum_parts[kVec];
-        Pack<T, kVec> grad_matmul_product_out;
+      Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc matmul_product = widen(matmul_product_in[b][i][v]);
-          const Acc grad_y = widen(grad_y_in[b][i][v]);
-          const Acc gate = gate_held[i][v];
-          const Acc group_norm_hat = group_norm_hat_held[i][v];
-          const Acc d_group_norm_weight = d_group_norm_weight_held[i][v];
-          const Acc matmul = matmul_product + matmul_bias[kept][v];
-          const Acc d_plus_bias_unscaled =
-              grad_y * group_norm_weight[kept][v] - (group_norm_hat * group_norm_grad_slope
-                  + group_norm_grad_mean);
-          const Acc d_plus_bias = d_plus_bias_unscaled * group_norm_rstd;
-          const Acc d_matmul = silu_backward(d_plus_bias, matmul, gate);
-          grad_y_sum_parts[v] = grad_y;
-          d_group_norm_weight_sum_parts[v] = d_group_norm_weight;
-          d_plus_bias_sum_parts[v] = d_plus_bias;
-          d_matmul_sum_parts[v] = d_matmul;
-          grad_matmul_product_out[v] = narrow<T>(d_matmul);
-        }
-        if (active) grad_y_sum.add(i, grad_y_sum_parts);
-        if (active) d_group_norm_weight_sum.add(i, d_group_norm_weight_sum_parts);
-        if (active) d_plus_bias_sum.add(i, d_plus_bias_sum_parts);
-        if (active) d_matmul_sum.add(i, d_matmul_sum_parts);
-        if (active && grad_matmul_product_ptr != nullptr)
-            store_pack(columns[i], grad_matmul_product_ptr + row * channels,
-                grad_matmul_product_out);
+      for (int v = 0; v < kVec; ++v) {
+        const Acc matmul_product = widen(matmul_product_in[i][v]);
+        const Acc grad_y = widen(grad_y_in[i][v]);
+        const Acc gate = gate_held[i][v];
+        const Acc group_norm_hat = group_norm_hat_held[i][v];
+        const Acc d_group_norm_weight = d_group_norm_weight_held[i][v];
+        const Acc matmul = matmul_product + matmul_bias[kept][v];
+        const Acc d_plus_bias_unscaled =
+            grad_y * group_norm_weight[kept][v] - (group_norm_hat * group_norm_grad_slope
+                + group_norm_grad_mean);
+        const Acc d_plus_bias = d_plus_bias_unscaled * group_norm_rstd;
+        const Acc d_matmul = silu_backward(d_plus_bias, matmul, gate);
+        if (active) grad_y_sum[i][v] += grad_y;
+        if (active) d_group_norm_weight_sum[i][v] += d_group_norm_weight;
+        if (active) d_plus_bias_sum[i][v] += d_plus_bias;
+        if (active) d_matmul_sum[i][v] += d_matmul;
+        grad_matmul_product_out[v] = narrow<T>(d_matmul);
       }
+      if (active && grad_matmul_product_ptr != nullptr)
+          store_pack(columns[i], grad_matmul_product_ptr + row * channels, grad_matmul_product_out);
     }
   }
 
@@ -656,21 +659,13 @@ __launch_bounds__(kItems <= 2 ? kRowThreads / 2 : kRowThreads, kItems == 1 ? 4 :
   Acc* mine = partials + blockIdx.y * 4 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    Acc grad_y_sum_all[kVec];
-    grad_y_sum.get(i, grad_y_sum_all);
-    Acc d_group_norm_weight_sum_all[kVec];
-    d_group_norm_weight_sum.get(i, d_group_norm_weight_sum_all);
-    Acc d_plus_bias_sum_all[kVec];
-    d_plus_bias_sum.get(i, d_plus_bias_sum_all);
-    Acc d_matmul_sum_all[kVec];
-    d_matmul_sum.get(i, d_matmul_sum_all);
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, grad_y_sum_all, d_group_norm_weight_sum_all);
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_plus_bias_sum_all, d_matmul_sum_all);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, grad_y_sum[i], d_group_norm_weight_sum[i]);
+    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_plus_bias_sum[i], d_matmul_sum[i]);
     if (threadIdx.y != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, grad_y_sum_all);
-    store_values(columns[i], mine + 1 * channels, d_group_norm_weight_sum_all);
-    store_values(columns[i], mine + 2 * channels, d_plus_bias_sum_all);
-    store_values(columns[i], mine + 3 * channels, d_matmul_sum_all);
+    store_values(columns[i], mine + 0 * channels, grad_y_sum[i]);
+    store_values(columns[i], mine + 1 * channels, d_group_norm_weight_sum[i]);
+    store_values(columns[i], mine + 2 * channels, d_plus_bias_sum[i]);
+    store_values(columns[i], mine + 3 * channels, d_matmul_sum[i]);
   }
 }
 
@@ -943,10 +938,9 @@ cudaError_t backward_launch(
 
   // Each segment stays in registers.
   // Vectors that fit a thread's registers.
-  constexpr int kMost = std::min(kPacked ? 8 : 4, 16 / kVec);
+  constexpr int kMost = std::min(kPacked ? 8 : 4, 8 / kVec);
   const Row row = row_shape(
-      rows, groups, channels / groups, kVec, kPacked, kMost, 4, kVec * sizeof(Acc),
-      kSharedBytes, kMultiprocessors);
+      rows, groups, channels / groups, kVec, kPacked, kMost, 3, kMultiprocessors);
   if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && schedule != kSplit) {
     const Finalise finalise = finalise_shape(channels);
@@ -960,10 +954,10 @@ cudaError_t backward_launch(
         kMost)>;
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
         kMost)>;
-    error = launch(kernel, row.grid, row.block, row.shared_bytes, stream, matmul_product_ptr,
-        grad_y_ptr, matmul_bias_ptr, bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr,
-        group_norm_weight_ptr, grad_matmul_product_ptr, partials, rows, channels, groups,
-        row.lanes);
+    error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream,
+        matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bias_ptr, group_norm_mean_ptr,
+        group_norm_rstd_ptr, group_norm_weight_ptr, grad_matmul_product_ptr, partials, rows,
+        channels, groups, row.lanes);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         / 2 * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,

@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "launch.cuh"
-#include "types.cuh"
 
 namespace fusegen {
 
@@ -145,54 +144,6 @@ __device__ __forceinline__ Acc sum_of(const Acc (&value)[N]) {
   }
   return sum[0];
 }
-
-// Sums over rows of a thread's columns, kVec in each of kItems: in registers, or in places of
-// shared memory that no other thread has. number: of the sum, among those that share `shared`.
-template <typename Acc, int kVec, int kItems, bool kInShared>
-class ColumnSums {
- public:
-  __device__ __forceinline__ ColumnSums(Acc*, int) {}
-
-  __device__ __forceinline__ void add(int item, const Acc (&value)[kVec]) {
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) sum_[item][v] += value[v];
-  }
-  __device__ __forceinline__ void get(int item, Acc (&value)[kVec]) const {
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) value[v] = sum_[item][v];
-  }
-
- private:
-  Acc sum_[kItems][kVec] = {};
-};
-template <typename Acc, int kVec, int kItems>
-class ColumnSums<Acc, kVec, kItems, true> {
- public:
-  __device__ __forceinline__ ColumnSums(Acc* shared, int number)
-      : places_(reinterpret_cast<Pack<Acc, kVec>*>(shared) + number * kItems * threads()) {
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) place(i) = Pack<Acc, kVec>{};
-  }
-
-  __device__ __forceinline__ void add(int item, const Acc (&value)[kVec]) {
-    Pack<Acc, kVec> sum = place(item);
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) sum[v] += value[v];
-    place(item) = sum;
-  }
-  __device__ __forceinline__ void get(int item, Acc (&value)[kVec]) const {
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) value[v] = place(item)[v];
-  }
-
- private:
-  __device__ __forceinline__ static int threads() { return blockDim.x * blockDim.y; }
-  __device__ __forceinline__ Pack<Acc, kVec>& place(int item) const {
-    return places_[item * threads() + thread_index()];
-  }
-
-  Pack<Acc, kVec>* places_;
-};
 
 // Sums each value over the `lanes` neighbouring threads that share a segment; each of them gets the
 // results. lanes is a power of two up to 32, or blockDim.x (then blockDim.y is 1 and `shared` holds

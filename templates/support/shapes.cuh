@@ -92,14 +92,7 @@ struct Row {
   dim3 block;
   int lanes;
   int items;
-  size_t shared_bytes;
 };
-
-// Where a thread holds more items than this, its column sums are in shared memory.
-constexpr int kRegisterItems = 2;
-
-// Packs of shared memory that the threads of a row kernel exchange sums through.
-constexpr int kRowExchange = 512;
 
 // The instance that serves a wish for `items` vectors a thread. Kernels that are not packed, which
 // only odd sizes need, come with one vector a thread or with as many as fit: fewer to compile.
@@ -107,14 +100,18 @@ constexpr int row_items(int items, bool packed, int most_items) {
   return items > 1 && (!packed || items > most_items) ? most_items : items;
 }
 
-// items is 0 where a segment is longer than `most_items` vectors for each thread of a block, or
-// where the column sums of as many need more shared memory than there is. pack_bytes: of a vector
-// of sums.
+// Blocks of a row kernel that a multiprocessor holds, of 256 threads with one item each (`blocks`,
+// where that is four neighbours) or of 512 with more: the fewer, the more registers a thread has.
+constexpr int row_blocks(int items, int vector, int blocks) {
+  return items > 1 ? 1 : vector > 4 && blocks > 3 ? 3 : blocks;
+}
+
+// items is 0 where a segment is longer than `most_items` vectors for each thread of a block.
 inline Row row_shape(
     int64_t rows, int64_t groups, int64_t length, int vector, bool packed, int most_items,
-    int column_sums, int64_t pack_bytes, int64_t limit, int multiprocessors) {
+    int blocks, int multiprocessors) {
   const int64_t vectors = ceil_div(length, vector);
-  Row shape{dim3(1), dim3(256), 1, 1, 0};
+  Row shape{dim3(1), dim3(256), 1, 1};
   shape.items = row_items(vectors <= 32 ? 1 : 2, packed, most_items);
   if (vectors <= 32 * shape.items) {
     // Short segments: some lanes of a warp each.
@@ -123,28 +120,24 @@ inline Row row_shape(
     const int width = per_row < 32 ? power_of_two_from(per_row) : 32;
     shape.block = dim3(width, 256 / width);
   } else {
-    // Long segments: one block each, of 256 threads as long as their registers suffice.
+    // Long segments: one block each, of 256 threads with up to two items, then of 512.
     int64_t threads = 128;
     shape.items = 1;
     while (threads * shape.items < vectors) {
-      if (threads < 256 || shape.items == most_items) {
+      if (threads < 256 || (threads < 512 && shape.items > 1) || shape.items == most_items) {
         threads *= 2;
       } else {
         shape.items = row_items(shape.items * 2, packed, most_items);
       }
-      if (threads > 512) return {dim3(1), dim3(1), 0, 0, 0};
+      if (threads > 512) return {dim3(1), dim3(1), 0, 0};
     }
     shape.lanes = int(threads);
     shape.block = dim3(unsigned(threads), 1);
   }
-  int64_t packs = kRowExchange;
-  if (shape.items > kRegisterItems) {
-    packs += int64_t(column_sums) * shape.items * shape.block.x * shape.block.y;
-  }
-  if (packs * pack_bytes > limit) return {dim3(1), dim3(1), 0, 0, 0};
-  shape.shared_bytes = size_t(packs * pack_bytes);
   const int64_t across = ceil_div(groups * shape.lanes, shape.block.x);
-  const int64_t resident = 1024 / (int64_t(shape.block.x) * shape.block.y) * multiprocessors;
+  const int64_t threads = int64_t(shape.block.x) * shape.block.y;
+  const int64_t resident = row_blocks(shape.items, vector, blocks) * multiprocessors *
+      ((shape.items > 1 ? 512 : 256) / threads);
   int64_t down = resident / across > 0 ? resident / across : 1;
   const int64_t most = ceil_div(rows, shape.block.y);
   if (down > most) down = most;

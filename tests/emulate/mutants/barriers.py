@@ -84,8 +84,8 @@ DIVERGENT = [
     Mutant(
         "threads without a row leave the loop before the others",
         "few lanes",
-        "base < rows",
-        "base + threadIdx.y < rows",
+        "row - threadIdx.y < rows",
+        "row < rows",
         f"{_EXITED}|{_AT_BARRIER}|{_AT_SHUFFLE}",
         within="backward_row",
         kernel="backward_row",

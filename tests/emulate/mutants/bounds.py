@@ -279,9 +279,9 @@ SHARED = [
         ("train_backward_total", "column", "train_backward_launch", "32 * sizeof(Acc)", "31 * sizeof(Acc)", 0, 2),
         ("backward", "stream", "backward_launch", "kStreamThreads * 2 * kVec * sizeof(Acc)",
          "(kStreamThreads * kVec - 1) * sizeof(Acc)", 0, 1),
-        ("forward_row", "long rows", "forward_launch", "row.shared_bytes", "3 * sizeof(Acc)", 0, 1),
-        ("backward_row", "short rows", "backward_launch", "row.shared_bytes", "row.shared_bytes - sizeof(Acc)", 0, 1),
-        ("backward_row", "longer rows", "backward_launch", "row.shared_bytes", "row.shared_bytes - sizeof(Acc)", 0, 1),
+        ("forward_row", "long rows", "forward_launch", "512 * kVec * sizeof(Acc)", "3 * sizeof(Acc)", 0, 1),
+        ("backward_row", "short rows", "backward_launch", "512 * kVec * sizeof(Acc)",
+         "(512 * kVec - 1) * sizeof(Acc)", 0, 1),
         ("forward_segments", "segments", "forward_launch", "64 * sizeof(Acc)", "39 * sizeof(Acc)", 0, 1),
         ("backward_segments", "segments", "backward_launch", "64 * sizeof(Acc)", "7 * sizeof(Acc)", 0, 1),
     )
@@ -415,21 +415,6 @@ STRIDED = [
     )
 ]  # fmt: skip
 
-# Column sums in shared memory, where a thread of a row kernel has many columns.
-COLUMN_SUMS = [
-    Mutant(f"column sums: {name}", "longer rows", old, new, caught, within=within, file=file, nth=nth, of=of)
-    for name, within, file, old, new, caught, nth, of in (
-        ("all in the first one's place", None, "reduce.cuh", "number * kItems * threads()", "0 * number",
-         wrong("grad_gemm_bias"), 0, 1),
-        ("items in one place", None, "reduce.cuh", "item * threads() + thread_index()", "thread_index()",
-         wrong("grad_gemm_bias"), 0, 1),
-        ("not zero at the start", None, "reduce.cuh", "place(i) = Pack<Acc, kVec>{};", "", UNWRITTEN_SHARED,
-         0, 1),
-        ("in the exchange of other sums", "backward_row", "kernels.cu", "shared + kRowExchange * kVec", "shared",
-         rf"{RACE}|{wrong('grad_gemm_bias')}", 0, 3),
-    )
-]  # fmt: skip
-
 ALIGNMENT = [
     Mutant(
         "a vector at an address of one element",
@@ -460,4 +445,4 @@ ALIGNMENT = [
     ),
 ]
 
-BOUNDS = [*INPUTS, *OUTPUTS, *WORKSPACE, *SHARED, *STRIDED, *COLUMN_SUMS, *ALIGNMENT]
+BOUNDS = [*INPUTS, *OUTPUTS, *WORKSPACE, *SHARED, *STRIDED, *ALIGNMENT]

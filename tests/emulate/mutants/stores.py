@@ -46,7 +46,7 @@ FULL = [
             ("the last column", _ROW_STORE, f"if (columns[i].first + kVec < channels) {_ROW_STORE}", nan("y")),
             ("the last vector of a thread", _ROW_STORE, f"if (i + 1 < kItems) {_ROW_STORE}", nan("y")),
             ("the last element of each vector", _ROW_STORE, _LANES.format(row="row", columns="columns[i]"), nan("y")),
-            ("a block", _ROW_STORE, f"if (blockIdx.y != 1) {_ROW_STORE}", nan("y")),
+            ("a block", _ROW_STORE, f"if (blockIdx.x != 1) {_ROW_STORE}", nan("y")),
         ),
     ),
     *_skips(
@@ -73,7 +73,7 @@ _MEAN = "store_values(columns, bn_mean_ptr, bn_mean);"
 _KEPT = "store_values(columns, bn_running_var_ptr, new_bn_running_var);"
 _WEIGHT = "store_values(columns, grad_bn_weight_ptr, bn_hat_d_over_divide_value_sum_scaled);"
 _SLOT = "store_values(columns, mine + 1 * channels, bn_centered_d_over_divide_value_sum);"
-_ROW_SLOT = "store_values(columns[i], mine + 2 * channels, d_gemm_sum_all);"
+_ROW_SLOT = "store_values(columns[i], mine + 2 * channels, d_gemm_sum[i]);"
 
 PER_CHANNEL = [
     *_skips(
@@ -146,7 +146,7 @@ PER_CHANNEL = [
         "backward_row",
         (
             ("a partial result", _ROW_SLOT, f"if (columns[i].first != 0) {_ROW_SLOT}", UNWRITTEN),
-            ("a block's partial results", _ROW_SLOT, f"if (blockIdx.y != 1) {_ROW_SLOT}", UNWRITTEN),
+            ("a block's partial results", _ROW_SLOT, f"if (blockIdx.x != 1) {_ROW_SLOT}", UNWRITTEN),
         ),
     ),
     *_skips(

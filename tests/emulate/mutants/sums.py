@@ -144,7 +144,6 @@ _WAYS = (
     ("split", "train_forward_partials", "row == first + threadIdx.y", ", split"),
 )
 _SQUARES = "group_norm_moments.m2 += sum_of(group_norm_moments_squares);"
-_ROW_AT = "base + b * step + threadIdx.y"
 
 MOMENTS = [
     *(
@@ -189,7 +188,6 @@ MOMENTS = [
     ),
 ]  # fmt: skip
 
-# The rows that a thread of the row kernel loads together.
 SEGMENT = [
     Mutant(f"forward_segments: {name}", run, old, new, wrong("y"), within="forward_segments")
     for name, run, old, new in (
@@ -201,18 +199,21 @@ SEGMENT = [
     )
 ]  # fmt: skip
 
-BATCHES = [
+# The row that is used while the next one is on its way.
+ROWS = [
     Mutant(f"forward_row: {name}", run, old, new, caught, within="forward_row", nth=nth, of=of)
     for name, run, old, new, caught, nth, of in (
-        ("a row of a batch is used twice", "long rows", "gemm_product_in[b][i][v]", "gemm_product_in[0][i][v]",
+        ("the first row is not loaded", "long rows", "if (kAhead) load_row(row);", "", wrong("y"), 0, 1),
+        ("the next row is not loaded", "long rows", "if (kAhead) load_row(row + step);", "", wrong("y"), 0, 1),
+        ("the row after the next is loaded", "long rows", "load_row(row + step)", "load_row(row + 2 * step)",
          wrong("y"), 0, 1),
-        ("a row of a batch is loaded twice", "long rows", _ROW_AT, "base + threadIdx.y", wrong("y"), 0, 2),
-        ("a row of a batch is stored twice", "long rows", _ROW_AT, "base + threadIdx.y", nan("y"), 1, 2),
-        ("a batch is skipped", "long rows", "base += kBatch * step", "base += 2 * kBatch * step", nan("y"), 0, 1),
+        ("a row of many vectors is not loaded", "longest rows", "if (!kAhead) load_row(row);", "",
+         rf"{nan('y')}|{wrong('y')}", 0, 1),
+        ("a row is skipped", "long rows", "row += step", "row += 2 * step", nan("y"), 0, 1),
         ("lanes without an element count", "short rows", f"if (active) {_SQUARES}", _SQUARES, wrong("y"), 0, 1),
         ("one vector is held in the place of another", "short rows", "gemm_held[i][v]", "gemm_held[0][v]",
          wrong("y"), 2, 3),
     )
 ]  # fmt: skip
 
-SUMS = [*SHUFFLES, *IDENTITIES, *EXCHANGES, *MOMENTS, *SEGMENT, *BATCHES]
+SUMS = [*SHUFFLES, *IDENTITIES, *EXCHANGES, *MOMENTS, *SEGMENT, *ROWS]
