@@ -28,8 +28,6 @@ constexpr int kStreamThreads = 256;
 constexpr int kRowThreads = 512;
 constexpr int kSegmentThreads = 256;
 
-enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
-
 }  // namespace
 
 #ifndef FUSEGEN_BACKWARD_ONLY
@@ -310,7 +308,7 @@ struct ForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec>
 cudaError_t forward_launch(
-    const ForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const ForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
   auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
@@ -323,10 +321,10 @@ cudaError_t forward_launch(
 
   // Each segment stays in registers.
   constexpr int kMost = std::min(8, 32 / kVec);  // vectors that fit a thread's registers
-  const Row row =
-      row_shape(rows, groups, channels / groups, kVec, kMost, kMultiprocessors);
-  if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (row.items > 0 && schedule != kSplit) {
+  const Row row = row_shape(
+      shapes, rows, groups, channels / groups, kVec, kMost, kMultiprocessors);
+  if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+  if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     auto* kernel = forward_row<T, Out, Param, kVec, 1>;
     if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, row_items(2, kVec, kMost)>;
@@ -340,7 +338,7 @@ cudaError_t forward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec>, segment_grid(rows, groups),
@@ -355,13 +353,13 @@ cudaError_t forward_launch(
 }
 
 cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   // Vectors where every row and group starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0 && (a.channels / a.groups) % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, shapes, scratch, stream)
+        : scalar(a, shapes, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -392,6 +390,7 @@ cudaError_t forward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_groupnorm_hardtanh_forward(
     int mode,
     const void* gemm_product,
@@ -401,7 +400,7 @@ extern "C" int fusegen_gemm_groupnorm_hardtanh_forward(
     void* y,
     void* group_norm_mean,
     void* group_norm_rstd,
-    int64_t rows, int64_t channels, int64_t groups, int64_t schedule,
+    int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
     double group_norm_eps,
     double hardtanh_max,
     double hardtanh_min,
@@ -413,22 +412,24 @@ extern "C" int fusegen_gemm_groupnorm_hardtanh_forward(
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, group_norm_weight, group_norm_bias, y, group_norm_mean,
       group_norm_rstd);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_groupnorm_hardtanh_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t groups, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, int64_t groups, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   ForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -818,7 +819,7 @@ struct BackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec>
 cudaError_t backward_launch(
-    const BackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const BackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
@@ -835,10 +836,10 @@ cudaError_t backward_launch(
 
   // Each segment stays in registers.
   constexpr int kMost = std::min(8, 16 / kVec);  // vectors that fit a thread's registers
-  const Row row =
-      row_shape(rows, groups, channels / groups, kVec, kMost, kMultiprocessors);
-  if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (row.items > 0 && schedule != kSplit) {
+  const Row row = row_shape(
+      shapes, rows, groups, channels / groups, kVec, kMost, kMultiprocessors);
+  if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+  if (row.items > 0 && shapes.schedule != kSplit) {
     auto* partials = scratch.take<Acc>(int64_t(row.grid.y) * 3 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
@@ -859,7 +860,7 @@ cudaError_t backward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 3 * channels);
     auto* group_norm_grad_slope_ptr = scratch.take<Acc>(rows * groups);
     auto* group_norm_grad_mean_ptr = scratch.take<Acc>(rows * groups);
@@ -885,13 +886,13 @@ cudaError_t backward_launch(
 }
 
 cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   // Vectors where every row and group starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0 && (a.channels / a.groups) % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, shapes, scratch, stream)
+        : scalar(a, shapes, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -922,6 +923,7 @@ cudaError_t backward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_groupnorm_hardtanh_backward(
     int mode,
     const void* grad_y,
@@ -935,7 +937,7 @@ extern "C" int fusegen_gemm_groupnorm_hardtanh_backward(
     void* grad_gemm_bias,
     void* grad_group_norm_weight,
     void* grad_group_norm_bias,
-    int64_t rows, int64_t channels, int64_t groups, int64_t schedule,
+    int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
     double hardtanh_max,
     double hardtanh_min,
     void* workspace, void* stream) {
@@ -948,22 +950,24 @@ extern "C" int fusegen_gemm_groupnorm_hardtanh_backward(
       grad_y, gemm_product, gemm_bias, group_norm_weight, group_norm_bias, group_norm_mean,
       group_norm_rstd, grad_gemm_product, grad_gemm_bias, grad_group_norm_weight,
       grad_group_norm_bias);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_groupnorm_hardtanh_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t groups, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, int64_t groups, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   BackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 

@@ -27,8 +27,6 @@ constexpr int64_t kSharedBytes = 232448;
 constexpr int kStreamThreads = 256;
 constexpr int kColumnThreads = 512;
 
-enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
-
 }  // namespace
 
 #ifndef FUSEGEN_BACKWARD_ONLY
@@ -354,7 +352,7 @@ struct TrainForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec>
 cudaError_t train_forward_launch(
-    const TrainForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const TrainForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
   auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
@@ -371,9 +369,9 @@ cudaError_t train_forward_launch(
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
-      rows, channels, kVec, sizeof(T), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
-  if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits && schedule != kSplit) {
+      shapes, rows, channels, kVec, sizeof(T), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
+  if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+  if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     return launch(train_forward_column<T, Out, Param, kVec>, tile.grid, tile.block,
         tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr, scale_ptr,
@@ -383,7 +381,7 @@ cudaError_t train_forward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* bn_center_ptr = scratch.take<Acc>(channels);
     auto* bn_scale_ptr = scratch.take<Acc>(channels);
@@ -406,13 +404,13 @@ cudaError_t train_forward_launch(
 }
 
 cudaError_t train_forward_dispatch(
-    int mode, const TrainForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const TrainForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, shapes, scratch, stream)
+        : scalar(a, shapes, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -444,6 +442,7 @@ cudaError_t train_forward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_scale_bn_4096_train_forward(
     int mode,
     const void* gemm_product,
@@ -457,7 +456,7 @@ extern "C" int fusegen_gemm_scale_bn_4096_train_forward(
     void* bn_rstd,
     void* bn_running_mean,
     void* bn_running_var,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double bn_eps,
     double bn_momentum,
     void* workspace, void* stream) {
@@ -468,21 +467,23 @@ extern "C" int fusegen_gemm_scale_bn_4096_train_forward(
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
       bn_mean, bn_rstd);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_scale_bn_4096_train_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  train_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  train_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  train_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -877,7 +878,7 @@ struct TrainBackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec>
 cudaError_t train_backward_launch(
-    const TrainBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const TrainBackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
@@ -895,9 +896,10 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
-      rows, channels, kVec, sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
-  if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits && schedule != kSplit) {
+      shapes, rows, channels, kVec, sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc),
+          kSharedBytes);
+  if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+  if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     return launch(train_backward_column<T, Out, Param, kVec>, tile.grid, tile.block,
         tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, scale_ptr,
@@ -907,7 +909,7 @@ cudaError_t train_backward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
     auto* bn_grad_mean_ptr = scratch.take<Acc>(channels);
@@ -935,13 +937,13 @@ cudaError_t train_backward_launch(
 }
 
 cudaError_t train_backward_dispatch(
-    int mode, const TrainBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const TrainBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, shapes, scratch, stream)
+        : scalar(a, shapes, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -973,6 +975,7 @@ cudaError_t train_backward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_scale_bn_4096_train_backward(
     int mode,
     const void* grad_y,
@@ -987,7 +990,7 @@ extern "C" int fusegen_gemm_scale_bn_4096_train_backward(
     void* grad_scale,
     void* grad_bn_weight,
     void* grad_bn_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const TrainBackwardArguments arguments{
@@ -996,21 +999,23 @@ extern "C" int fusegen_gemm_scale_bn_4096_train_backward(
   const bool aligned = aligned_to_16(
       grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_mean, bn_rstd, grad_gemm_product,
       grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_scale_bn_4096_train_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   TrainBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  train_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  train_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  train_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -1104,7 +1109,7 @@ struct EvalForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec>
 cudaError_t eval_forward_launch(
-    const EvalForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const EvalForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
   auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
@@ -1118,7 +1123,7 @@ cudaError_t eval_forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_running_mean_ptr, bn_running_var_ptr,
@@ -1127,13 +1132,13 @@ cudaError_t eval_forward_launch(
 }
 
 cudaError_t eval_forward_dispatch(
-    int mode, const EvalForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const EvalForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, shapes, scratch, stream)
+        : scalar(a, shapes, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -1164,6 +1169,7 @@ cudaError_t eval_forward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_scale_bn_4096_eval_forward(
     int mode,
     const void* gemm_product,
@@ -1174,7 +1180,7 @@ extern "C" int fusegen_gemm_scale_bn_4096_eval_forward(
     const void* bn_running_mean,
     const void* bn_running_var,
     void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double bn_eps,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
@@ -1183,21 +1189,23 @@ extern "C" int fusegen_gemm_scale_bn_4096_eval_forward(
       rows, channels, bn_eps};
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return eval_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_scale_bn_4096_eval_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   EvalForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  eval_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  eval_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  eval_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  eval_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -1364,7 +1372,7 @@ struct EvalBackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec>
 cudaError_t eval_backward_launch(
-    const EvalBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const EvalBackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
@@ -1382,7 +1390,7 @@ cudaError_t eval_backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 3 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
@@ -1400,13 +1408,13 @@ cudaError_t eval_backward_launch(
 }
 
 cudaError_t eval_backward_dispatch(
-    int mode, const EvalBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const EvalBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, shapes, scratch, stream)
+        : scalar(a, shapes, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -1437,6 +1445,7 @@ cudaError_t eval_backward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_scale_bn_4096_eval_backward(
     int mode,
     const void* grad_y,
@@ -1451,7 +1460,7 @@ extern "C" int fusegen_gemm_scale_bn_4096_eval_backward(
     void* grad_scale,
     void* grad_bn_weight,
     void* grad_bn_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double bn_eps,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
@@ -1462,21 +1471,23 @@ extern "C" int fusegen_gemm_scale_bn_4096_eval_backward(
   const bool aligned = aligned_to_16(
       grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_running_mean, bn_running_var,
       grad_gemm_product, grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return eval_backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_scale_bn_4096_eval_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   EvalBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  eval_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  eval_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  eval_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  eval_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 

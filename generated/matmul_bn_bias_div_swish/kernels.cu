@@ -30,8 +30,6 @@ constexpr int kStreamThreads = 256;
 constexpr int kColumnThreads = 512;
 constexpr int kTotalThreads = 1024;
 
-enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
-
 }  // namespace
 
 #ifndef FUSEGEN_BACKWARD_ONLY
@@ -366,7 +364,7 @@ struct TrainForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec>
 cudaError_t train_forward_launch(
-    const TrainForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const TrainForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
   auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
@@ -383,9 +381,9 @@ cudaError_t train_forward_launch(
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
-      rows, channels, kVec, sizeof(T), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
-  if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits && schedule != kSplit) {
+      shapes, rows, channels, kVec, sizeof(T), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
+  if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+  if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     return launch(train_forward_column<T, Out, Param, kVec>, tile.grid, tile.block,
         tile.shared_bytes, stream, matmul_product_ptr, matmul_bias_ptr, bn_num_batches_tracked_ptr,
@@ -395,7 +393,7 @@ cudaError_t train_forward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* bn_scale_ptr = scratch.take<Acc>(channels);
     auto* bn_center_ptr = scratch.take<Acc>(channels);
@@ -418,13 +416,13 @@ cudaError_t train_forward_launch(
 }
 
 cudaError_t train_forward_dispatch(
-    int mode, const TrainForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const TrainForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, shapes, scratch, stream)
+        : scalar(a, shapes, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -456,6 +454,7 @@ cudaError_t train_forward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
     int mode,
     const void* matmul_product,
@@ -469,7 +468,7 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
     void* bn_rstd,
     void* bn_running_mean,
     void* bn_running_var,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double bn_eps,
     double bn_momentum,
     double divide_value,
@@ -482,21 +481,23 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
   const bool aligned = aligned_to_16(
       matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
       bn_mean, bn_rstd);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  train_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  train_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  train_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -908,7 +909,7 @@ struct TrainBackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec>
 cudaError_t train_backward_launch(
-    const TrainBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const TrainBackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
@@ -927,9 +928,10 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
-      rows, channels, kVec, sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
-  if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits && schedule != kSplit) {
+      shapes, rows, channels, kVec, sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc),
+          kSharedBytes);
+  if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+  if (tile.fits && shapes.schedule != kSplit) {
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
@@ -946,7 +948,7 @@ cudaError_t train_backward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
@@ -976,13 +978,13 @@ cudaError_t train_backward_launch(
 }
 
 cudaError_t train_backward_dispatch(
-    int mode, const TrainBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const TrainBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, shapes, scratch, stream)
+        : scalar(a, shapes, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -1014,6 +1016,7 @@ cudaError_t train_backward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
     int mode,
     const void* grad_y,
@@ -1029,7 +1032,7 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
     void* grad_bn_weight,
     void* grad_bn_bias,
     void* grad_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double divide_value,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
@@ -1040,21 +1043,23 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
   const bool aligned = aligned_to_16(
       grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bn_mean, bn_rstd,
       grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   TrainBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  train_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  train_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  train_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -1153,7 +1158,7 @@ struct EvalForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec>
 cudaError_t eval_forward_launch(
-    const EvalForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const EvalForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
   auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
@@ -1167,7 +1172,7 @@ cudaError_t eval_forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         matmul_product_ptr, matmul_bias_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr,
@@ -1177,13 +1182,13 @@ cudaError_t eval_forward_launch(
 }
 
 cudaError_t eval_forward_dispatch(
-    int mode, const EvalForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const EvalForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, shapes, scratch, stream)
+        : scalar(a, shapes, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -1214,6 +1219,7 @@ cudaError_t eval_forward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
     int mode,
     const void* matmul_product,
@@ -1224,7 +1230,7 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
     const void* bn_running_mean,
     const void* bn_running_var,
     void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double bn_eps,
     double divide_value,
     void* workspace, void* stream) {
@@ -1234,21 +1240,23 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
       rows, channels, bn_eps, divide_value};
   const bool aligned = aligned_to_16(
       matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return eval_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   EvalForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  eval_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  eval_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  eval_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  eval_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -1444,7 +1452,7 @@ struct EvalBackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec>
 cudaError_t eval_backward_launch(
-    const EvalBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const EvalBackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
@@ -1463,7 +1471,7 @@ cudaError_t eval_backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
@@ -1487,13 +1495,13 @@ cudaError_t eval_backward_launch(
 }
 
 cudaError_t eval_backward_dispatch(
-    int mode, const EvalBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const EvalBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, shapes, scratch, stream)
+        : scalar(a, shapes, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -1525,6 +1533,7 @@ cudaError_t eval_backward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
     int mode,
     const void* grad_y,
@@ -1540,7 +1549,7 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
     void* grad_bn_weight,
     void* grad_bn_bias,
     void* grad_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double bn_eps,
     double divide_value,
     void* workspace, void* stream) {
@@ -1552,21 +1561,23 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
   const bool aligned = aligned_to_16(
       grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var,
       grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return eval_backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   EvalBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  eval_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  eval_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  eval_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  eval_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 

@@ -26,8 +26,6 @@ constexpr int kMultiprocessors = 132;
 constexpr int kStreamThreads = 256;
 constexpr int kTotalThreads = 1024;
 
-enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
-
 }  // namespace
 
 #ifndef FUSEGEN_BACKWARD_ONLY
@@ -94,7 +92,7 @@ struct ForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec>
 cudaError_t forward_launch(
-    const ForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const ForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* linear_product_ptr = static_cast<const T*>(a.linear_product);
   auto* linear_bias_ptr = static_cast<const Param*>(a.linear_bias);
@@ -104,7 +102,7 @@ cudaError_t forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(forward<T, Out, Param, kVec>, shape.grid, shape.block, 0, stream,
         linear_product_ptr, linear_bias_ptr, constant_ptr, y_ptr, rows, channels,
@@ -113,13 +111,13 @@ cudaError_t forward_launch(
 }
 
 cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, shapes, scratch, stream)
+        : scalar(a, shapes, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -151,34 +149,37 @@ cudaError_t forward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_min_subtract_forward(
     int mode,
     const void* linear_product,
     const void* linear_bias,
     const void* constant,
     void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const ForwardArguments arguments{
       linear_product, linear_bias, constant, y, rows, channels};
   const bool aligned = aligned_to_16(
       linear_product, linear_bias, y);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_min_subtract_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   ForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -317,7 +318,7 @@ struct BackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec>
 cudaError_t backward_launch(
-    const BackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const BackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* linear_product_ptr = static_cast<const T*>(a.linear_product);
@@ -330,7 +331,7 @@ cudaError_t backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* d_constant_2_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
@@ -350,13 +351,13 @@ cudaError_t backward_launch(
 }
 
 cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   // Vectors where every row starts at a multiple of one.
   const auto run = [&](auto vector, auto scalar, int width) {
     const bool whole = a.channels % width == 0;
-    return whole && aligned ? vector(a, schedule, scratch, stream)
-        : scalar(a, schedule, scratch, stream);
+    return whole && aligned ? vector(a, shapes, scratch, stream)
+        : scalar(a, shapes, scratch, stream);
   };
   switch (mode) {
     case 0:  // float32
@@ -388,6 +389,7 @@ cudaError_t backward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_min_subtract_backward(
     int mode,
     const void* grad_y,
@@ -397,7 +399,7 @@ extern "C" int fusegen_matmul_min_subtract_backward(
     void* grad_linear_product,
     void* grad_linear_bias,
     void* grad_constant,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const BackwardArguments arguments{
@@ -405,21 +407,23 @@ extern "C" int fusegen_matmul_min_subtract_backward(
       grad_constant, rows, channels};
   const bool aligned = aligned_to_16(
       grad_y, linear_product, linear_bias, grad_linear_product, grad_linear_bias);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_min_subtract_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   BackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 

@@ -1,0 +1,62 @@
+"""Whether a program has the same results in every launch shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from fusegen.plan.shapes import Shapes
+from fusegen.tune.launchers import DOES_NOT_FIT
+from fusegen.tune.tail import Launch, TailError, TailProgram
+
+# Of the largest and of each element: an ulp or two of the dtype, and some of a sum in float32.
+LIMITS = {torch.float32: 2e-5, torch.bfloat16: 2**-7, torch.float16: 2**-10}
+_PIECE = 1 << 27
+
+Name = TypeVar("Name")
+
+
+def agreeing(program: TailProgram, choices: Mapping[Name, Shapes | None]) -> dict[Name, Launch]:
+    """A launch for each choice that fits. Raises TailError unless all have the results of the first."""
+    calls: dict[Name, Launch] = {}
+    expected: dict[str, Tensor] = {}
+    for name, shapes in choices.items():
+        launch = program.launch(shapes)
+        program.reset()
+        status = launch.call()
+        if status == DOES_NOT_FIT and calls:
+            continue
+        if status:
+            raise TailError(f"{program.program.name}, {name}: CUDA error {status}")
+        if not calls and len(choices) > 1:
+            expected = {name: tensor.clone() for name, tensor in program.outputs.items()}
+        if problem := wrong(program, expected or program.outputs):
+            raise TailError(f"{program.program.name}, {name}: {problem}")
+        calls[name] = launch
+    return calls
+
+
+def wrong(found: TailProgram, expected: Mapping[str, Tensor]) -> str | None:
+    """Where the outputs are farther from `expected` than their dtype's rounding explains; None if nowhere.
+
+    A gradient that is a sum over elements may be off by the rounding of as many terms.
+    """
+    for name, value in found.outputs.items():
+        terms = found.tail.rows * found.tail.channels / value.numel() if name.startswith("grad_") else 1.0
+        count = _outside(value.view(-1), expected[name].view(-1), LIMITS[value.dtype], terms)
+        if count:
+            return f"{count} of {value.numel()} elements of {name} differ"
+    return None
+
+
+def _outside(found: Tensor, expected: Tensor, limit: float, terms: float) -> int:
+    """In pieces: full-size temporaries of the largest sizes would not fit."""
+    pieces = list(zip(found.split(_PIECE), expected.split(_PIECE), strict=True))
+    largest = torch.stack([piece.abs().amax().float() for _, piece in pieces]).max()
+    bound = limit / 8 * (largest + 1) + 64 * torch.finfo(torch.float32).eps * terms**0.5
+    # Negated, so that a NaN is outside.
+    inside = [(a.float() - b.float()).abs() <= bound + limit * b.float().abs() for a, b in pieces]
+    return found.numel() - int(torch.stack([piece.sum() for piece in inside]).sum())
