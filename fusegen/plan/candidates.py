@@ -14,9 +14,11 @@ def schedule_names(program: Program) -> tuple[str, ...]:
     return (ON_CHIP, SPLIT) if len(program.schedules) > 1 else ()
 
 
-def knob_names(program: Program) -> tuple[str, ...]:
-    """The knobs that any of a program's kernels reads."""
-    return tuple(dict.fromkeys(name for schedule in program.schedules for name in _knobs(schedule)))
+def knob_names(program: Program, schedule: str | None) -> tuple[str, ...]:
+    """The knobs that a program's kernels read in one of its schedules. None: nothing is asked for, and where there is
+    a choice nobody can tell which kernels run."""
+    names = schedule_names(program) or (None,)
+    return next((_knobs(s) for name, s in zip(names, program.schedules, strict=True) if name == schedule), ())
 
 
 def candidates(program: Program) -> tuple[Shapes, ...]:
@@ -26,11 +28,10 @@ def candidates(program: Program) -> tuple[Shapes, ...]:
     automatically wherever they fit.
     """
     found = {DEFAULT: None}
-    names = schedule_names(program) or (AUTOMATIC,)
-    for name, schedule in zip(names, program.schedules, strict=True):
-        knobs = _knobs(schedule)
+    for schedule in schedule_names(program) or (None,):
+        knobs = knob_names(program, schedule)
         for values in product(*(KNOBS[knob].values for knob in knobs)):
-            shapes = Shapes(name, **dict(zip(knobs, values, strict=True)))
+            shapes = Shapes(schedule or AUTOMATIC, **dict(zip(knobs, values, strict=True)))
             if shapes != Shapes(ON_CHIP):
                 found[shapes] = None
     return tuple(found)
