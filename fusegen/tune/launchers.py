@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
+from fusegen.build.errors import BuildError
 from fusegen.build.toolchain import find_toolchain
 from fusegen.emulate import EmulatedLibrary, EmulationError
 
@@ -51,7 +53,10 @@ class CompiledLaunchers:
 
 
 def compile_launchers(names: Sequence[str], generated: Path, cache: Path, target: str) -> dict[str, CompiledLaunchers]:
-    """The kernels of several packages, compiled at the same time unless `cache` has them. target: such as sm_90."""
+    """The kernels of several packages, compiled at the same time unless `cache` has them. target: such as sm_90.
+
+    Raises BuildError.
+    """
     nvcc = find_toolchain().nvcc.path
     support = b"".join(path.read_bytes() for path in sorted((generated / "support").iterdir()) if path.is_file())
     gencode = f"-gencode=arch={target.replace('sm', 'compute')},code={target}"
@@ -62,7 +67,10 @@ def compile_launchers(names: Sequence[str], generated: Path, cache: Path, target
         found = cache / f"{name}-{key.hexdigest()[:16]}.so"
         if not found.exists():
             part = found.with_suffix(f".{os.getpid()}")
-            subprocess.run([os.fspath(nvcc), *_FLAGS, gencode, "-o", os.fspath(part), os.fspath(source)], check=True)
+            command = [os.fspath(nvcc), *_FLAGS, gencode, "-o", os.fspath(part), os.fspath(source)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise BuildError(f"nvcc failed on {source}", command=shlex.join(command), output=done.stderr)
             part.replace(found)
         return found
 
