@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,8 @@ Microseconds = Callable[[str, int, Shapes], float]
 class Bench:
     """Launchers that note what they are called with, and a clock that asks what that takes.
 
-    microseconds: of a program (the symbol's end), a number of rows and shapes. damage: is called with the shapes and
-    the emulated call's arguments after each launch that runs.
+    microseconds: of a launcher's name, a number of rows and shapes. damage: is called with the name, the shapes and
+    the address of the launcher's last output after each launch that runs.
     """
 
     machine = Machine("NVIDIA Test", "2.10.0", "13.0")
@@ -42,7 +43,7 @@ class Bench:
         self.cache, self.microseconds = cache, microseconds
         self.timing = False
         self.noted: tuple[str, int, Shapes] = ("", 0, Shapes())
-        self.damage: Callable[[Shapes, Sequence[Any]], None] = lambda shapes, arguments: None
+        self.damage: Callable[[str, Shapes, int], None] = lambda name, shapes, output: None
 
     def device(self, target: str = "sm_90") -> Device:
         return Device(target, "cpu", self, self.launchers)  # type: ignore[arg-type]
@@ -78,14 +79,15 @@ class NotingLaunchers(EmulatedLaunchers):
             return run
         schedule, *knobs = arguments[place]
         shapes = Shapes(SCHEDULES[schedule], *knobs)
-        rows = next(each.value for each in arguments if type(each).__name__ == "c_long")
+        first = next(i for i, each in enumerate(arguments) if isinstance(each, ctypes.c_int64))
+        rows, output = arguments[first].value, arguments[first - 1].value
 
         def call() -> int:
             self.bench.noted = (name, rows, shapes)
             if self.bench.timing:
                 return 0
             status = run()
-            self.bench.damage(shapes, arguments)
+            self.bench.damage(name, shapes, output)
             return status
 
         return call
