@@ -35,7 +35,7 @@ from fusegen.verify.sizes import Sizes, sizes, typical
 # Ranges end at the geometric means between sizes: these three cover from 1/23 of the typical rows to 23 times as many.
 _TIMES = (1 / 8, 1, 8)
 _SAMPLES, _BUDGET_MS = 25, 400.0
-_MIN_WIDTH = 120
+_MIN_WIDTH = 140
 
 Say = Callable[[str], None]
 

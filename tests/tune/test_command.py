@@ -12,12 +12,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from fusegen import cli  # noqa: E402
 from fusegen.bench.rounds import Spread  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.plan.shapes import DEFAULT, Shapes  # noqa: E402
 from fusegen.plan.tuning_file import tuning_path  # noqa: E402
 from fusegen.render.package import render_package  # noqa: E402
+from fusegen.tune import command  # noqa: E402
 from fusegen.tune.command import tune_specs  # noqa: E402
 from fusegen.tune.measure import fastest  # noqa: E402
 from fusegen.tune.options import Options  # noqa: E402
@@ -98,6 +100,21 @@ def test_a_candidate_with_other_results_ends_it(spec: Path, cache: Path) -> None
     with pytest.raises(TailError, match=r"train_backward, schedule split, stream_blocks 32: 1 of 24 elements of grad_"):
         tune_specs([spec], ONE, bench.device())
     assert not tuning_path(spec).exists()
+
+
+def test_as_the_command_line_ends(spec: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    bench = Bench(cache, lambda *what: USUAL)
+    monkeypatch.setattr(command, "require_cuda", lambda: None)
+    monkeypatch.setattr(command, "cuda_device", bench.device)
+    arguments = ["tune", str(spec), "--dtypes", "fp32", "--rows", "8"]
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 0
+    bench.damage = lambda name, shapes, output: ctypes.memset(output, 0x41, 4) if shapes == SPLIT else None
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 1
+    assert "schedule split, stream_blocks 16: 1 of 24 elements" in capsys.readouterr().err
 
 
 def test_a_gpu_for_which_nothing_is_built(spec: Path, cache: Path) -> None:
