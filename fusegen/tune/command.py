@@ -47,17 +47,11 @@ def tune_specs(specs: Sequence[Path], options: Options, device: Device | None = 
     device is not among its targets. Raises TailError where a candidate's results are not those of the default.
     """
     plans = plan_packages(specs)
-    for plan in plans:
-        if not _dtypes(plan, options):
-            message = f"{plan.spec.name} has no dtype {', '.join(map(quote, options.dtypes or ()))}"
-            raise SpecError([Diagnostic("FG211", message, hint=f"it has: {', '.join(plan.spec.dtypes)}")])
+    _refuse_dtypes(plans, options)
     if device is None:
         require_cuda()
         device = cuda_device()
-    for plan in plans:
-        if device.target not in {target.rstrip("a") for target in plan.spec.targets}:
-            message = f"{plan.spec.name} has no target {device.target}, which is what there is to measure on"
-            raise SpecError([Diagnostic("FG601", message, hint="add it to the spec's targets")])
+    _refuse_target(plans, device.target)
     stdout, stderr = Console(highlight=False), Console(stderr=True, highlight=False)
     if not stdout.is_terminal:
         stdout.width = _MIN_WIDTH
@@ -89,6 +83,20 @@ def _write(plan: Plan, spec: Path, new: Architecture, stdout: Console, say: Say)
         return
     write_tuning(path, tuning)
     say(f"{'wrote' if tuning else 'removed'} {path}; next: fusegen build {spec}")
+
+
+def _refuse_dtypes(plans: Sequence[Plan], options: Options) -> None:
+    for plan in plans:
+        if not _dtypes(plan, options):
+            message = f"{plan.spec.name} has no dtype {', '.join(map(quote, options.dtypes or ()))}"
+            raise SpecError([Diagnostic("FG211", message, hint=f"it has: {', '.join(plan.spec.dtypes)}")])
+
+
+def _refuse_target(plans: Sequence[Plan], target: str) -> None:
+    for plan in plans:
+        if target not in {each.rstrip("a") for each in plan.spec.targets}:
+            message = f"{plan.spec.name} has no target {target}, which is what there is to measure on"
+            raise SpecError([Diagnostic("FG601", message, hint="add it to the spec's targets")])
 
 
 def _dtypes(plan: Plan, options: Options) -> list[str]:
