@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -18,6 +19,7 @@ from fusegen.plan.tuning_file import tuning_path  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all, render_package  # noqa: E402
 from fusegen.verify.emulated import forced  # noqa: E402
+from tests.render.test_purity import elsewhere  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -102,6 +104,14 @@ def test_what_was_not_tuned_has_no_table(kernels: str) -> None:
     committed = (ROOT / "generated" / "gemm_add_relu" / "kernels.cu").read_text(encoding="utf-8")
     if not tuning_path(ROOT / "specs" / "gemm_add_relu.yaml").exists():
         assert "Tuned" not in committed and "tuning.cuh" not in committed
+
+
+def test_a_tuned_spec_is_rendered_alike_elsewhere(plan: Plan, tmp_path: Path) -> None:
+    spec = tmp_path / f"{NAME}.yaml"
+    tuned(tmp_path)
+    files = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in render_all([plan]).items()}
+    found = elsewhere(tmp_path, specs=[spec.name], order="backwards", PYTHONHASHSEED="4242")
+    assert {path: found[path] for path in files} == files
 
 
 # What launchers take. The split schedule needs a workspace, more of it the more blocks there are; that on chip next to

@@ -74,7 +74,7 @@ class NotingLaunchers(EmulatedLaunchers):
 
     def bind(self, name: str, *arguments: Any) -> Callable[[], int]:
         run = super().bind(name, *arguments)
-        place = next((i for i, each in enumerate(arguments) if hasattr(each, "_length_")), None)
+        place = next((i for i, each in enumerate(arguments) if isinstance(each, ctypes.Array)), None)
         if place is None:  # without forced shapes
             return run
         schedule, *knobs = arguments[place]
