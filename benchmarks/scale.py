@@ -17,18 +17,24 @@ import gc
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
 import torch
 from scale_chains import DTYPES, Chain, chains
-from tails import DOES_NOT_FIT, TailError, TailProgram, compile_launchers, wrong
 
 from fusegen.bench.clock import Clock, CudaClock
 from fusegen.bench.rounds import Spread
 from fusegen.bench.scale import AUTOMATIC, ScaleRow, append_scale
 from fusegen.bench.scale_text import report
+from fusegen.plan.candidates import schedule_names
+from fusegen.plan.model import Program
+from fusegen.plan.shapes import Shapes
+from fusegen.tune.agreement import agreeing
+from fusegen.tune.launchers import compile_launchers
+from fusegen.tune.measure import measure
+from fusegen.tune.tail import TailError, TailProgram
 from fusegen.verify.sizes import Sizes
 
 SPECS = (
@@ -38,48 +44,18 @@ SPECS = (
     "gemm_groupnorm_swish_multiply_swish",
 )
 COPY = "copy"
-_MOST_SAMPLES, _LEAST_SAMPLES, _BUDGET_MS = 9, 5, 80.0
 # Below this difference in time, the workspace tells better which schedule was chosen.
 _SAME_TIME = 1.05
 
 
-def agreeing(program: TailProgram) -> dict[str, Callable[[], int]]:
-    """A call for each schedule that fits. Raises TailError unless all have the results of `automatic`."""
-    calls, expected = {}, {}
-    for schedule in program.schedules:
-        launch = program.launch(schedule)
-        program.reset()
-        status = launch.call()
-        if status == DOES_NOT_FIT and schedule != AUTOMATIC:
-            continue
-        if status:
-            raise TailError(f"{schedule} returned CUDA error {status}")
-        if schedule == AUTOMATIC and len(program.schedules) > 1:
-            expected = {name: tensor.clone() for name, tensor in program.outputs.items()}
-        if problem := wrong(program, expected or program.outputs):
-            raise TailError(f"{schedule}: {problem}")
-        calls[schedule] = launch
-    return calls
-
-
-def measure(clock: Clock, calls: Mapping[str, Callable[[], object]]) -> dict[str, Spread]:
-    """Microseconds of each call, all of them in turn. The first round warms up and says how many can follow."""
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    rounds = 1
-    while rounds:
-        queued = [(name, clock.enqueue(call, 0.0)) for _ in range(rounds) for name, call in calls.items()]
-        clock.synchronise()
-        for name, milliseconds in queued:
-            samples[name].append(milliseconds() * 1e3)
-        first = sum(values[0] for values in samples.values()) / 1e3
-        taken = len(next(iter(samples.values()))) > 1
-        rounds = 0 if taken else int(min(max(_BUDGET_MS / max(first, 1e-3), _LEAST_SAMPLES), _MOST_SAMPLES))
-    return {name: Spread.of(values[1:]) for name, values in samples.items()}
+def choices(program: Program) -> dict[str, Shapes | None]:
+    """The launcher's own choice, then the schedules that can be asked for."""
+    return {AUTOMATIC: None, **{name: Shapes(name) for name in schedule_names(program)}}
 
 
 def rows_of(clock: Clock, chain: Chain, program: TailProgram, versions: str) -> list[ScaleRow]:
     """Checks one program at one size and measures it. A row for each schedule that fits."""
-    launches = agreeing(program)
+    launches = agreeing(program, choices(program.program))
     # Random data, see fusegen/bench/work.py; half of the bytes are read and half are written.
     source = torch.randn(max(program.bytes // 8, 1), device=chain.device)
     target = torch.empty_like(source)

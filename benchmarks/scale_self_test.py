@@ -9,43 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scale import agreeing, sweep
+from scale import choices, sweep
 from scale_chains import Chain, chains
 from scale_sizes import Size
-from tails import DOES_NOT_FIT, Tail
 
 from fusegen.bench.clock import Machine
 from fusegen.bench.scale import read_scale
 from fusegen.bench.scale_text import report
-from fusegen.emulate import EmulatedLibrary, EmulationError, compile_kernels
+from fusegen.emulate import compile_kernels
 from fusegen.plan.plan import RESULT
+from fusegen.tune.agreement import agreeing
+from fusegen.tune.launchers import EmulatedLaunchers
+from fusegen.tune.tail import Tail
 from fusegen.verify.emulated import tail_reference
 
 # Vectors and none; one row; a group beyond a block's registers.
 SIZES = (Size(1, 48, 3), Size(33, 64, 8), Size(31, 37, 1), Size(3, 9000, 1))
 _LIMITS = {torch.float32: 2e-4, torch.bfloat16: 1e-2, torch.float16: 2e-3}
-
-
-class EmulatedLaunchers:
-    """Launchers that the emulator runs on tensors of the CPU."""
-
-    def __init__(self, library: EmulatedLibrary) -> None:
-        self._library = library
-
-    def workspace(self, name: str, *arguments: Any) -> int:
-        return self._library.call_int64(f"{name}_workspace", *arguments)
-
-    def bind(self, name: str, *arguments: Any) -> Callable[[], int]:
-        def call() -> int:
-            try:
-                self._library.call(name, *arguments)
-            except EmulationError as error:
-                if str(error).endswith(f"CUDA error {DOES_NOT_FIT}"):
-                    return DOES_NOT_FIT
-                raise
-            return 0
-
-        return call
 
 
 class HostClock:
@@ -100,7 +80,7 @@ def _beside_double(chain: Chain, size: Any) -> None:
         tensors = {name: tail.tensors[name] for name in names if name in tail.tensors}
         expected = tail_reference(chain.plan, module, tensors, chain.mode, training)
         for program in (forward, backward):
-            for schedule, launch in agreeing(program).items():
+            for schedule, launch in agreeing(program, choices(program.program)).items():
                 program.reset()
                 assert launch.call() == 0
                 for name, value in program.outputs.items():

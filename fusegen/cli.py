@@ -1,7 +1,8 @@
 """The command line: arguments in, exit code out.
 
-0 fine, 1 drift, a failed build, verification or benchmark, 2 bad spec or usage, 3 a bug of fusegen. As a shell has it,
-130 after an interrupt and 141 where nobody reads the output any more. FUSEGEN_DEBUG=1 shows the traceback of a bug.
+0 fine, 1 drift, a failed build, verification, benchmark or tuning, 2 bad spec or usage, 3 a bug of fusegen. As a shell
+has it, 130 after an interrupt and 141 where nobody reads the output any more. FUSEGEN_DEBUG=1 shows the traceback of a
+bug.
 """
 
 from __future__ import annotations
@@ -205,6 +206,25 @@ def bench(
         raise typer.BadParameter("give spec files, or --from-csv FILE")
     if not bench_specs(spec_files(specs), output, options, csv, plots):
         raise typer.Exit(1)
+
+
+@app.command()
+def tune(
+    specs: Specs,
+    dtypes: Annotated[
+        str | None, typer.Option(help="Of fp32, bf16, fp16; without, those of the spec.", show_default=False)
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(help="Such as 64,1024; without, the typical, an eighth and 8 times it.", show_default=False),
+    ] = None,
+) -> None:
+    """Measure launch shapes of SPECS on this GPU and write the fastest beside each spec. Lists are comma-separated."""
+    from fusegen.spec.find import spec_files
+    from fusegen.tune.command import tune_specs
+    from fusegen.tune.options import read
+
+    tune_specs(spec_files(specs), read(dtypes, rows))
 
 
 def main(arguments: list[str] | None = None) -> None:

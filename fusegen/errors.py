@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 # One line a code. FG1xx: the file as YAML. FG2xx: the spec's fields and names. FG3xx: what the chain means.
-# FG4xx: planning. FG5xx: output and tools. A code keeps its meaning for good; a retired one is not reused.
+# FG4xx: planning. FG5xx: output and tools. FG6xx: the tuning beside a spec. A code keeps its meaning for good; a
+# retired one is not reused.
 CODES: dict[str, str] = {
     "FG101": "the file cannot be read",
     "FG102": "the file is not UTF-8 text",
@@ -51,6 +52,8 @@ CODES: dict[str, str] = {
     "FG505": "no specs where they were looked for",
     "FG506": "a file edited by hand that would have to be removed",
     "FG507": "the output cannot be read",
+    "FG601": "a tuning of what the plan lacks",
+    "FG602": "a size that is tuned twice",
 }
 
 # A spec may be one line of 256 KiB; show only this much of a line.

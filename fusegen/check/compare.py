@@ -82,11 +82,14 @@ class _Comparison:
         if package == SUPPORT:
             return f"{source} has changed since it was copied."
         if name == PLAN:
-            return f"{source} or the planner has changed since: the kernels that are committed follow an old plan."
+            return (
+                f"{source}, its tuning or the planner has changed since: the kernels that are committed follow an old "
+                "plan."
+            )
         plan = f"{package}/{PLAN}"
         if self.disk.files.get(plan) == self.wanted.get(plan):
             return f"The templates, or what {source} says beside the plan, have changed since it was rendered."
-        return f"{source} or the planner has changed since it was rendered, and with it the plan."
+        return f"{source}, its tuning or the planner has changed since it was rendered, and with it the plan."
 
     def _orphan(self, path: str, old: bytes) -> Finding:
         package = path.partition("/")[0]

@@ -94,7 +94,7 @@ class EmulatedLibrary:
         """Calls a launcher, which returns a cudaError_t. The seed sets the order of blocks and threads.
 
         The first argument is an int, the following ints are int64_t, floats are double, buffers and None are
-        pointers; a ctypes value is passed as it is.
+        pointers; a ctypes value is passed as it is, an array by its address.
         """
         error = self._call(name, args, seed, ctypes.c_int)
         if error:
@@ -234,6 +234,6 @@ def _convert(arg: object, *, first: bool) -> object:
         return ctypes.c_double(arg)
     if isinstance(arg, int):
         return ctypes.c_int(arg) if first else ctypes.c_int64(arg)
-    if isinstance(arg, ctypes._SimpleCData):
+    if isinstance(arg, ctypes._SimpleCData | ctypes.Array):
         return arg
     raise TypeError(f"cannot pass {type(arg).__name__} to a launcher")

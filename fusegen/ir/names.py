@@ -57,12 +57,14 @@ OP_NAMES = frozenset(
     accumulator activation aligned all any args arguments batch bias_in_product came channels ctx dtype_mode
     dtypes expected
     gradients groups launch make makers mode modes need needs operand output parameter reference rows
-    schedule scratch
+    forced scratch shapes
     in_features needs_input needs_weight stream workspace y zip
     aligned_to_16 forward_dispatch backward_dispatch train_forward_dispatch train_backward_dispatch
     eval_forward_dispatch eval_backward_dispatch ForwardArguments BackwardArguments TrainForwardArguments
     TrainBackwardArguments EvalForwardArguments EvalBackwardArguments
-    Dtypes F OptionalTensor Path Scratch ScalarType Tensor check_launch glue int64_t kAutomatic kModes size_t
+    Dtypes F OptionalTensor Path Scratch ScalarType Shapes Tensor check_launch glue int64_t kAutomatic kModes size_t
+    kForwardShapes kBackwardShapes kTrainForwardShapes kTrainBackwardShapes kEvalForwardShapes kEvalBackwardShapes
+    tuned_shapes
     """.split()
 )
 

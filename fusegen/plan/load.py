@@ -10,6 +10,7 @@ from fusegen.ir.examine import examine_chain
 from fusegen.ops.catalogue import STEPS
 from fusegen.plan.plan import Plan, make_plan
 from fusegen.plan.refusals import refusals
+from fusegen.plan.tuning_file import tuned
 from fusegen.spec.document import Document
 from fusegen.spec.model import spec_model
 from fusegen.spec.partial import read_partly
@@ -18,12 +19,12 @@ from fusegen.spec.yaml import read_yaml
 
 
 def plan_file(path: Path | str) -> Plan:
-    """The plan of a spec file. Raises SpecError with every mistake in it."""
-    return plan_document(read_yaml(path, lenient=True))
+    """The plan of a spec file, with the tuning beside it. Raises SpecError with every mistake in either."""
+    return tuned(plan_document(read_yaml(path, lenient=True)), path)
 
 
 def plan_document(document: Document) -> Plan:
-    """As plan_file, of a file that has been read."""
+    """As plan_file, of a file that has been read, without a tuning."""
     try:
         spec = validate(spec_model(STEPS), document)
     except SpecError as error:
@@ -45,7 +46,7 @@ def plan_files(paths: Iterable[Path | str]) -> list[Plan]:
     for path in dict.fromkeys(map(Path, paths)):
         try:
             document = read_yaml(path, lenient=True)
-            plan = plan_document(document)
+            plan = tuned(plan_document(document), path)
         except SpecError as error:
             mistakes += error.diagnostics
             continue

@@ -12,9 +12,10 @@ from fusegen.ir.extent import FULL
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.devices import Device, planning_device
 from fusegen.plan.folding import Folding
-from fusegen.plan.model import Mode, Tensor, Variant
+from fusegen.plan.model import Mode, Program, Tensor, Variant
 from fusegen.plan.modes import modes
 from fusegen.plan.refusals import refusals
+from fusegen.plan.tuning import Tuning
 from fusegen.spec.validate import merge
 
 RESULT = "y"
@@ -22,12 +23,18 @@ RESULT = "y"
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that rendering needs to know."""
+    """Everything that rendering needs to know. tuning: by architecture; empty where nothing was measured."""
 
     spec: object
     device: Device
     variants: tuple[Variant, ...]
     modes: tuple[Mode, ...]
+    tuning: Tuning = ()
+
+    @property
+    def programs(self) -> list[Program]:
+        """Every program, forward and backward of each variant."""
+        return [program for variant in self.variants for program in (variant.forward, variant.backward)]
 
     @property
     def chain(self) -> Chain:
@@ -37,8 +44,7 @@ class Plan:
     @property
     def op_names(self) -> list[str]:
         """What the package registers below torch.ops.fusegen."""
-        programs = [program for variant in self.variants for program in (variant.forward, variant.backward)]
-        return [f"{self.spec.name}_{program.name}" for program in programs]
+        return [f"{self.spec.name}_{program.name}" for program in self.programs]
 
 
 def make_plan(spec, document) -> Plan:

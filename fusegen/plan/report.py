@@ -6,6 +6,7 @@ from typing import Any
 
 from fusegen.plan.plan import Plan
 from fusegen.plan.summary import summary
+from fusegen.plan.tuning import Architecture, ranges
 
 
 def report(plan: Plan) -> str:
@@ -28,7 +29,22 @@ def report(plan: Plan) -> str:
     lines.append("dtypes of activations, parameters and result:")
     for mode in data["modes"]:
         lines.append(f"  {mode['name']}: {mode['activation']}, {mode['parameter']}, {mode['output']}")
+    for architecture in plan.tuning:
+        lines += ["", *_architecture(plan, architecture)]
     return "\n".join(lines)
+
+
+def _architecture(plan: Plan, architecture: Architecture) -> list[str]:
+    versions = f"torch {architecture.torch}, CUDA {architecture.cuda}"
+    lines = [f"launch shapes on {architecture.target}, measured on {architecture.gpu} ({versions}):"]
+    for program in plan.programs:
+        for dtype in plan.spec.dtypes:
+            found = ranges(architecture.of(program.name, dtype))
+            for each in found:
+                rest = "beyond that" if len(found) > 1 else "all rows"
+                rows = rest if each.most_rows is None else f"up to {each.most_rows} rows"
+                lines.append(f"  {program.name}, {dtype}, {rows}: {each.shapes}")
+    return lines
 
 
 def _program(plan: Plan, program: dict[str, Any]) -> list[str]:

@@ -8,17 +8,35 @@ from fusegen.ir.extent import ALL, Dim
 from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Kernel, Mode, Program, Schedule, Tensor, Variant
 from fusegen.plan.plan import Plan
+from fusegen.plan.tuning import Architecture, ranges
 
 
 def summary(plan: Plan) -> dict[str, Any]:
     """Stages, kernels, bytes and reasons. Bytes are those of the first mode at the typical sizes."""
-    return {
+    data = {
         "name": plan.spec.name,
         "targets": list(plan.spec.targets),
         "typical": {name: size for name, size in plan.spec.dims.items()},
         "modes": [{"name": mode.name, **mode.roles} for mode in plan.modes],
         "contraction": _contraction(plan),
         "variants": [_variant(plan, variant) for variant in plan.variants],
+    }
+    return data | {"tuning": [_architecture(plan, each) for each in plan.tuning]} if plan.tuning else data
+
+
+def _architecture(plan: Plan, architecture: Architecture) -> dict[str, Any]:
+    """Of each range of rows the fields of Shapes that are not the default; most_rows None: it has no end."""
+    return {
+        "target": architecture.target,
+        "gpu": architecture.gpu,
+        "torch": architecture.torch,
+        "cuda": architecture.cuda,
+        "ranges": [
+            {"program": program.name, "dtype": dtype, "most_rows": each.most_rows, **each.shapes.changes}
+            for program in plan.programs
+            for dtype in plan.spec.dtypes
+            for each in ranges(architecture.of(program.name, dtype))
+        ],
     }
 
 

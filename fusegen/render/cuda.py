@@ -13,6 +13,7 @@ from fusegen.render.expressions import Expressions
 from fusegen.render.kernels import KernelRenderer
 from fusegen.render.launchers import LauncherRenderer, mode_contexts
 from fusegen.render.layout import tidy
+from fusegen.render.tuning import table
 from fusegen.render.types import type_parameter, type_roles
 
 
@@ -28,11 +29,12 @@ class ProgramText:
 
 @dataclass(frozen=True)
 class Uses:
-    """Which kinds of kernel the file has."""
+    """Which kinds of kernel the file has, and whether it has tables of launch shapes."""
 
     row: bool
     column: bool
     total: bool
+    tuning: bool
 
 
 def symbol(spec_name: str, program: Program) -> str:
@@ -42,15 +44,15 @@ def symbol(spec_name: str, program: Program) -> str:
 
 def render_kernels(plan: Plan) -> str:
     """The text of kernels.cu."""
-    programs = [program for variant in plan.variants for program in (variant.forward, variant.backward)]
-    kinds = {kernel.kind for program in programs for kernel in program.kernels}
+    kinds = {kernel.kind for program in plan.programs for kernel in program.kernels}
+    tuning = any(table(plan, program) for program in plan.programs)
     text = render(
         "kernels.cu.j2",
         name=plan.spec.name,
         about=plan.spec.about or plan.spec.name,
         formula=chain_lines(plan),
         device=plan.device,
-        uses=Uses(bool(kinds & {"row", "segment"}), "column" in kinds, "total" in kinds),
+        uses=Uses(bool(kinds & {"row", "segment"}), "column" in kinds, "total" in kinds, tuning),
         programs=[_program(plan, variant, p) for variant in plan.variants for p in (variant.forward, variant.backward)],
     )
     return tidy(text)
@@ -73,13 +75,14 @@ def _program(plan: Plan, variant: Variant, program: Program) -> ProgramText:
     contexts = {kernel.name: KernelRenderer(kernel).context() for kernel in _distinct(program)}
     launcher = LauncherRenderer(program, contexts, types, symbol(plan.spec.name, program)).context()
     modes = mode_contexts(plan.modes)
+    tuned = table(plan, program)
     return ProgramText(
         title=program.name.replace("_", " "),
         omitted="FUSEGEN_BACKWARD_ONLY" if program is variant.forward else "FUSEGEN_FORWARD_ONLY",
         formula=_formula(program),
         kernels=[render(f"kernels/{k.kind}.cu.j2", k=k, types=declared) for k in contexts.values()],
-        launcher=render("launcher.cu.j2", p=launcher, types=declared, modes=modes),
-        entry=render("entry.cu.j2", p=launcher),
+        launcher=render("launcher.cu.j2", p=launcher, types=declared, modes=modes, tuned=tuned),
+        entry=render("entry.cu.j2", p=launcher, tuned=tuned),
     )
 
 

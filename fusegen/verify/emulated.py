@@ -4,6 +4,7 @@ precision."""
 from __future__ import annotations
 
 import copy
+import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -17,9 +18,8 @@ from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import RESULT, Plan
+from fusegen.plan.shapes import AUTOMATIC, Shapes
 from fusegen.render.cuda import symbol
-
-SCHEDULES = {"automatic": 0, "on chip": 1, "split": 2}
 
 
 @dataclass
@@ -44,11 +44,18 @@ class EmulatedTail:
         mode: Mode,
         *,
         schedule: str = "automatic",
+        shapes: Shapes | None = None,
         seed: int = 0,
         misalign: bool = False,
     ) -> TailRun:
         """tensors: the chain's source ([rows, channels]), its further inputs and `grad_y`. Outputs are
-        poisoned before."""
+        poisoned before.
+
+        schedule: "on chip" or "split" forces it, with default knobs. shapes: forces all of them. With neither the
+        launchers choose.
+        """
+        if shapes is None and schedule != AUTOMATIC:
+            shapes = Shapes(schedule.replace(" ", "_"))
         self.mode, self.rows = mode, tensors[self.variant.chain.source.name].shape[0]
         self.channels = tensors[self.variant.chain.source.name].shape[1]
         self.groups = self._groups()
@@ -56,13 +63,16 @@ class EmulatedTail:
         known = {name: tensor.detach() for name, tensor in tensors.items()}
         run = TailRun()
         for program in (self.variant.forward, self.variant.backward):
-            known.update(self._program(program, known, SCHEDULES[schedule], seed))
+            known.update(self._program(program, known, shapes, seed))
         run.values = {t.name: known[t.name] for p in (self.variant.forward, self.variant.backward) for t in p.outputs}
         return run
 
-    def _program(self, program: Program, known: Mapping[str, Tensor], schedule: int, seed: int) -> dict[str, Tensor]:
+    def _program(
+        self, program: Program, known: Mapping[str, Tensor], shapes: Shapes | None, seed: int
+    ) -> dict[str, Tensor]:
         name = symbol(self.plan.spec.name, program)
-        sizes = [self.rows, self.channels, *([self.groups] if program.groups is not None else []), schedule]
+        groups = [self.groups] if program.groups is not None else []
+        sizes = [self.rows, self.channels, *groups, forced(shapes)]
         bytes_ = self.library.call_int64(f"{name}_workspace", self.mode.index, *sizes)
         outputs: dict[str, Buffer] = {}
         pointers: list[Buffer | None] = []
@@ -122,6 +132,14 @@ class EmulatedTail:
     def _groups(self) -> int:
         norms = [attrgetter(step.name)(self.module) for step in self.plan.spec.chain if step.op == "group_norm"]
         return max((norm.num_groups for norm in norms), default=1)
+
+
+def forced(shapes: Shapes | None) -> ctypes.Array[ctypes.c_int64] | None:
+    """Launch shapes as a launcher takes them; None for those that it chooses."""
+    if shapes is None:
+        return None
+    numbers = shapes.numbers
+    return (ctypes.c_int64 * len(numbers))(*numbers)
 
 
 def in_product(plan: Plan, mode: Mode, name: str) -> bool:

@@ -9,22 +9,26 @@
 // pybind11 wants it of Python before 3.13; weak, so that newer ones load this object too.
 #pragma weak _PyThreadState_UncheckedGet
 
+namespace fusegen {
+struct Shapes;  // support/shapes.cuh
+}
+
 // kernels.cu. A launcher returns a cudaError_t; a null pointer to a gradient means "not wanted".
 extern "C" {
 const char* fusegen_gemm_add_relu_error_text(int error);
 
 int64_t fusegen_gemm_add_relu_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_gemm_add_relu_forward(
     int mode,
     const void* gemm_product,
     const void* bias,
     void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     void* workspace, void* stream);
 
 int64_t fusegen_gemm_add_relu_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_gemm_add_relu_backward(
     int mode,
     const void* grad_y,
@@ -32,7 +36,7 @@ int fusegen_gemm_add_relu_backward(
     const void* bias,
     void* grad_gemm_product,
     void* grad_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     void* workspace, void* stream);
 }
 
@@ -42,7 +46,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr int64_t kAutomatic = 0;  // the schedule that suits the sizes
+constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {

@@ -25,8 +25,6 @@ constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
 
-enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
-
 }  // namespace
 
 #ifndef FUSEGEN_BACKWARD_ONLY
@@ -89,7 +87,7 @@ struct ForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t forward_launch(
-    const ForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const ForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
   auto* bias_ptr = static_cast<const Param*>(a.bias);
@@ -98,7 +96,7 @@ cudaError_t forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, bias_ptr, y_ptr, rows, channels, shape.rows_per_block);
@@ -107,39 +105,39 @@ cudaError_t forward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t forward_typed(
-    const ForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 1>;
   // Packed where every row starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0) {
-    return forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return forward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return forward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return forward_typed<__nv_bfloat16, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return forward_typed<__half, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return forward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -147,33 +145,36 @@ cudaError_t forward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_add_relu_forward(
     int mode,
     const void* gemm_product,
     const void* bias,
     void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const ForwardArguments arguments{
       gemm_product, bias, y, rows, channels};
   const bool aligned = aligned_to_16(
       gemm_product, bias, y);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_add_relu_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   ForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -295,7 +296,7 @@ struct BackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t backward_launch(
-    const BackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const BackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
@@ -306,7 +307,7 @@ cudaError_t backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 1 * channels);
     if (scratch.measures()) return cudaSuccess;
@@ -323,39 +324,39 @@ cudaError_t backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t backward_typed(
-    const BackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 2>;
   // Packed where every row starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0) {
-    return backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return backward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return backward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return backward_typed<__nv_bfloat16, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return backward_typed<__half, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return backward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -363,6 +364,7 @@ cudaError_t backward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_add_relu_backward(
     int mode,
     const void* grad_y,
@@ -370,28 +372,30 @@ extern "C" int fusegen_gemm_add_relu_backward(
     const void* bias,
     void* grad_gemm_product,
     void* grad_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const BackwardArguments arguments{
       grad_y, gemm_product, bias, grad_gemm_product, grad_bias, rows, channels};
   const bool aligned = aligned_to_16(
       grad_y, gemm_product, bias, grad_gemm_product, grad_bias);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_add_relu_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   BackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 

@@ -9,12 +9,16 @@
 // pybind11 wants it of Python before 3.13; weak, so that newer ones load this object too.
 #pragma weak _PyThreadState_UncheckedGet
 
+namespace fusegen {
+struct Shapes;  // support/shapes.cuh
+}
+
 // kernels.cu. A launcher returns a cudaError_t; a null pointer to a gradient means "not wanted".
 extern "C" {
 const char* fusegen_gemm_batchnorm_gelu_relu_error_text(int error);
 
 int64_t fusegen_gemm_batchnorm_gelu_relu_train_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_gemm_batchnorm_gelu_relu_train_forward(
     int mode,
     const void* gemm_product,
@@ -27,13 +31,13 @@ int fusegen_gemm_batchnorm_gelu_relu_train_forward(
     void* batch_norm_rstd,
     void* batch_norm_running_mean,
     void* batch_norm_running_var,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double batch_norm_eps,
     double batch_norm_momentum,
     void* workspace, void* stream);
 
 int64_t fusegen_gemm_batchnorm_gelu_relu_train_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_gemm_batchnorm_gelu_relu_train_backward(
     int mode,
     const void* grad_y,
@@ -47,11 +51,11 @@ int fusegen_gemm_batchnorm_gelu_relu_train_backward(
     void* grad_gemm_bias,
     void* grad_batch_norm_weight,
     void* grad_batch_norm_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     void* workspace, void* stream);
 
 int64_t fusegen_gemm_batchnorm_gelu_relu_eval_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_gemm_batchnorm_gelu_relu_eval_forward(
     int mode,
     const void* gemm_product,
@@ -61,12 +65,12 @@ int fusegen_gemm_batchnorm_gelu_relu_eval_forward(
     const void* batch_norm_running_mean,
     const void* batch_norm_running_var,
     void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double batch_norm_eps,
     void* workspace, void* stream);
 
 int64_t fusegen_gemm_batchnorm_gelu_relu_eval_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_gemm_batchnorm_gelu_relu_eval_backward(
     int mode,
     const void* grad_y,
@@ -80,7 +84,7 @@ int fusegen_gemm_batchnorm_gelu_relu_eval_backward(
     void* grad_gemm_bias,
     void* grad_batch_norm_weight,
     void* grad_batch_norm_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double batch_norm_eps,
     void* workspace, void* stream);
 }
@@ -91,7 +95,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr int64_t kAutomatic = 0;  // the schedule that suits the sizes
+constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {

@@ -9,12 +9,16 @@
 // pybind11 wants it of Python before 3.13; weak, so that newer ones load this object too.
 #pragma weak _PyThreadState_UncheckedGet
 
+namespace fusegen {
+struct Shapes;  // support/shapes.cuh
+}
+
 // kernels.cu. A launcher returns a cudaError_t; a null pointer to a gradient means "not wanted".
 extern "C" {
 const char* fusegen_gemm_bias_hardtanh_mish_groupnorm_error_text(int error);
 
 int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t groups, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, int64_t groups, const fusegen::Shapes* forced);
 int fusegen_gemm_bias_hardtanh_mish_groupnorm_forward(
     int mode,
     const void* gemm_product,
@@ -25,12 +29,12 @@ int fusegen_gemm_bias_hardtanh_mish_groupnorm_forward(
     void* y,
     void* groupnorm_mean,
     void* groupnorm_rstd,
-    int64_t rows, int64_t channels, int64_t groups, int64_t schedule,
+    int64_t rows, int64_t channels, int64_t groups, const fusegen::Shapes* forced,
     double groupnorm_eps,
     void* workspace, void* stream);
 
 int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t groups, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, int64_t groups, const fusegen::Shapes* forced);
 int fusegen_gemm_bias_hardtanh_mish_groupnorm_backward(
     int mode,
     const void* grad_y,
@@ -45,7 +49,7 @@ int fusegen_gemm_bias_hardtanh_mish_groupnorm_backward(
     void* grad_bias,
     void* grad_groupnorm_weight,
     void* grad_groupnorm_bias,
-    int64_t rows, int64_t channels, int64_t groups, int64_t schedule,
+    int64_t rows, int64_t channels, int64_t groups, const fusegen::Shapes* forced,
     void* workspace, void* stream);
 }
 
@@ -55,7 +59,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr int64_t kAutomatic = 0;  // the schedule that suits the sizes
+constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {

@@ -25,8 +25,6 @@ constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
 
-enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
-
 }  // namespace
 
 #ifndef FUSEGEN_BACKWARD_ONLY
@@ -97,7 +95,7 @@ struct ForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t forward_launch(
-    const ForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const ForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
   auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
@@ -106,7 +104,7 @@ cudaError_t forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, y_ptr, a.multiplier, a.negative_slope, rows, channels,
@@ -116,39 +114,39 @@ cudaError_t forward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t forward_typed(
-    const ForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 2>;
   // Packed where every row starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0) {
-    return forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return forward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return forward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return forward_typed<__nv_bfloat16, __nv_bfloat16, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return forward_typed<__half, __half, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return forward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -156,12 +154,13 @@ cudaError_t forward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_multiply_leakyrelu_forward(
     int mode,
     const void* gemm_product,
     const void* gemm_bias,
     void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double multiplier,
     double negative_slope,
     void* workspace, void* stream) {
@@ -170,21 +169,23 @@ extern "C" int fusegen_gemm_multiply_leakyrelu_forward(
       gemm_product, gemm_bias, y, rows, channels, multiplier, negative_slope};
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, y);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_multiply_leakyrelu_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   ForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -317,7 +318,7 @@ struct BackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t backward_launch(
-    const BackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const BackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
@@ -328,7 +329,7 @@ cudaError_t backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 1 * channels);
     if (scratch.measures()) return cudaSuccess;
@@ -346,39 +347,39 @@ cudaError_t backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t backward_typed(
-    const BackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 3>;
   // Packed where every row starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0) {
-    return backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return backward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return backward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return backward_typed<__nv_bfloat16, __nv_bfloat16, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return backward_typed<__half, __half, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return backward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -386,6 +387,7 @@ cudaError_t backward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_multiply_leakyrelu_backward(
     int mode,
     const void* grad_y,
@@ -393,7 +395,7 @@ extern "C" int fusegen_gemm_multiply_leakyrelu_backward(
     const void* gemm_bias,
     void* grad_gemm_product,
     void* grad_gemm_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double multiplier,
     double negative_slope,
     void* workspace, void* stream) {
@@ -403,21 +405,23 @@ extern "C" int fusegen_gemm_multiply_leakyrelu_backward(
       multiplier, negative_slope};
   const bool aligned = aligned_to_16(
       grad_y, gemm_product, gemm_bias, grad_gemm_product, grad_gemm_bias);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_multiply_leakyrelu_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   BackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 

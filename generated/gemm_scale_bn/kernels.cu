@@ -27,8 +27,6 @@ constexpr int64_t kSharedBytes = 232448;
 constexpr int kStreamThreads = 256;
 constexpr int kColumnThreads = 512;
 
-enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
-
 }  // namespace
 
 #ifndef FUSEGEN_BACKWARD_ONLY
@@ -373,7 +371,7 @@ struct TrainForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_forward_launch(
-    const TrainForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const TrainForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
   auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
@@ -390,9 +388,9 @@ cudaError_t train_forward_launch(
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
-      rows, channels, kVec, sizeof(T), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
-  if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits && schedule != kSplit) {
+      shapes, rows, channels, kVec, sizeof(T), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
+  if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+  if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     return launch(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr, scale_ptr,
@@ -402,7 +400,7 @@ cudaError_t train_forward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* bn_center_ptr = scratch.take<Acc>(channels);
@@ -427,39 +425,39 @@ cudaError_t train_forward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t train_forward_typed(
-    const TrainForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const TrainForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 13>;
   // Packed where every row starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0) {
-    return train_forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return train_forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return train_forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return train_forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t train_forward_dispatch(
-    int mode, const TrainForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const TrainForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return train_forward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return train_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return train_forward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return train_forward_typed<__nv_bfloat16, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return train_forward_typed<__half, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return train_forward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -467,6 +465,7 @@ cudaError_t train_forward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_scale_bn_train_forward(
     int mode,
     const void* gemm_product,
@@ -480,7 +479,7 @@ extern "C" int fusegen_gemm_scale_bn_train_forward(
     void* bn_rstd,
     void* bn_running_mean,
     void* bn_running_var,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double bn_eps,
     double bn_momentum,
     void* workspace, void* stream) {
@@ -491,21 +490,23 @@ extern "C" int fusegen_gemm_scale_bn_train_forward(
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
       bn_mean, bn_rstd);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_scale_bn_train_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  train_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  train_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  train_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -932,7 +933,7 @@ struct TrainBackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_backward_launch(
-    const TrainBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const TrainBackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
@@ -950,9 +951,10 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
-      rows, channels, kVec, sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
-  if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits && schedule != kSplit) {
+      shapes, rows, channels, kVec, sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc),
+          kSharedBytes);
+  if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+  if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     return launch(train_backward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, scale_ptr,
@@ -962,7 +964,7 @@ cudaError_t train_backward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
@@ -991,39 +993,39 @@ cudaError_t train_backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t train_backward_typed(
-    const TrainBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const TrainBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 14>;
   // Packed where every row starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0) {
-    return train_backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return train_backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return train_backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return train_backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t train_backward_dispatch(
-    int mode, const TrainBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const TrainBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return train_backward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return train_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return train_backward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return train_backward_typed<__nv_bfloat16, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return train_backward_typed<__half, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return train_backward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1031,6 +1033,7 @@ cudaError_t train_backward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_scale_bn_train_backward(
     int mode,
     const void* grad_y,
@@ -1045,7 +1048,7 @@ extern "C" int fusegen_gemm_scale_bn_train_backward(
     void* grad_scale,
     void* grad_bn_weight,
     void* grad_bn_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const TrainBackwardArguments arguments{
@@ -1054,21 +1057,23 @@ extern "C" int fusegen_gemm_scale_bn_train_backward(
   const bool aligned = aligned_to_16(
       grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_mean, bn_rstd, grad_gemm_product,
       grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_scale_bn_train_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   TrainBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  train_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  train_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  train_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -1163,7 +1168,7 @@ struct EvalForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_forward_launch(
-    const EvalForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const EvalForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
   auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
@@ -1177,7 +1182,7 @@ cudaError_t eval_forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_running_mean_ptr, bn_running_var_ptr,
@@ -1187,39 +1192,39 @@ cudaError_t eval_forward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t eval_forward_typed(
-    const EvalForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const EvalForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 8>;
   // Packed where every row starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0) {
-    return eval_forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return eval_forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return eval_forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return eval_forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t eval_forward_dispatch(
-    int mode, const EvalForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const EvalForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return eval_forward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return eval_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return eval_forward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return eval_forward_typed<__nv_bfloat16, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return eval_forward_typed<__half, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return eval_forward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1227,6 +1232,7 @@ cudaError_t eval_forward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_scale_bn_eval_forward(
     int mode,
     const void* gemm_product,
@@ -1237,7 +1243,7 @@ extern "C" int fusegen_gemm_scale_bn_eval_forward(
     const void* bn_running_mean,
     const void* bn_running_var,
     void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double bn_eps,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
@@ -1246,21 +1252,23 @@ extern "C" int fusegen_gemm_scale_bn_eval_forward(
       rows, channels, bn_eps};
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return eval_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_scale_bn_eval_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   EvalForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  eval_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  eval_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  eval_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  eval_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -1443,7 +1451,7 @@ struct EvalBackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_backward_launch(
-    const EvalBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const EvalBackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
@@ -1461,7 +1469,7 @@ cudaError_t eval_backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 3 * channels);
     if (scratch.measures()) return cudaSuccess;
@@ -1480,39 +1488,39 @@ cudaError_t eval_backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t eval_backward_typed(
-    const EvalBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const EvalBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 9>;
   // Packed where every row starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0) {
-    return eval_backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return eval_backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return eval_backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return eval_backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t eval_backward_dispatch(
-    int mode, const EvalBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const EvalBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return eval_backward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return eval_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return eval_backward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return eval_backward_typed<__nv_bfloat16, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return eval_backward_typed<__half, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return eval_backward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1520,6 +1528,7 @@ cudaError_t eval_backward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_scale_bn_eval_backward(
     int mode,
     const void* grad_y,
@@ -1534,7 +1543,7 @@ extern "C" int fusegen_gemm_scale_bn_eval_backward(
     void* grad_scale,
     void* grad_bn_weight,
     void* grad_bn_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double bn_eps,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
@@ -1545,21 +1554,23 @@ extern "C" int fusegen_gemm_scale_bn_eval_backward(
   const bool aligned = aligned_to_16(
       grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_running_mean, bn_running_var,
       grad_gemm_product, grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return eval_backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_scale_bn_eval_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   EvalBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  eval_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  eval_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  eval_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  eval_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 

@@ -9,12 +9,16 @@
 // pybind11 wants it of Python before 3.13; weak, so that newer ones load this object too.
 #pragma weak _PyThreadState_UncheckedGet
 
+namespace fusegen {
+struct Shapes;  // support/shapes.cuh
+}
+
 // kernels.cu. A launcher returns a cudaError_t; a null pointer to a gradient means "not wanted".
 extern "C" {
 const char* fusegen_gemm_scale_bn_4096_error_text(int error);
 
 int64_t fusegen_gemm_scale_bn_4096_train_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_gemm_scale_bn_4096_train_forward(
     int mode,
     const void* gemm_product,
@@ -28,13 +32,13 @@ int fusegen_gemm_scale_bn_4096_train_forward(
     void* bn_rstd,
     void* bn_running_mean,
     void* bn_running_var,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double bn_eps,
     double bn_momentum,
     void* workspace, void* stream);
 
 int64_t fusegen_gemm_scale_bn_4096_train_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_gemm_scale_bn_4096_train_backward(
     int mode,
     const void* grad_y,
@@ -49,11 +53,11 @@ int fusegen_gemm_scale_bn_4096_train_backward(
     void* grad_scale,
     void* grad_bn_weight,
     void* grad_bn_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     void* workspace, void* stream);
 
 int64_t fusegen_gemm_scale_bn_4096_eval_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_gemm_scale_bn_4096_eval_forward(
     int mode,
     const void* gemm_product,
@@ -64,12 +68,12 @@ int fusegen_gemm_scale_bn_4096_eval_forward(
     const void* bn_running_mean,
     const void* bn_running_var,
     void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double bn_eps,
     void* workspace, void* stream);
 
 int64_t fusegen_gemm_scale_bn_4096_eval_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_gemm_scale_bn_4096_eval_backward(
     int mode,
     const void* grad_y,
@@ -84,7 +88,7 @@ int fusegen_gemm_scale_bn_4096_eval_backward(
     void* grad_scale,
     void* grad_bn_weight,
     void* grad_bn_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double bn_eps,
     void* workspace, void* stream);
 }
@@ -95,7 +99,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr int64_t kAutomatic = 0;  // the schedule that suits the sizes
+constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {

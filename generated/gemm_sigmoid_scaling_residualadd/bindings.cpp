@@ -9,23 +9,27 @@
 // pybind11 wants it of Python before 3.13; weak, so that newer ones load this object too.
 #pragma weak _PyThreadState_UncheckedGet
 
+namespace fusegen {
+struct Shapes;  // support/shapes.cuh
+}
+
 // kernels.cu. A launcher returns a cudaError_t; a null pointer to a gradient means "not wanted".
 extern "C" {
 const char* fusegen_gemm_sigmoid_scaling_residualadd_error_text(int error);
 
 int64_t fusegen_gemm_sigmoid_scaling_residualadd_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_gemm_sigmoid_scaling_residualadd_forward(
     int mode,
     const void* gemm_product,
     const void* gemm_bias,
     void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double scaling_factor,
     void* workspace, void* stream);
 
 int64_t fusegen_gemm_sigmoid_scaling_residualadd_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_gemm_sigmoid_scaling_residualadd_backward(
     int mode,
     const void* grad_y,
@@ -33,7 +37,7 @@ int fusegen_gemm_sigmoid_scaling_residualadd_backward(
     const void* gemm_bias,
     void* grad_gemm_product,
     void* grad_gemm_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double scaling_factor,
     void* workspace, void* stream);
 }
@@ -44,7 +48,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr int64_t kAutomatic = 0;  // the schedule that suits the sizes
+constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {

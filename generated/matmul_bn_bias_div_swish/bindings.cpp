@@ -9,12 +9,16 @@
 // pybind11 wants it of Python before 3.13; weak, so that newer ones load this object too.
 #pragma weak _PyThreadState_UncheckedGet
 
+namespace fusegen {
+struct Shapes;  // support/shapes.cuh
+}
+
 // kernels.cu. A launcher returns a cudaError_t; a null pointer to a gradient means "not wanted".
 extern "C" {
 const char* fusegen_matmul_bn_bias_div_swish_error_text(int error);
 
 int64_t fusegen_matmul_bn_bias_div_swish_train_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_matmul_bn_bias_div_swish_train_forward(
     int mode,
     const void* matmul_product,
@@ -28,14 +32,14 @@ int fusegen_matmul_bn_bias_div_swish_train_forward(
     void* bn_rstd,
     void* bn_running_mean,
     void* bn_running_var,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double bn_eps,
     double bn_momentum,
     double divide_value,
     void* workspace, void* stream);
 
 int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_matmul_bn_bias_div_swish_train_backward(
     int mode,
     const void* grad_y,
@@ -51,12 +55,12 @@ int fusegen_matmul_bn_bias_div_swish_train_backward(
     void* grad_bn_weight,
     void* grad_bn_bias,
     void* grad_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double divide_value,
     void* workspace, void* stream);
 
 int64_t fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_matmul_bn_bias_div_swish_eval_forward(
     int mode,
     const void* matmul_product,
@@ -67,13 +71,13 @@ int fusegen_matmul_bn_bias_div_swish_eval_forward(
     const void* bn_running_mean,
     const void* bn_running_var,
     void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double bn_eps,
     double divide_value,
     void* workspace, void* stream);
 
 int64_t fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule);
+    int mode, int64_t rows, int64_t channels, const fusegen::Shapes* forced);
 int fusegen_matmul_bn_bias_div_swish_eval_backward(
     int mode,
     const void* grad_y,
@@ -89,7 +93,7 @@ int fusegen_matmul_bn_bias_div_swish_eval_backward(
     void* grad_bn_weight,
     void* grad_bn_bias,
     void* grad_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double bn_eps,
     double divide_value,
     void* workspace, void* stream);
@@ -101,7 +105,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr int64_t kAutomatic = 0;  // the schedule that suits the sizes
+constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {

@@ -30,8 +30,6 @@ constexpr int kStreamThreads = 256;
 constexpr int kColumnThreads = 512;
 constexpr int kTotalThreads = 1024;
 
-enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
-
 }  // namespace
 
 #ifndef FUSEGEN_BACKWARD_ONLY
@@ -385,7 +383,7 @@ struct TrainForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_forward_launch(
-    const TrainForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const TrainForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
   auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
@@ -402,9 +400,9 @@ cudaError_t train_forward_launch(
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
-      rows, channels, kVec, sizeof(T), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
-  if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits && schedule != kSplit) {
+      shapes, rows, channels, kVec, sizeof(T), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
+  if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+  if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     return launch(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, matmul_product_ptr, matmul_bias_ptr, bn_num_batches_tracked_ptr,
@@ -414,7 +412,7 @@ cudaError_t train_forward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* bn_scale_ptr = scratch.take<Acc>(channels);
@@ -439,39 +437,39 @@ cudaError_t train_forward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t train_forward_typed(
-    const TrainForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const TrainForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 12>;
   // Packed where every row starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0) {
-    return train_forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return train_forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return train_forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return train_forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t train_forward_dispatch(
-    int mode, const TrainForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const TrainForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return train_forward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return train_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return train_forward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return train_forward_typed<__nv_bfloat16, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return train_forward_typed<__half, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return train_forward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -479,6 +477,7 @@ cudaError_t train_forward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
     int mode,
     const void* matmul_product,
@@ -492,7 +491,7 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
     void* bn_rstd,
     void* bn_running_mean,
     void* bn_running_var,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double bn_eps,
     double bn_momentum,
     double divide_value,
@@ -505,21 +504,23 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
   const bool aligned = aligned_to_16(
       matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
       bn_mean, bn_rstd);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  train_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  train_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  train_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -948,7 +949,7 @@ struct TrainBackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_backward_launch(
-    const TrainBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const TrainBackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
@@ -967,9 +968,10 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   const Column tile = column_shape(
-      rows, channels, kVec, sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
-  if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits && schedule != kSplit) {
+      shapes, rows, channels, kVec, sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc),
+          kSharedBytes);
+  if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+  if (tile.fits && shapes.schedule != kSplit) {
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
@@ -986,7 +988,7 @@ cudaError_t train_backward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
@@ -1018,39 +1020,39 @@ cudaError_t train_backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t train_backward_typed(
-    const TrainBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const TrainBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 13>;
   // Packed where every row starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0) {
-    return train_backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return train_backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return train_backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return train_backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t train_backward_dispatch(
-    int mode, const TrainBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const TrainBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return train_backward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return train_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return train_backward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return train_backward_typed<__nv_bfloat16, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return train_backward_typed<__half, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return train_backward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1058,6 +1060,7 @@ cudaError_t train_backward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
     int mode,
     const void* grad_y,
@@ -1073,7 +1076,7 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
     void* grad_bn_weight,
     void* grad_bn_bias,
     void* grad_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double divide_value,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
@@ -1084,21 +1087,23 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
   const bool aligned = aligned_to_16(
       grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bn_mean, bn_rstd,
       grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   TrainBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  train_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  train_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  train_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  train_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -1198,7 +1203,7 @@ struct EvalForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_forward_launch(
-    const EvalForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const EvalForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
   auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
@@ -1212,7 +1217,7 @@ cudaError_t eval_forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         matmul_product_ptr, matmul_bias_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr,
@@ -1223,39 +1228,39 @@ cudaError_t eval_forward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t eval_forward_typed(
-    const EvalForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const EvalForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 8>;
   // Packed where every row starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0) {
-    return eval_forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return eval_forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return eval_forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return eval_forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t eval_forward_dispatch(
-    int mode, const EvalForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const EvalForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return eval_forward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return eval_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return eval_forward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return eval_forward_typed<__nv_bfloat16, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return eval_forward_typed<__half, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return eval_forward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1263,6 +1268,7 @@ cudaError_t eval_forward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
     int mode,
     const void* matmul_product,
@@ -1273,7 +1279,7 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
     const void* bn_running_mean,
     const void* bn_running_var,
     void* y,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double bn_eps,
     double divide_value,
     void* workspace, void* stream) {
@@ -1283,21 +1289,23 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
       rows, channels, bn_eps, divide_value};
   const bool aligned = aligned_to_16(
       matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return eval_forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   EvalForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  eval_forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  eval_forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  eval_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  eval_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -1509,7 +1517,7 @@ struct EvalBackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_backward_launch(
-    const EvalBackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const EvalBackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
@@ -1528,7 +1536,7 @@ cudaError_t eval_backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
@@ -1554,39 +1562,39 @@ cudaError_t eval_backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t eval_backward_typed(
-    const EvalBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const EvalBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 10>;
   // Packed where every row starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0) {
-    return eval_backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return eval_backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return eval_backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return eval_backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t eval_backward_dispatch(
-    int mode, const EvalBackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const EvalBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return eval_backward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return eval_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return eval_backward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return eval_backward_typed<__nv_bfloat16, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return eval_backward_typed<__half, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return eval_backward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1594,6 +1602,7 @@ cudaError_t eval_backward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
     int mode,
     const void* grad_y,
@@ -1609,7 +1618,7 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
     void* grad_bn_weight,
     void* grad_bn_bias,
     void* grad_bias,
-    int64_t rows, int64_t channels, int64_t schedule,
+    int64_t rows, int64_t channels, const Shapes* forced,
     double bn_eps,
     double divide_value,
     void* workspace, void* stream) {
@@ -1621,21 +1630,23 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
   const bool aligned = aligned_to_16(
       grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var,
       grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return eval_backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   EvalBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  eval_backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  eval_backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  eval_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  eval_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 

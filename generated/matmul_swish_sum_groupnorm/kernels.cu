@@ -29,8 +29,6 @@ constexpr int kStreamThreads = 256;
 constexpr int kRowThreads = 512;
 constexpr int kSegmentThreads = 256;
 
-enum Schedule : int64_t { kAutomatic = 0, kOnChip = 1, kSplit = 2 };
-
 }  // namespace
 
 #ifndef FUSEGEN_BACKWARD_ONLY
@@ -339,7 +337,7 @@ struct ForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t forward_launch(
-    const ForwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const ForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
   auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
@@ -355,9 +353,10 @@ cudaError_t forward_launch(
   // Vectors that fit a thread's registers.
   constexpr int kMost = std::min(kPacked ? 8 : 4, 32 / kVec);
   const Row row = row_shape(
-      rows, groups, channels / groups, kVec, kPacked, kMost, 4, kMultiprocessors);
-  if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (row.items > 0 && schedule != kSplit) {
+      shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 4,
+      kMultiprocessors);
+  if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+  if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     auto* kernel = forward_row<T, Out, Param, kVec, kPacked, 1>;
     if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(2, kPacked,
@@ -373,7 +372,7 @@ cudaError_t forward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
@@ -390,39 +389,39 @@ cudaError_t forward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t forward_typed(
-    const ForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 4>;
   // Packed where every row and group starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
-    return forward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return forward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return forward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return forward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return forward_typed<__nv_bfloat16, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return forward_typed<__half, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return forward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -430,6 +429,7 @@ cudaError_t forward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_swish_sum_groupnorm_forward(
     int mode,
     const void* matmul_product,
@@ -440,7 +440,7 @@ extern "C" int fusegen_matmul_swish_sum_groupnorm_forward(
     void* y,
     void* group_norm_mean,
     void* group_norm_rstd,
-    int64_t rows, int64_t channels, int64_t groups, int64_t schedule,
+    int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
     double group_norm_eps,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
@@ -450,22 +450,24 @@ extern "C" int fusegen_matmul_swish_sum_groupnorm_forward(
   const bool aligned = aligned_to_16(
       matmul_product, matmul_bias, bias, group_norm_weight, group_norm_bias, y, group_norm_mean,
       group_norm_rstd);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return forward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_swish_sum_groupnorm_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t groups, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, int64_t groups, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   ForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 
@@ -920,7 +922,7 @@ struct BackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t backward_launch(
-    const BackwardArguments& a, int64_t schedule, Scratch& scratch, cudaStream_t stream) {
+    const BackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
@@ -940,9 +942,10 @@ cudaError_t backward_launch(
   // Vectors that fit a thread's registers.
   constexpr int kMost = std::min(kPacked ? 8 : 4, 8 / kVec);
   const Row row = row_shape(
-      rows, groups, channels / groups, kVec, kPacked, kMost, 3, kMultiprocessors);
-  if (row.items == 0 && schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (row.items > 0 && schedule != kSplit) {
+      shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 3,
+      kMultiprocessors);
+  if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+  if (row.items > 0 && shapes.schedule != kSplit) {
     const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(row.grid.y) * 4 * channels);
     if (scratch.measures()) return cudaSuccess;
@@ -966,7 +969,7 @@ cudaError_t backward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
     const Finalise finalise = finalise_shape(channels);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 4 * channels);
     auto* group_norm_grad_slope_ptr = scratch.take<Acc>(rows * groups);
@@ -993,39 +996,39 @@ cudaError_t backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t backward_typed(
-    const BackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 7>;
   // Packed where every row and group starts at a multiple of a vector.
   if (aligned && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
-    return backward_launch<T, Out, Param, kVec, true>(a, schedule, scratch, stream);
+    return backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
   }
-  return backward_launch<T, Out, Param, kStridedColumns, false>(a, schedule, scratch, stream);
+  return backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
 }
 
 cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, bool aligned, int64_t schedule, Scratch& scratch,
+    int mode, const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return backward_typed<float, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 1:  // bfloat16
       return backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 2:  // float16
       return backward_typed<__half, __half, __half>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 3:  // autocast bfloat16
       return backward_typed<__nv_bfloat16, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
     case 4:  // autocast float16
       return backward_typed<__half, float, float>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return backward_typed<double, double, double>(
-          a, aligned, schedule, scratch, stream);
+          a, aligned, shapes, scratch, stream);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1033,6 +1036,7 @@ cudaError_t backward_dispatch(
 
 }  // namespace
 
+// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_swish_sum_groupnorm_backward(
     int mode,
     const void* grad_y,
@@ -1047,7 +1051,7 @@ extern "C" int fusegen_matmul_swish_sum_groupnorm_backward(
     void* grad_bias,
     void* grad_group_norm_weight,
     void* grad_group_norm_bias,
-    int64_t rows, int64_t channels, int64_t groups, int64_t schedule,
+    int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const BackwardArguments arguments{
@@ -1058,22 +1062,24 @@ extern "C" int fusegen_matmul_swish_sum_groupnorm_backward(
       grad_y, matmul_product, matmul_bias, bias, group_norm_weight, group_norm_mean,
       group_norm_rstd, grad_matmul_product, grad_matmul_bias, grad_bias,
       grad_group_norm_weight, grad_group_norm_bias);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return backward_dispatch(
-      mode, arguments, aligned, schedule, scratch, static_cast<cudaStream_t>(stream));
+      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
 }
 
 // Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_swish_sum_groupnorm_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t groups, int64_t schedule) {
+    int mode, int64_t rows, int64_t channels, int64_t groups, const Shapes* forced) {
   if (rows == 0 || channels == 0) return 0;
   BackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
-  backward_dispatch(mode, arguments, true, schedule, vectors, nullptr);
-  backward_dispatch(mode, arguments, false, schedule, scalars, nullptr);
+  backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
+  backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
   return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
 }
 

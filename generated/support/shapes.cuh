@@ -45,6 +45,22 @@ bool aligned_to_16(Pointers... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
+enum Schedule : int64_t {
+  kAutomatic = 0,  // on chip where that fits
+  kOnChip = 1,     // the data stays in registers or in shared memory
+  kSplit = 2,      // fits every size
+};
+
+// What a launch leaves open: how much is in flight, never what is computed. fusegen/plan/shapes.py
+// has the same fields, with the values that are measured and verified.
+struct Shapes {
+  int64_t schedule = kAutomatic;
+  int64_t stream_blocks = 8;  // blocks a multiprocessor that a stream kernel is cut into
+  int64_t row_items = 2;      // vectors of a long segment's thread, before its block grows to 512
+  int64_t row_waves = 1;      // blocks of a row kernel for each that is resident
+  int64_t column_blocks = 2;  // blocks a multiprocessor that a column tile leaves room for
+};
+
 // A launch over [rows, channels] in which each thread keeps its columns and walks down some rows.
 struct Stream {
   dim3 grid;
@@ -55,14 +71,14 @@ struct Stream {
 // Enough blocks to fill the device a few times over, and no block with fewer than 8 rows for each
 // of its threads unless the rows run out: partial column sums stay small beside the data they are
 // sums of.
-inline Stream stream_shape(int64_t rows, int64_t channels, int vector, int multiprocessors) {
+inline Stream stream_shape(
+    const Shapes& shapes, int64_t rows, int64_t channels, int vector, int multiprocessors) {
   constexpr int kThreads = 256;
-  constexpr int64_t kBlocksPerMultiprocessor = 8;
   const int64_t vectors = ceil_div(channels, vector);
   const int width = vectors < 32 ? power_of_two_from(vectors) : 32;
   const int height = kThreads / width;
   const int64_t across = ceil_div(vectors, width);
-  int64_t down = ceil_div(kBlocksPerMultiprocessor * multiprocessors, across);
+  int64_t down = ceil_div(shapes.stream_blocks * multiprocessors, across);
   const int64_t most = ceil_div(rows, int64_t(height) * 4);
   if (down > most) down = most;
   if (down > 65535) down = 65535;
@@ -108,8 +124,8 @@ constexpr int row_blocks(int items, int vector, int blocks) {
 
 // items is 0 where a segment is longer than `most_items` vectors for each thread of a block.
 inline Row row_shape(
-    int64_t rows, int64_t groups, int64_t length, int vector, bool packed, int most_items,
-    int blocks, int multiprocessors) {
+    const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int vector, bool packed,
+    int most_items, int blocks, int multiprocessors) {
   const int64_t vectors = ceil_div(length, vector);
   Row shape{dim3(1), dim3(256), 1, 1};
   shape.items = row_items(vectors <= 32 ? 1 : 2, packed, most_items);
@@ -120,11 +136,12 @@ inline Row row_shape(
     const int width = per_row < 32 ? power_of_two_from(per_row) : 32;
     shape.block = dim3(width, 256 / width);
   } else {
-    // Long segments: one block each, of 256 threads with up to two items, then of 512.
+    // Long segments: one block each, of 256 threads with a few items, then of 512.
     int64_t threads = 128;
     shape.items = 1;
     while (threads * shape.items < vectors) {
-      if (threads < 256 || (threads < 512 && shape.items > 1) || shape.items == most_items) {
+      const bool enough = shape.items >= shapes.row_items || shape.items == most_items;
+      if (threads < 256 || (threads < 512 && enough) || shape.items == most_items) {
         threads *= 2;
       } else {
         shape.items = row_items(shape.items * 2, packed, most_items);
@@ -137,7 +154,7 @@ inline Row row_shape(
   const int64_t across = ceil_div(groups * shape.lanes, shape.block.x);
   const int64_t threads = int64_t(shape.block.x) * shape.block.y;
   const int64_t resident = row_blocks(shape.items, vector, blocks) * multiprocessors *
-      ((shape.items > 1 ? 512 : 256) / threads);
+      ((shape.items > 1 ? 512 : 256) / threads) * shapes.row_waves;
   int64_t down = resident / across > 0 ? resident / across : 1;
   const int64_t most = ceil_div(rows, shape.block.y);
   if (down > most) down = most;
@@ -160,12 +177,12 @@ struct Column {
   bool fits;
 };
 
-// The widest tile that leaves room for two blocks, of at least 32 bytes a row, the sector of device
-// memory; else the narrowest that fits at all. bytes_per_element: of all tensors in the tile;
-// element: of the smallest.
+// The widest tile that leaves room for column_blocks, of at least 32 bytes a row, the sector of
+// device memory; else the narrowest that fits at all. bytes_per_element: of all tensors in the
+// tile; element: of the smallest.
 inline Column column_shape(
-    int64_t rows, int64_t channels, int vector, int64_t bytes_per_element, int64_t element,
-    int64_t bytes_per_sum, int64_t limit) {
+    const Shapes& shapes, int64_t rows, int64_t channels, int vector, int64_t bytes_per_element,
+    int64_t element, int64_t bytes_per_sum, int64_t limit) {
   constexpr int kThreads = 512;
   const int64_t vectors = ceil_div(channels, vector);
   Column best{dim3(1), dim3(1), 0, false};
@@ -174,7 +191,7 @@ inline Column column_shape(
     const int64_t tile = rows * width * vector * bytes_per_element;
     const int64_t sums = int64_t(kThreads / 32) * width * vector * bytes_per_sum;
     const int64_t bytes = ceil_div(tile, 16) * 16 + sums;
-    if (bytes > limit || (best.fits && bytes > limit / 2)) break;
+    if (bytes > limit || (best.fits && bytes > limit / shapes.column_blocks)) break;
     best.fits = true;
     best.grid = dim3(unsigned(ceil_div(vectors, width)));
     best.block = dim3(width, kThreads / width);

@@ -96,6 +96,27 @@ def spec_changed(project) -> None:
     project.edit_spec(A, "targets: [sm_90]", "targets: [sm_80]")
 
 
+@drift({KERNELS: "stale", PLAN: "stale_plan", MANIFEST: "manifest"})
+def tuned_since(project) -> None:
+    tune(project, 16)
+
+
+@drift({KERNELS: "stale", PLAN: "stale_plan", MANIFEST: "manifest"})
+def tuned_again_since(project) -> None:
+    tune(project, 16)
+    assert project.fusegen("build", "--no-compile", "specs").returncode == 0 and project.kinds() == {}
+    tune(project, 32)
+
+
+def tune(project, stream_blocks: int) -> None:
+    """A tuning of the spec's forward program."""
+    entry = {"dtype": "float32", "rows": 64, "channels": 48, "stream_blocks": stream_blocks}
+    entry |= {"microseconds": 1.0, "default_microseconds": 2.0}
+    machine = {"gpu": "NVIDIA Test", "torch": "2.10.0", "cuda": "13.0", "programs": {"forward": [entry]}}
+    text = json.dumps({"fusegen_tuning": 1, "architectures": {"sm_90": machine}})
+    project.spec(A).with_suffix(".tuning.json").write_text(text)
+
+
 # Missing
 
 

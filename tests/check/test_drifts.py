@@ -29,7 +29,7 @@ def test_kinds(name: str, project) -> None:
 def test_no_drift(project) -> None:
     report = project.check()
     assert report.ok and report.findings == () and report.repair is None and report.patch() == b""
-    assert (report.packages, report.files) == (2, 2 * len(FILES) + 6)
+    assert (report.packages, report.files) == (2, 2 * len(FILES) + 7)
 
 
 @EACH
@@ -102,6 +102,7 @@ MEANINGS = {
         HEADER: "templates/support/launch.cuh has changed since it was copied",
         MANIFEST: "It changes with the files above.",
     },
+    "tuned_since": {PLAN: "its tuning", KERNELS: "its tuning"},
     "spec_changed": {PLAN: "follow an old plan", KERNELS: "and with it the plan"},
     "spec_gone": {f"{B}/plan.json": f"No spec gives the package {B} any more."},
     "spec_gone_and_a_file_edited": {f"{B}/kernels.cu": "the edit is lost"},

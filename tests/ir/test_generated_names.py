@@ -10,6 +10,7 @@ import ast
 import builtins
 import functools
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from pydantic_core import PydanticCustomError
 from fusegen.ir.names import KERNEL_NAMES, OP_NAMES, REFERENCE_NAMES, is_kernels_own
 from fusegen.plan.load import plan_document
 from fusegen.plan.plan import Plan
+from fusegen.plan.shapes import Shapes
+from fusegen.plan.tuning import Architecture, Measurement
 from fusegen.render.package import render_package, support_files
 from fusegen.spec.names import check_attribute, check_class, check_identifier
 from fusegen.spec.yaml import parse_yaml
@@ -51,12 +54,19 @@ def renamed(data: dict[str, Any]) -> dict[str, Any]:
     return {key: change(value, key) for key, value in data.items()} | {"name": f"zq_{data['name']}"}
 
 
+def tuned(plan: Plan) -> Plan:
+    """With a table for every program."""
+    shapes = Shapes(stream_blocks=16)
+    found = [Measurement(each.name, plan.spec.dtypes[0], 64, 64, None, shapes, 1.0, 2.0) for each in plan.programs]
+    return replace(plan, tuning=(Architecture("sm_90", "NVIDIA Test", "2.10.0", "13.0", tuple(found)),))
+
+
 @functools.cache
 def both(name: str) -> tuple[Plan, dict[str, str], dict[str, str]]:
     """The plan of a spec, and the files of it and of its renamed twin, by their names in the package."""
     document = parse_yaml(TEXTS[name], f"{name}.yaml")
-    plan = plan_document(document)
-    twin = plan_document(parse_yaml(as_text(renamed(document.data)), "twin.yaml"))
+    plan = tuned(plan_document(document))
+    twin = tuned(plan_document(parse_yaml(as_text(renamed(document.data)), "twin.yaml")))
     return plan, *({path.split("/")[1]: text for path, text in render_package(each).items()} for each in (plan, twin))
 
 

@@ -38,7 +38,7 @@ def test_what_every_text_keeps_to(path: Path) -> None:
     headers = [line for line in path.read_text(encoding="utf-8").splitlines() if "error[" in line]
     assert headers
     for header in headers:
-        assert re.match(r"spec\.yaml:\d+:\d+: error\[FG\d{3}\]: \S", header), header
+        assert re.match(r"spec\.(yaml|tuning\.json):\d+:\d+: error\[FG\d{3}\]: \S", header), header
         check_text(header)
 
 

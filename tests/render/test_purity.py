@@ -39,6 +39,7 @@ texts = {**render_all(plans), **{plan.spec.name: report(plan) for plan in plans}
 digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
 print(json.dumps({"digests": digests, "torch": sorted(m for m in sys.modules if m.split(".")[0] == "torch")}))
 """
+TUNINGS = sorted((ROOT / "specs").glob("*.tuning.json"))
 LOCALE = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
 SURROUNDINGS = {
     "hash seed 1": {"PYTHONHASHSEED": "1"},
@@ -134,7 +135,8 @@ def test_a_listing_in_another_order(tmp_path: Path) -> None:
 
 def test_other_names_of_the_specs(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(ROOT / "specs")
-    (tmp_path / SPECS[0].name).symlink_to(SPECS[0])
+    for path in (SPECS[0], *TUNINGS):
+        (tmp_path / path.name).symlink_to(path)
     relative = [os.path.relpath(path, tmp_path) for path in SPECS]
     assert elsewhere(tmp_path, specs=relative) == here()
     assert elsewhere(ROOT, specs=[f"./specs/{path.name}" for path in SPECS]) == here()
@@ -159,11 +161,11 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_checkout_with_crlf(checkout: Path, tmp_path: Path) -> None:
     assert b"\r\n" in (checkout / "specs" / SPECS[0].name).read_bytes()
-    assert elsewhere(tmp_path, root=checkout, specs=sorted((checkout / "specs").iterdir())) == here()
+    assert elsewhere(tmp_path, root=checkout, specs=sorted((checkout / "specs").glob("*.yaml"))) == here()
 
 
 def test_a_byte_order_mark(tmp_path: Path) -> None:
-    for path in SPECS:
+    for path in (*SPECS, *TUNINGS):
         (tmp_path / path.name).write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     assert elsewhere(tmp_path, specs=[path.name for path in SPECS]) == here()
 

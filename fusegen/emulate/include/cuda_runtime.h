@@ -13,6 +13,19 @@
 inline cudaError_t cudaGetLastError() { return fusegen::emulate::last_error(true); }
 inline cudaError_t cudaPeekAtLastError() { return fusegen::emulate::last_error(false); }
 
+// One device, of compute capability 9.0.
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76 };
+
+inline cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9 : 0;
+  return cudaSuccess;
+}
+
 inline const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
     case cudaSuccess: return "no error";

@@ -1,0 +1,42 @@
+"""The launch shapes that a program can be given: what is measured, and all that a tuning may choose."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from fusegen.plan.model import Program
+from fusegen.plan.model import Schedule as PlanSchedule
+from fusegen.plan.shapes import AUTOMATIC, DEFAULT, KNOBS, ON_CHIP, SPLIT, Shapes
+
+
+def schedule_names(program: Program) -> tuple[str, ...]:
+    """What can be asked of a program's launcher, besides the automatic choice."""
+    return (ON_CHIP, SPLIT) if len(program.schedules) > 1 else ()
+
+
+def knob_names(program: Program, schedule: str | None) -> tuple[str, ...]:
+    """The knobs that a program's kernels read in one of its schedules. None: nothing is asked for, and where there is
+    a choice nobody can tell which kernels run."""
+    names = schedule_names(program) or (None,)
+    return next((_knobs(s) for name, s in zip(names, program.schedules, strict=True) if name == schedule), ())
+
+
+def candidates(program: Program) -> tuple[Shapes, ...]:
+    """The default, then each schedule with each setting of the knobs that its kernels read.
+
+    What only repeats the default is left out: the kernels on chip with default knobs are what is chosen
+    automatically wherever they fit.
+    """
+    found = {DEFAULT: None}
+    for schedule in schedule_names(program) or (None,):
+        knobs = knob_names(program, schedule)
+        for values in product(*(KNOBS[knob].values for knob in knobs)):
+            shapes = Shapes(schedule or AUTOMATIC, **dict(zip(knobs, values, strict=True)))
+            if shapes != Shapes(ON_CHIP):
+                found[shapes] = None
+    return tuple(found)
+
+
+def _knobs(schedule: PlanSchedule) -> tuple[str, ...]:
+    kinds = {kernel.kind for kernel in schedule.kernels}
+    return tuple(name for name, knob in KNOBS.items() if knob.kind in kinds)

@@ -1,0 +1,59 @@
+"""Launch shapes: what a launch leaves open, and the values that are measured; `struct Shapes` of shapes.cuh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from fusegen.plan.model import KernelKind
+
+# The number of each is its place: `enum Schedule` of shapes.cuh.
+SCHEDULES = ("automatic", "on_chip", "split")
+AUTOMATIC, ON_CHIP, SPLIT = SCHEDULES
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """`struct Shapes` of shapes.cuh, which says what the fields mean; the schedule by name.
+
+    The defaults are what launchers take where no tuning says otherwise.
+    """
+
+    schedule: str = AUTOMATIC
+    stream_blocks: int = 8
+    row_items: int = 2
+    row_waves: int = 1
+    column_blocks: int = 2
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The fields as the C++ struct has them."""
+        schedule, *knobs = (getattr(self, field.name) for field in fields(self))
+        return (SCHEDULES.index(schedule), *knobs)
+
+    @property
+    def changes(self) -> dict[str, str | int]:
+        """The fields that differ from the default, in order."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value != getattr(DEFAULT, name)}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.changes.items()) or "default"
+
+
+DEFAULT = Shapes()
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A number in Shapes. kind: the kernels that read it. values: those worth measuring, the default among them."""
+
+    kind: KernelKind
+    values: tuple[int, ...]
+
+
+KNOBS = {
+    "stream_blocks": Knob("stream", (4, 8, 16, 32)),
+    "row_items": Knob("row", (2, 4)),
+    "row_waves": Knob("row", (1, 2)),
+    "column_blocks": Knob("column", (1, 2, 3)),
+}

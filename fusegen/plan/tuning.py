@@ -1,0 +1,70 @@
+"""What was measured to be fastest, as a value: for each architecture the launch shapes of programs at some sizes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from fusegen.plan.shapes import AUTOMATIC, DEFAULT, ON_CHIP, Shapes
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One program at one size. dtype: of the activations, in the plain mode. groups: None where the program has none.
+
+    shapes: the fastest, the default where none is clearly faster. microseconds: what it takes, beside the default.
+    """
+
+    program: str
+    dtype: str
+    rows: int
+    channels: int
+    groups: int | None
+    shapes: Shapes
+    microseconds: float
+    default_microseconds: float
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """All that was measured on GPUs of one compute capability. target: such as sm_90, never sm_90a."""
+
+    target: str
+    gpu: str
+    torch: str
+    cuda: str
+    measurements: tuple[Measurement, ...]
+
+    def of(self, program: str, dtype: str) -> tuple[Measurement, ...]:
+        """The sizes at which one program was measured in one dtype, by rows."""
+        found = [m for m in self.measurements if (m.program, m.dtype) == (program, dtype)]
+        return tuple(sorted(found, key=lambda m: m.rows))
+
+
+Tuning = tuple[Architecture, ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Launch shapes for all rows behind the range before, up to `most_rows`; None: however many."""
+
+    most_rows: int | None
+    shapes: Shapes
+
+
+def ranges(measurements: tuple[Measurement, ...]) -> tuple[Range, ...]:
+    """Which shapes serve which rows: those of the nearest size in ratio, so that ranges end at geometric means.
+
+    measurements: of one program in one dtype, by rows. None where all are the default. A range says `automatic` where
+    kernels on chip were measured: that is where they fit, and elsewhere there must be others.
+    """
+    found: list[Range] = []
+    for measurement, following in zip_longest(measurements, measurements[1:]):
+        shapes = measurement.shapes
+        if shapes.schedule == ON_CHIP:
+            shapes = replace(shapes, schedule=AUTOMATIC)
+        if found and found[-1].shapes == shapes:
+            found.pop()
+        found.append(Range(math.isqrt(measurement.rows * following.rows) if following else None, shapes))
+    return () if all(each.shapes == DEFAULT for each in found) else tuple(found)

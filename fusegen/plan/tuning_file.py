@@ -1,0 +1,150 @@
+"""The tuning beside a spec, `<name>.tuning.json`: read, and checked against the plan that it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, create_model
+
+from fusegen.errors import Diagnostic, SpecError, quote
+from fusegen.plan.candidates import knob_names, schedule_names
+from fusegen.plan.model import Program
+from fusegen.plan.plan import Plan
+from fusegen.plan.shapes import KNOBS, ON_CHIP, SPLIT, Shapes
+from fusegen.plan.tuning import Architecture, Measurement, Tuning
+from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, problem
+from fusegen.spec.document import Document, DocumentPath
+from fusegen.spec.validate import validate
+from fusegen.spec.wording import suggest
+from fusegen.spec.yaml import read_yaml
+
+SUFFIX = ".tuning.json"
+FORMAT_VERSION = 1
+
+
+def _version(value: int) -> int:
+    if value != FORMAT_VERSION:
+        raise problem("FG213", f"format version {value} is not known; this fusegen reads {FORMAT_VERSION}")
+    return value
+
+
+def _printable(value: str) -> str:
+    if not value.isprintable():
+        raise problem("FG205", "it must be one line of printable text")
+    return value
+
+
+_Name = Annotated[str, Field(max_length=100), AfterValidator(_printable)]
+_Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Measured(SpecPart):
+    """A measurement without the fields of Shapes."""
+
+    dtype: str
+    rows: PositiveInt
+    channels: PositiveInt
+    groups: Given[PositiveInt] = None
+    microseconds: _Microseconds
+    default_microseconds: _Microseconds
+
+
+_CHOICES: dict[str, Any] = {"schedule": (Given[Literal[ON_CHIP, SPLIT]], None)}  # type: ignore[valid-type]
+_CHOICES |= {name: (Given[Literal[knob.values]], None) for name, knob in KNOBS.items()}  # type: ignore[valid-type]
+_Entry = create_model("_Entry", __base__=_Measured, **_CHOICES)
+
+
+class _Machine(SpecPart):
+    """What was measured on, and the programs that were."""
+
+    gpu: _Name
+    torch: _Name
+    cuda: _Name
+    programs: dict[str, Listing[_Entry]]  # type: ignore[valid-type]
+
+
+class _File(SpecPart):
+    """The whole file."""
+
+    fusegen_tuning: Annotated[int, AfterValidator(_version), Plain("the number of the format version")]
+    architectures: dict[str, _Machine]
+
+
+def tuning_path(spec: Path | str) -> Path:
+    """Where the tuning of a spec file lies."""
+    return Path(spec).with_suffix(SUFFIX)
+
+
+def tuned(plan: Plan, spec: Path | str) -> Plan:
+    """The plan with the tuning that lies beside its spec, if one does. Raises SpecError with every mistake in it."""
+    path = tuning_path(spec)
+    return replace(plan, tuning=read_tuning(plan, path)) if path.exists() else plan
+
+
+def read_tuning(plan: Plan, path: Path) -> Tuning:
+    """A tuning file that is there. Raises SpecError, also where it speaks of what the plan has not."""
+    document = read_yaml(path, lenient=True)
+    file = validate(_File, document)
+    mistakes = list(_refusals(plan, file, document))
+    if mistakes:
+        raise SpecError(mistakes)
+    return tuple(_architecture(target, machine) for target, machine in file.architectures.items())
+
+
+def _architecture(target: str, machine: _Machine) -> Architecture:
+    found = []
+    for program, entries in machine.programs.items():
+        for entry in entries:
+            chosen = {name: getattr(entry, name) for name in _CHOICES}
+            given = {name: getattr(entry, name) for name in _Measured.model_fields}
+            shapes = Shapes(**{name: value for name, value in chosen.items() if value is not None})
+            found.append(Measurement(program, shapes=shapes, **given))
+    return Architecture(target, machine.gpu, machine.torch, machine.cuda, tuple(found))
+
+
+def _refusals(plan: Plan, file: _File, document: Document) -> Iterator[Diagnostic]:
+    """What is well-formed and speaks of something that the plan lacks."""
+    targets = [target.rstrip("a") for target in plan.spec.targets]
+    programs = {program.name: program for program in plan.programs}
+    for target, machine in file.architectures.items():
+        here: DocumentPath = ("architectures", target)
+        if target not in targets:
+            message = f"the spec has no target {quote(target)}"
+            yield document.diagnostic("FG601", message, here, key=True, hint=suggest(target, targets, among="it has"))
+        for name, entries in machine.programs.items():
+            path = (*here, "programs", name)
+            if name not in programs:
+                message, hint = f"the plan has no program {quote(name)}", suggest(name, list(programs), among="it has")
+                yield document.diagnostic("FG601", message, path, key=True, hint=hint)
+                continue
+            seen: dict[tuple[str, int], int] = {}
+            for index, entry in enumerate(entries):
+                first = seen.setdefault((entry.dtype, entry.rows), index)
+                if first != index:
+                    message = f"{entry.dtype} with {entry.rows} rows is there already, as element {first + 1}"
+                    yield document.diagnostic("FG602", message, (*path, index))
+                yield from _unfit(plan, programs[name], entry, document, (*path, index))
+
+
+def _unfit(plan: Plan, program: Program, entry: Any, document: Document, path: DocumentPath) -> Iterator[Diagnostic]:
+    """What the program of an entry lacks."""
+    if entry.dtype not in plan.spec.dtypes:
+        message, hint = f"the spec has no dtype {quote(entry.dtype)}", f"it has: {', '.join(plan.spec.dtypes)}"
+        yield document.diagnostic("FG601", message, (*path, "dtype"), hint=hint)
+    if (entry.groups is None) != (program.groups is None):
+        message = f"{program.name} has {'no groups' if program.groups is None else 'groups: their number is missing'}"
+        yield document.diagnostic("FG601", message, (*path, "groups"))
+    if entry.schedule is not None and entry.schedule not in schedule_names(program):
+        message = f"{program.name} has one schedule only: there is nothing to choose"
+        yield document.diagnostic("FG601", message, (*path, "schedule"), key=True)
+        return
+    known = knob_names(program, entry.schedule)
+    for name in KNOBS:
+        if getattr(entry, name) is not None and name not in known:
+            how = f"the schedule {entry.schedule}" if entry.schedule else "the automatic schedule"
+            message = f"no kernel of {program.name} reads {quote(name)} in {how}"
+            hint = f"there it has: {', '.join(known)}" if known else "name the schedule that was measured"
+            yield document.diagnostic("FG601", message, (*path, name), key=True, hint=hint)

@@ -1,0 +1,62 @@
+"""A program's tuning as the table in kernels.cu from which its launcher picks."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass, fields
+
+from fusegen.plan.model import Program
+from fusegen.plan.plan import Plan
+from fusegen.plan.shapes import AUTOMATIC, SPLIT, Shapes
+from fusegen.plan.tuning import ranges
+from fusegen.plan.tuning_file import SUFFIX
+from fusegen.render.layout import WIDTH
+
+_SCHEDULE = {AUTOMATIC: "kAutomatic", SPLIT: "kSplit"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table, in C++. dtype: of the activations, for the comment."""
+
+    capability: int
+    modes: str
+    most_rows: str
+    shapes: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """name: of the array. file: what it comes from. columns: what the figures of a line are, in lines of text."""
+
+    name: str
+    file: str
+    columns: list[str]
+    lines: list[Line]
+
+
+def table(plan: Plan, program: Program) -> Table | None:
+    """The table of a program; None where the default is all that its launcher needs.
+
+    A mode takes what was measured in the plain mode of its activations' dtype.
+    """
+    lines = []
+    for architecture in plan.tuning:
+        for dtype in plan.spec.dtypes:
+            modes = [str(mode.index) for mode in plan.modes if mode.roles["activation"] == dtype]
+            for each in ranges(architecture.of(program.name, dtype)):
+                most = "kAnyRows" if each.most_rows is None else str(each.most_rows)
+                capability = int(architecture.target.removeprefix("sm_"))
+                lines.append(Line(capability, f"modes({', '.join(modes)})", most, _numbers(each.shapes), dtype))
+    if not lines:
+        return None
+    name = "k" + "".join(part.capitalize() for part in program.name.split("_")) + "Shapes"
+    knobs = ", ".join(field.name for field in fields(Shapes))
+    columns = f"compute capability, modes, most rows, {{{knobs}}}."
+    return Table(name, f"{plan.spec.name}{SUFFIX}", textwrap.wrap(columns, WIDTH - 3), lines)
+
+
+def _numbers(shapes: Shapes) -> str:
+    _, *knobs = shapes.numbers
+    return ", ".join([_SCHEDULE[shapes.schedule], *map(str, knobs)])

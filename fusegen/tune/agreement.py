@@ -1,0 +1,75 @@
+"""Whether a program has the same results in every launch shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from fusegen.plan.shapes import Shapes
+from fusegen.tune.launchers import DOES_NOT_FIT
+from fusegen.tune.tail import Launch, TailError, TailProgram
+
+# Of the largest and of each element: an ulp or two of the dtype, and some of a sum in float32.
+LIMITS = {torch.float32: 2e-5, torch.bfloat16: 2**-7, torch.float16: 2**-10}
+_PIECE = 1 << 27
+
+Name = TypeVar("Name")
+
+
+def agreeing(program: TailProgram, choices: Mapping[Name, Shapes | None]) -> dict[Name, Launch]:
+    """A launch for each choice that fits. Raises TailError unless all have the results of the first."""
+    calls: dict[Name, Launch] = {}
+    expected: dict[str, Tensor] = {}
+    for name, shapes in choices.items():
+        launch = program.launch(shapes)
+        program.reset()
+        status = launch.call()
+        if status == DOES_NOT_FIT and calls:
+            continue
+        if status:
+            raise TailError(f"{program.program.name}, {name}: CUDA error {status}")
+        if not calls and len(choices) > 1:
+            expected = {name: tensor.clone() for name, tensor in program.outputs.items()}
+        if problem := wrong(program, expected or program.outputs):
+            raise TailError(f"{program.program.name}, {name}: {problem}")
+        calls[name] = launch
+    return calls
+
+
+def wrong(found: TailProgram, expected: Mapping[str, Tensor]) -> str | None:
+    """Where the outputs are farther from `expected` than their dtype's rounding explains; None if nowhere.
+
+    A gradient that is a sum over elements may be off by the rounding of as many terms, which are about as large as the
+    gradients of these elements: in front of a norm the sum itself is what is left of terms that cancel.
+    """
+    sizes = {t.name: found.outputs[t.name] for t in found.program.outputs if t.extent.is_full}
+    terms_size = _column_sizes([value for name, value in sizes.items() if name.startswith("grad_")])
+    for name, value in found.outputs.items():
+        bound = 0.0
+        if name.startswith("grad_") and name not in sizes:
+            terms = found.tail.rows * found.tail.channels / value.numel()
+            size = terms_size if value.numel() == terms_size.numel() else terms_size.max()
+            bound = 64 * torch.finfo(torch.float32).eps * terms**0.5 * size
+        count = _outside(value.view(-1), expected[name].view(-1), LIMITS[value.dtype], bound)
+        if count:
+            return f"{count} of {value.numel()} elements of {name} differ"
+    return None
+
+
+def _column_sizes(gradients: Sequence[Tensor]) -> Tensor:
+    """The largest element of each column of any of these, at least 1; without temporaries of their size."""
+    found = [torch.linalg.vector_norm(value, torch.inf, dim=0).float() for value in gradients]
+    return torch.stack(found).amax(0).clamp_min(1.0) if found else torch.ones(1)
+
+
+def _outside(found: Tensor, expected: Tensor, limit: float, sums: float | Tensor) -> int:
+    """In pieces: full-size temporaries of the largest sizes would not fit. sums: what each element may be off besides."""
+    pieces = list(zip(found.split(_PIECE), expected.split(_PIECE), strict=True))
+    largest = torch.stack([piece.abs().amax().float() for _, piece in pieces]).max()
+    bound = limit / 8 * (largest + 1) + sums
+    # Negated, so that a NaN is outside.
+    inside = [(a.float() - b.float()).abs() <= bound + limit * b.float().abs() for a, b in pieces]
+    return found.numel() - int(torch.stack([piece.sum() for piece in inside]).sum())

@@ -1,0 +1,102 @@
+"""The launchers of a package's kernels.cu as functions, compiled or emulated.
+
+`_C.so` hides its launchers, so that two packages do not see each other's; `compile_launchers` makes libraries that do
+not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+from fusegen.build.errors import BuildError
+from fusegen.build.toolchain import find_toolchain
+from fusegen.emulate import EmulatedLibrary, EmulationError
+
+# cudaErrorInvalidConfiguration: what a launcher answers where the schedule that was asked for does not fit.
+DOES_NOT_FIT = 9
+_FLAGS = ("-O3", "-std=c++17", "-shared", "--threads=0", "--split-compile=0", "-Xcompiler", "-fPIC")
+
+
+class Launchers(Protocol):
+    """The functions of one kernels.cu. Arguments are ctypes values."""
+
+    def workspace(self, name: str, *arguments: Any) -> int:
+        """Bytes of workspace that the launcher `name` needs."""
+
+    def bind(self, name: str, *arguments: Any) -> Callable[[], int]:
+        """A call of the launcher `name`, which returns a cudaError_t."""
+
+
+class CompiledLaunchers:
+    """Launchers of a library by `compile_launchers`."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(os.fspath(path))
+
+    def workspace(self, name: str, *arguments: Any) -> int:
+        function = self._library[f"{name}_workspace"]
+        function.restype = ctypes.c_int64
+        return function(*arguments)
+
+    def bind(self, name: str, *arguments: Any) -> Callable[[], int]:
+        function = self._library[name]
+        return lambda: function(*arguments)
+
+
+def compile_launchers(names: Sequence[str], generated: Path, cache: Path, target: str) -> dict[str, CompiledLaunchers]:
+    """The kernels of several packages, compiled at the same time unless `cache` has them. target: such as sm_90.
+
+    Raises BuildError.
+    """
+    nvcc = find_toolchain().nvcc.path
+    support = b"".join(path.read_bytes() for path in sorted((generated / "support").iterdir()) if path.is_file())
+    gencode = f"-gencode=arch={target.replace('sm', 'compute')},code={target}"
+
+    def library(name: str) -> Path:
+        source = generated / name / "kernels.cu"
+        key = hashlib.sha256(repr((str(nvcc), _FLAGS, gencode)).encode() + support + source.read_bytes())
+        found = cache / f"{name}-{key.hexdigest()[:16]}.so"
+        if not found.exists():
+            part = found.with_suffix(f".{os.getpid()}")
+            command = [os.fspath(nvcc), *_FLAGS, gencode, "-o", os.fspath(part), os.fspath(source)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise BuildError(f"nvcc failed on {source}", command=shlex.join(command), output=done.stderr)
+            part.replace(found)
+        return found
+
+    cache.mkdir(parents=True, exist_ok=True)
+    print(f"compiling {', '.join(names)} for {target}", file=sys.stderr, flush=True)
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(names, map(CompiledLaunchers, pool.map(library, names)), strict=True))
+
+
+class EmulatedLaunchers:
+    """Launchers that the emulator runs on tensors of the CPU."""
+
+    def __init__(self, library: EmulatedLibrary) -> None:
+        self._library = library
+
+    def workspace(self, name: str, *arguments: Any) -> int:
+        return self._library.call_int64(f"{name}_workspace", *arguments)
+
+    def bind(self, name: str, *arguments: Any) -> Callable[[], int]:
+        def call() -> int:
+            try:
+                self._library.call(name, *arguments)
+            except EmulationError as error:
+                if str(error).endswith(f"CUDA error {DOES_NOT_FIT}"):
+                    return DOES_NOT_FIT
+                raise
+            return 0
+
+        return call

@@ -1,0 +1,50 @@
+// Launch shapes out of a table of those that were measured to be fastest, by the GPU at hand, the
+// dtypes and the number of rows.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include <cuda_runtime.h>
+
+#include "shapes.cuh"
+
+namespace fusegen {
+
+constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
+
+// A line of a table. Lines of one capability and mode are in the order of their rows.
+struct Tuned {
+  int capability;     // ten times the major compute capability, plus the minor
+  unsigned modes;     // the dtype modes, as bits
+  int64_t most_rows;  // up to which the line holds
+  Shapes shapes;
+};
+
+template <typename... Modes>
+constexpr unsigned modes(Modes... mode) {
+  return ((1u << mode) | ...);
+}
+
+// Of the current device; 0 where there is none, which no table has.
+inline int compute_capability() {
+  int device = 0, major = 0, minor = 0;
+  const bool known =
+      cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess;
+  return known ? 10 * major + minor : 0;
+}
+
+// The shapes of the first line that holds, else the default.
+template <int kLines>
+Shapes tuned_shapes(const Tuned (&table)[kLines], int mode, int64_t rows) {
+  const int capability = compute_capability();
+  for (const Tuned& line : table) {
+    const bool holds = line.capability == capability && (line.modes >> mode & 1u) != 0;
+    if (holds && rows <= line.most_rows) return line.shapes;
+  }
+  return {};
+}
+
+}  // namespace fusegen

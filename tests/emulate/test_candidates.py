@@ -1,0 +1,79 @@
+"""Every launch shape that a tuning may choose, run on the CPU beside double precision, and seen to be another one."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fusegen.emulate import compile_kernels  # noqa: E402
+from fusegen.plan.candidates import candidates  # noqa: E402
+from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.plan import Plan  # noqa: E402
+from fusegen.render.output import write_files  # noqa: E402
+from fusegen.render.package import render_all  # noqa: E402
+from fusegen.runtime.importing import import_package  # noqa: E402
+from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
+from fusegen.verify.sizes import sizes  # noqa: E402
+from fusegen.verify.subject import Subject, spread_out  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+ROOT = Path(__file__).resolve().parents[2]
+# Of a device that is so small that each candidate has another grid: rows, channels, groups. The second size has no
+# vectors.
+MULTIPROCESSORS = 2
+SIZES = {
+    "matmul_bn_bias_div_swish": ((700, 140, 1), (67, 131, 1)),  # column, split; in evaluation stream
+    "gemm_bias_hardtanh_mish_groupnorm": ((230, 520, 1), (67, 131, 1)),  # row, split
+}
+LIMIT = 1e-11
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("candidates")
+
+
+def small(name: str, root: Path) -> Plan:
+    """The spec's plan for a small device, and its package below `root`."""
+    plan = plan_file(ROOT / "specs" / f"{name}.yaml")
+    plan = replace(plan, device=replace(plan.device, multiprocessors=MULTIPROCESSORS), tuning=())
+    write_files(render_all([plan]), root)
+    return plan
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_every_candidate_against_double_precision(name: str, root: Path) -> None:
+    plan = small(name, root)
+    library = compile_kernels(
+        root / name / "kernels.cu", cache=root / "cache", defines=["FUSEGEN_VERIFICATION"], checked=False
+    )
+    subject = Subject(plan, import_package(root, name), "cpu")
+    mode = next(mode for mode in plan.modes if mode.roles["activation"] == "float64")
+    counters = {buffer.name for buffer in plan.chain.buffers.values() if buffer.integer}  # which the module raises
+    for variant in plan.variants:
+        for place, (rows, channels, groups) in enumerate(SIZES[name]):
+            size = sizes(plan, rows, 1, channels, groups)
+            torch.manual_seed(rows)
+            module = subject.fused_class(*subject.arguments(size, random.Random(1))).double()
+            spread_out(module)
+            tensors = {plan.chain.source.name: torch.randn(rows, channels), "grad_y": torch.randn(rows, channels)}
+            tensors = {key: value.double() for key, value in tensors.items()}
+            expected = tail_reference(plan, module, tensors, mode, variant.chain.training)
+            seen = set()
+            shapes = dict.fromkeys((*candidates(variant.forward), *candidates(variant.backward)))
+            for seed, each in enumerate(shapes):
+                tail = EmulatedTail(plan, variant, library, module)
+                found = tail.run(tensors, mode, shapes=each, seed=seed).values
+                for key in expected.keys() & found.keys() - counters:
+                    exact = expected[key]
+                    error = (found[key].reshape(exact.shape) - exact).abs().max()
+                    assert error <= LIMIT * max(1.0, float(exact.abs().max())), f"{variant.name} {each}: {key}"
+                seen.add(tuple(value.numpy().tobytes() for value in found.values()))
+            # Another shape adds up in another order, which the last bits tell.
+            assert place or len(seen) == len(shapes), f"{variant.name}: {len(seen)} of {len(shapes)} differ"

@@ -1,0 +1,91 @@
+"""Launch shapes: the same in Python and in C++, and those that are worth measuring for each kind of program."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+
+import pytest
+
+from fusegen.paths import templates_directory
+from fusegen.plan.candidates import candidates, knob_names, schedule_names
+from fusegen.plan.model import Program
+from fusegen.plan.shapes import DEFAULT, KNOBS, SCHEDULES, Shapes
+from tests.plan.planning import SPECS, committed
+
+HEADER = (templates_directory() / "support" / "shapes.cuh").read_text(encoding="utf-8")
+
+
+def program(spec: str, name: str) -> Program:
+    return next(program for program in committed(spec).programs if program.name == name)
+
+
+def test_the_struct_is_the_same_in_both_languages() -> None:
+    body = re.search(r"struct Shapes \{\n(.*?)\n\};", HEADER, re.DOTALL)[1]
+    found = re.findall(r"^  int64_t (\w+) = (\w+);", body, re.MULTILINE)
+    assert len(found) == len(body.splitlines()), "nothing but fields with a default"
+    assert [name for name, _ in found] == [field.name for field in fields(Shapes)]
+    assert found[0] == ("schedule", "kAutomatic")
+    assert tuple(int(value) for _, value in found[1:]) == DEFAULT.numbers[1:]
+
+
+def test_schedules_have_the_same_numbers_in_both_languages() -> None:
+    body = re.search(r"enum Schedule : int64_t \{\n(.*?)\n\};", HEADER, re.DOTALL)[1]
+    found = re.findall(r"^  k(\w+) = (\d),", body, re.MULTILINE)
+    assert [(name, int(number)) for name, number in found] == [
+        ("".join(part.capitalize() for part in name.split("_")), number) for number, name in enumerate(SCHEDULES)
+    ]
+
+
+def test_every_field_but_the_schedule_is_a_knob_with_its_default_among_the_values() -> None:
+    assert list(KNOBS) == [field.name for field in fields(Shapes)][1:]
+    for name, knob in KNOBS.items():
+        assert getattr(DEFAULT, name) in knob.values and len(set(knob.values)) == len(knob.values) > 1
+
+
+def test_numbers_and_changes() -> None:
+    shapes = Shapes("split", stream_blocks=16)
+    assert shapes.numbers == (2, 16, *DEFAULT.numbers[2:])
+    assert shapes.changes == {"schedule": "split", "stream_blocks": 16} and DEFAULT.changes == {}
+    assert (str(shapes), str(DEFAULT)) == ("schedule split, stream_blocks 16", "default")
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_candidates_of_every_program(spec: str) -> None:
+    for each in committed(spec).programs:
+        found = candidates(each)
+        assert found[0] == DEFAULT and len(set(found)) == len(found) > 1
+        assert Shapes("on_chip") not in found, "it is what is chosen automatically, where it fits"
+        for shapes in found[1:]:
+            automatic = shapes.schedule == "automatic"
+            assert automatic == (len(each.schedules) == 1)
+            knobs = knob_names(each, None if automatic else shapes.schedule)
+            assert shapes.changes.keys() <= {"schedule", *knobs}
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "knobs"),
+    [
+        ("gemm_add_relu", "backward", {None: {"stream_blocks"}}),
+        ("gemm_scale_bn", "train_forward", {"on_chip": {"column_blocks"}, "split": {"stream_blocks"}}),
+        (
+            "gemm_groupnorm_hardtanh",
+            "forward",
+            {"on_chip": {"row_items", "row_waves"}, "split": {"stream_blocks"}},
+        ),
+    ],
+)
+def test_each_schedule_with_each_setting_of_what_it_reads(spec: str, name: str, knobs: dict) -> None:
+    each = program(spec, name)
+    assert set(schedule_names(each) or [None]) == set(knobs)
+    for schedule, names in knobs.items():
+        assert set(knob_names(each, schedule)) == names
+        chosen = Shapes(schedule or "automatic")
+        for knob in names:
+            for value in KNOBS[knob].values:
+                expected = replace(chosen, **{knob: value})
+                assert expected in candidates(each) or expected == Shapes("on_chip")
+
+
+def test_nobody_can_tell_which_knobs_an_automatic_choice_reads() -> None:
+    assert knob_names(program("gemm_scale_bn", "train_forward"), None) == ()

@@ -1,0 +1,106 @@
+"""Which launch shapes serve which rows, and the tuning beside a spec as a part of its plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fusegen.errors import SpecError
+from fusegen.plan.load import plan_file, plan_files
+from fusegen.plan.report import report
+from fusegen.plan.shapes import DEFAULT, Shapes
+from fusegen.plan.summary import summary
+from fusegen.plan.tuning import Measurement, Range, ranges
+from fusegen.plan.tuning_file import tuning_path
+from tests.plan.planning import LINEAR, planned
+
+SPLIT, WIDE = Shapes("split", stream_blocks=16), Shapes("split", stream_blocks=32)
+
+
+def measured(*sizes: tuple[int, Shapes]) -> tuple[Measurement, ...]:
+    return tuple(Measurement("forward", "float32", rows, 8, None, shapes, 1.0, 2.0) for rows, shapes in sizes)
+
+
+def test_a_range_ends_where_the_next_size_is_nearer_in_ratio() -> None:
+    found = ranges(measured((8, SPLIT), (64, DEFAULT), (1000, WIDE)))
+    # sqrt(8 * 64) = 22.6, sqrt(64 * 1000) = 252.98
+    assert found == (Range(22, SPLIT), Range(252, DEFAULT), Range(None, WIDE))
+    for rows, near in ((22, 8), (23, 64), (252, 64), (253, 1000)):
+        assert near == min((8, 64, 1000), key=lambda size: max(size / rows, rows / size))
+
+
+def test_neighbours_with_the_same_shapes_are_one_range() -> None:
+    assert ranges(measured((8, SPLIT), (64, SPLIT), (512, DEFAULT))) == (Range(181, SPLIT), Range(None, DEFAULT))
+    assert ranges(measured((8, SPLIT), (64, SPLIT))) == (Range(None, SPLIT),)
+
+
+def test_where_the_default_is_all_there_are_no_ranges() -> None:
+    assert ranges(()) == ranges(measured((8, DEFAULT), (64, DEFAULT))) == ()
+
+
+def test_kernels_on_chip_are_taken_where_they_fit_only() -> None:
+    (found,) = ranges(measured((8, Shapes("on_chip", row_items=4))))
+    assert found.shapes == Shapes("automatic", row_items=4)
+
+
+# Files
+
+ENTRY = {"dtype": "bfloat16", "rows": 64, "channels": 32, "microseconds": 2.5, "default_microseconds": 3}
+MACHINE = {"gpu": "NVIDIA Test", "torch": "2.10.0", "cuda": "13.0"}
+
+
+def write(spec: Path, **programs: list[dict]) -> None:
+    text = {"fusegen_tuning": 1, "architectures": {"sm_90": {**MACHINE, "programs": programs}}}
+    tuning_path(spec).write_text(json.dumps(text))
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    planned(tmp_path, LINEAR, "op: group_norm, name: norm, num_groups: 4")
+    return tmp_path / "spec.yaml"
+
+
+def test_the_file_lies_beside_the_spec_and_is_no_spec() -> None:
+    assert tuning_path("specs/demo.yaml") == Path("specs/demo.tuning.json")
+
+
+def test_a_plan_has_the_tuning_beside_its_spec(spec: Path) -> None:
+    assert plan_file(spec).tuning == ()
+    write(spec, forward=[{**ENTRY, "groups": 4, "schedule": "on_chip", "row_items": 4}])
+    for plan in (plan_file(spec), *plan_files([spec])):
+        (architecture,) = plan.tuning
+        assert (architecture.target, architecture.gpu) == ("sm_90", "NVIDIA Test")
+        shapes = Shapes("on_chip", row_items=4)
+        assert architecture.measurements == (Measurement("forward", "bfloat16", 64, 32, 4, shapes, 2.5, 3),)
+        assert architecture.of("forward", "bfloat16") and not architecture.of("forward", "float32")
+
+
+def test_mistakes_in_a_tuning_come_with_those_of_other_specs(spec: Path) -> None:
+    write(spec, forward=[{**ENTRY, "groups": 4, "row_items": 4}])
+    other = spec.with_name("other.yaml")
+    other.write_text("fusegen: 1\n")
+    with pytest.raises(SpecError) as caught:
+        plan_files([spec, other])
+    files = {diagnostic.location.file for diagnostic in caught.value.diagnostics}
+    assert files == {tuning_path(spec).as_posix(), other.as_posix()}
+
+
+def test_the_plan_tells_of_it(spec: Path) -> None:
+    untuned = plan_file(spec)
+    write(
+        spec,
+        backward=[{**ENTRY, "groups": 4, "schedule": "split", "stream_blocks": 16}, {**ENTRY, "groups": 4, "rows": 8}],
+    )
+    plan = plan_file(spec)
+    assert report(plan).removeprefix(report(untuned)).strip().splitlines() == [
+        "launch shapes on sm_90, measured on NVIDIA Test (torch 2.10.0, CUDA 13.0):",
+        "  backward, bfloat16, up to 22 rows: default",
+        "  backward, bfloat16, beyond that: schedule split, stream_blocks 16",
+    ]
+    assert "tuning" not in summary(untuned)
+    (architecture,) = summary(plan)["tuning"]
+    assert architecture["ranges"][1] == {
+        "program": "backward", "dtype": "bfloat16", "most_rows": None, "schedule": "split", "stream_blocks": 16
+    }  # fmt: skip

@@ -1,0 +1,178 @@
+"""The table of launch shapes in kernels.cu, and what the launcher takes from it: by GPU, mode and rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fusegen.emulate import EmulatedLibrary, EmulationError, compile_kernels  # noqa: E402
+from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.plan import Plan  # noqa: E402
+from fusegen.plan.shapes import Shapes  # noqa: E402
+from fusegen.plan.tuning_file import tuning_path  # noqa: E402
+from fusegen.render.output import write_files  # noqa: E402
+from fusegen.render.package import render_all, render_package  # noqa: E402
+from fusegen.verify.emulated import forced  # noqa: E402
+from tests.render.test_purity import elsewhere  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "matmul_bn_bias_div_swish"
+SPLIT_16, SPLIT_4 = {"schedule": "split", "stream_blocks": 16}, {"schedule": "split", "stream_blocks": 4}
+TILE = {"schedule": "on_chip", "column_blocks": 3}
+# Programs of a tuning: dtype, rows and the shapes that are not the default.
+SM_90 = {
+    "train_forward": [
+        ("float32", 2000, SPLIT_16),
+        ("float32", 8000, {}),
+        ("bfloat16", 2000, {}),
+        ("bfloat16", 100, TILE),
+        ("bfloat16", 50000, SPLIT_4),
+    ],
+    "train_backward": [("float32", 8, TILE)],
+    "eval_forward": [("float16", 8, {})],
+}
+SM_80 = {"eval_backward": [("float32", 8, {"stream_blocks": 32})]}
+
+
+def machine(programs: dict) -> dict:
+    figures = {"channels": 48, "microseconds": 1.0, "default_microseconds": 2.0}
+    entries = {
+        name: [{"dtype": dtype, "rows": rows, **figures, **shapes} for dtype, rows, shapes in found]
+        for name, found in programs.items()
+    }
+    return {"gpu": "NVIDIA Test", "torch": "2.10.0", "cuda": "13.0", "programs": entries}
+
+
+def tuned(root: Path) -> Plan:
+    """The spec's plan for two targets, with a tuning for each."""
+    text = (ROOT / "specs" / f"{NAME}.yaml").read_text(encoding="utf-8")
+    assert "targets: [sm_90]" in text
+    spec = root / f"{NAME}.yaml"
+    spec.write_text(text.replace("targets: [sm_90]", "targets: [sm_80, sm_90]"), encoding="utf-8")
+    architectures = {"sm_80": machine(SM_80), "sm_90": machine(SM_90)}
+    tuning_path(spec).write_text(json.dumps({"fusegen_tuning": 1, "architectures": architectures}))
+    return plan_file(spec)
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory) -> Plan:
+    return tuned(tmp_path_factory.mktemp("specs"))
+
+
+@pytest.fixture(scope="module")
+def kernels(plan: Plan) -> str:
+    return render_package(plan)[f"{NAME}/kernels.cu"]
+
+
+@pytest.fixture(scope="module")
+def library(plan: Plan, tmp_path_factory) -> EmulatedLibrary:
+    root = tmp_path_factory.mktemp("generated")
+    write_files(render_all([plan]), root)
+    return compile_kernels(root / NAME / "kernels.cu", cache=root / "cache", checked=False)
+
+
+def test_a_line_for_each_range_of_each_dtype(kernels: str) -> None:
+    (lines,) = re.findall(r"constexpr Tuned kTrainForwardShapes\[\] = \{\n(.*?)\};", kernels, re.DOTALL)
+    # Autocast modes are in the line of their activations' dtype; sqrt(2000 * 8000) = 4000.
+    assert lines.splitlines() == [
+        "    {90, modes(0), 4000, {kSplit, 16, 256, 1024, 2}},  // float32",
+        "    {90, modes(0), kAnyRows, {kAutomatic, 8, 256, 1024, 2}},  // float32",
+        "    {90, modes(1, 3), 447, {kAutomatic, 8, 256, 1024, 3}},  // bfloat16",
+        "    {90, modes(1, 3), 10000, {kAutomatic, 8, 256, 1024, 2}},  // bfloat16",
+        "    {90, modes(1, 3), kAnyRows, {kSplit, 4, 256, 1024, 2}},  // bfloat16",
+    ]
+    assert "{80, modes(0), kAnyRows, {kAutomatic, 32, 256, 1024, 2}},  // float32" in kernels
+
+
+def test_the_columns_are_named_in_their_order(kernels: str) -> None:
+    text = " ".join(line.removeprefix("// ") for line in kernels.splitlines() if line.startswith("// "))
+    assert "{schedule, stream_blocks, row_items, row_waves, column_blocks}" in text
+    assert f"specs/{NAME}.tuning.json" in text
+    assert max(map(len, kernels.splitlines())) <= 100
+
+
+def test_what_was_not_tuned_has_no_table(kernels: str) -> None:
+    assert kernels.count("constexpr Tuned ") == 3 and "kEvalForwardShapes" not in kernels
+    committed = (ROOT / "generated" / "gemm_add_relu" / "kernels.cu").read_text(encoding="utf-8")
+    if not tuning_path(ROOT / "specs" / "gemm_add_relu.yaml").exists():
+        assert "Tuned" not in committed and "tuning.cuh" not in committed
+
+
+def test_a_tuned_spec_is_rendered_alike_elsewhere(plan: Plan, tmp_path: Path) -> None:
+    spec = tmp_path / f"{NAME}.yaml"
+    tuned(tmp_path)
+    files = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in render_all([plan]).items()}
+    found = elsewhere(tmp_path, specs=[spec.name], order="backwards", PYTHONHASHSEED="4242")
+    assert {path: found[path] for path in files} == files
+
+
+# What launchers take. The split schedule needs a workspace, more of it the more blocks there are; that on chip next to
+# none.
+
+CHANNELS = 8192
+MODES = {"float32": 0, "bfloat16": 1, "float16": 2, "autocast bfloat16": 3}
+
+
+def workspace(library: EmulatedLibrary, program: str, mode: str, rows: int, shapes: Shapes | None = None) -> int:
+    name = f"fusegen_{NAME}_{program}_workspace"
+    return library.call_int64(name, MODES[mode], rows, CHANNELS, forced(shapes))
+
+
+@pytest.mark.parametrize(
+    ("program", "mode", "rows", "taken"),
+    [
+        ("train_forward", "float32", 500, Shapes(**SPLIT_16)),
+        ("train_forward", "float32", 4000, Shapes(**SPLIT_16)),
+        ("train_forward", "float32", 4001, Shapes()),
+        ("train_forward", "bfloat16", 447, Shapes("on_chip", column_blocks=3)),
+        ("train_forward", "bfloat16", 10000, Shapes()),
+        ("train_forward", "bfloat16", 10001, Shapes(**SPLIT_4)),
+        ("train_forward", "autocast bfloat16", 10001, Shapes(**SPLIT_4)),
+        ("train_forward", "float16", 500, Shapes("on_chip")),  # measured in other dtypes only
+        ("eval_backward", "float32", 40000, Shapes()),  # measured on another GPU only
+    ],
+)
+def test_the_launcher_takes_the_line_of_its_gpu_mode_and_rows(library, program, mode, rows, taken) -> None:
+    found = workspace(library, program, mode, rows)
+    assert found == workspace(library, program, mode, rows, taken)
+    others = [Shapes(**SPLIT_16), Shapes(**SPLIT_4), Shapes("split"), Shapes("split", stream_blocks=32)]
+    if program == "train_forward" and rows >= 4000:
+        assert len({workspace(library, program, mode, rows, each) for each in others}) == 4, "they are told apart"
+
+
+def test_another_gpu_would_take_its_own_line(library) -> None:
+    wide = workspace(library, "eval_backward", "float32", 40000, Shapes(stream_blocks=32))
+    assert workspace(library, "eval_backward", "float32", 40000) < wide
+
+
+def test_a_line_for_kernels_on_chip_gives_way_where_they_do_not_fit(library) -> None:
+    rows = 100_000  # of 4 bytes, and no multiprocessor has as much for the narrowest tile
+    assert workspace(library, "train_backward", "float32", rows) == workspace(
+        library, "train_backward", "float32", rows, Shapes("split")
+    )
+    on_chip = workspace(library, "train_backward", "float32", 64, Shapes("on_chip"))
+    assert workspace(library, "train_backward", "float32", 64) == on_chip
+    assert on_chip < workspace(library, "train_backward", "float32", 64, Shapes("split"))
+
+
+def test_forced_shapes_come_before_the_table(library) -> None:
+    assert workspace(library, "train_forward", "float32", 500) > 0
+    assert workspace(library, "train_forward", "float32", 500, Shapes("on_chip")) == 0
+    symbol = f"fusegen_{NAME}_train_forward"
+    nothing = [None] * len(re.findall(r"void\* \w+", declaration(library, symbol)))
+    with pytest.raises(EmulationError, match="CUDA error 9$"):
+        library.call(symbol, 0, *nothing, 100_000, CHANNELS, forced(Shapes("on_chip")), 1e-5, 0.1, 1.0, None, None)
+
+
+def declaration(library: EmulatedLibrary, symbol: str) -> str:
+    """The pointers among a launcher's parameters, up to the sizes."""
+    source = next(library.path.parents[1].glob("*/kernels.cu")).read_text(encoding="utf-8")
+    return source.split(f'extern "C" int {symbol}(')[1].split("int64_t rows")[0]

@@ -1,0 +1,170 @@
+"""`fusegen tune` from its arguments to what is rendered: on the emulator, with a clock that says what a test wants."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fusegen import cli  # noqa: E402
+from fusegen.bench.rounds import Spread  # noqa: E402
+from fusegen.errors import SpecError  # noqa: E402
+from fusegen.plan.load import plan_file  # noqa: E402
+from fusegen.plan.shapes import DEFAULT, Shapes  # noqa: E402
+from fusegen.plan.tuning_file import tuning_path  # noqa: E402
+from fusegen.render.package import render_package  # noqa: E402
+from fusegen.tune import command  # noqa: E402
+from fusegen.tune.command import tune_specs  # noqa: E402
+from fusegen.tune.measure import fastest  # noqa: E402
+from fusegen.tune.options import Options  # noqa: E402
+from fusegen.tune.tail import TailError  # noqa: E402
+from tests.tune.standins import CHAIN, Bench  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+ROOT = Path(__file__).resolve().parents[2]
+SPLIT, TILE = Shapes("split", stream_blocks=16), Shapes("on_chip", column_blocks=3)
+# So long that few samples are taken.
+USUAL = 100_000.0
+ONE = Options(dtypes=("float32",), rows=(8,))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "demo.yaml"
+    path.write_text(CHAIN.format(name="demo"), encoding="utf-8")
+    return path
+
+
+def microseconds(name: str, rows: int, shapes: Shapes) -> float:
+    """Half of the usual for one candidate of one program, another one for many rows; 2 % less for one of another."""
+    if name.endswith("train_forward"):
+        return USUAL / 2 if shapes == (SPLIT if rows >= 64 else TILE) else USUAL
+    return 0.98 * USUAL if name.endswith("eval_forward") and shapes == Shapes(stream_blocks=32) else USUAL
+
+
+def test_from_the_arguments_to_what_is_rendered(spec: Path, cache: Path, capsys: pytest.CaptureFixture) -> None:
+    before = render_package(plan_file(spec))["demo/kernels.cu"]
+    tune_specs([spec], Options(), Bench(cache, microseconds).device())
+    plan = plan_file(spec)
+    (architecture,) = plan.tuning
+    assert (architecture.target, architecture.gpu, architecture.cuda) == ("sm_90", "NVIDIA Test", "13.0")
+    found = [(m.program, m.dtype, m.rows, m.shapes) for m in architecture.measurements]
+    assert found == [
+        ("train_forward", dtype, rows, shapes)
+        for dtype in ("float32", "bfloat16")
+        for rows, shapes in ((8, TILE), (64, SPLIT), (512, SPLIT))  # the typical rows are 64
+    ]
+    assert {(m.microseconds, m.default_microseconds) for m in architecture.measurements} == {(USUAL / 2, USUAL)}
+    shown, progress = capsys.readouterr()
+    assert "demo on NVIDIA Test (sm_90)" in shown and shown.count("schedule split, stream_blocks 16") == 4
+    assert f"next: fusegen build {spec}" in progress
+    after = render_package(plan)["demo/kernels.cu"]
+    assert "constexpr Tuned kTrainForwardShapes[]" in after and "Tuned" not in before
+    # Again with the tuning there: the same is measured, and nothing changes.
+    written = tuning_path(spec).read_bytes()
+    tune_specs([spec], Options(rows=(8,), dtypes=("bfloat16",)), Bench(cache, lambda *what: USUAL).device())
+    assert {m.dtype for m in plan_file(spec).tuning[0].measurements} == {"float32"}
+    tune_specs([spec], Options(), Bench(cache, microseconds).device())
+    assert tuning_path(spec).read_bytes() == written
+    assert "nothing to change" not in capsys.readouterr().err
+    tune_specs([spec], Options(), Bench(cache, microseconds).device())
+    assert "nothing to change" in capsys.readouterr().err and tuning_path(spec).read_bytes() == written
+
+
+def test_nothing_is_written_where_the_default_is_fastest(spec: Path, cache: Path, capsys) -> None:
+    tune_specs([spec], ONE, Bench(cache, lambda *what: USUAL).device())
+    assert not tuning_path(spec).exists()
+    assert "the default is fastest everywhere" in capsys.readouterr().err
+
+
+def test_a_candidate_with_other_results_ends_it(spec: Path, cache: Path) -> None:
+    bench = Bench(cache, microseconds)
+
+    def damage(name: str, shapes: Shapes, output: int) -> None:
+        if name.endswith("train_backward") and shapes == Shapes("split", stream_blocks=32):
+            ctypes.memset(output, 0x41, 4)
+
+    bench.damage = damage
+    with pytest.raises(TailError, match=r"train_backward, schedule split, stream_blocks 32: 1 of 24 elements of grad_"):
+        tune_specs([spec], ONE, bench.device())
+    assert not tuning_path(spec).exists()
+
+
+def test_as_the_command_line_ends(spec: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    bench = Bench(cache, lambda *what: USUAL)
+    monkeypatch.setattr(command, "require_cuda", lambda: None)
+    monkeypatch.setattr(command, "cuda_device", bench.device)
+    arguments = ["tune", str(spec), "--dtypes", "fp32", "--rows", "8"]
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 0
+    bench.damage = lambda name, shapes, output: ctypes.memset(output, 0x41, 4) if shapes == SPLIT else None
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 1
+    assert "schedule split, stream_blocks 16: 1 of 24 elements" in capsys.readouterr().err
+
+
+def test_a_gpu_for_which_nothing_is_built(spec: Path, cache: Path) -> None:
+    with pytest.raises(SpecError, match="demo has no target sm_100"):
+        tune_specs([spec], ONE, Bench(cache, microseconds).device("sm_100"))
+
+
+def test_a_dtype_that_the_spec_lacks(spec: Path, cache: Path) -> None:
+    with pytest.raises(SpecError, match="demo has no dtype 'float16'"):
+        tune_specs([spec], Options(dtypes=("float16",)), Bench(cache, microseconds).device())
+
+
+@pytest.mark.parametrize(
+    ("default", "other", "chosen"),
+    [
+        (Spread(100, 99, 101, 9), Spread(96.5, 96, 97, 9), True),
+        (Spread(100, 99, 101, 9), Spread(97.5, 97, 98, 9), False),  # less than 3 %
+        (Spread(100, 90, 110, 9), Spread(80, 70, 91, 9), False),  # their quartiles overlap
+    ],
+)
+def test_what_is_clearly_faster(default: Spread, other: Spread, chosen: bool) -> None:
+    assert fastest({DEFAULT: default, SPLIT: other}) == (SPLIT if chosen else DEFAULT)
+
+
+# As a process
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
+    words = [sys.executable, "-m", "fusegen", "tune", *map(str, arguments)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    return done
+
+
+def test_without_a_gpu_it_is_refused(spec: Path) -> None:
+    done = run(spec)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error[FG503]: torch finds no CUDA device" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rows", "8,none"], "no number of rows: none"),
+        (["--rows", "0"], "no number of rows: 0"),
+        (["--rows", str(2**31)], "no number of rows: 2147483648"),
+        (["--dtypes", "tf32"], "unknown: tf32; there are fp32, bf16, fp16"),
+    ],
+)
+def test_options_that_there_are_not(spec: Path, arguments: list[str], message: str) -> None:
+    done = run(spec, *arguments)
+    assert done.returncode == 2 and message in done.stderr
