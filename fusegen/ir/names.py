@@ -13,17 +13,18 @@ if TYPE_CHECKING:
 # What kernels call things: a value of that name gets a number behind it.
 KERNEL_NAMES = frozenset(
     """
-    a active at b base block blocks channels column correct count first groups i inner inner_groups inside
-    inverse_length item kItems kKeep kVec kept lane lanes last left length mine offset one own part partials row
-    rows rows_per_block segment shared step u v valid Acc Accumulate AccumulateFor Column Loaded Moments Out Pack
-    Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kBatch kColumnThreads kRowThreads kRowsInFlight
-    kSegmentThreads kStreamThreads kTotalThreads kUnroll kVectorOf add_value ceil_div launch load_pack load_values
-    merge merge_over_y moments_of moments_over_y narrow shared_memory store_pack store_values sum_of sum_over_lanes
-    sum_over_y thread_index warp_count widen average_factor behind bounded_exp clamp clamp_backward clamp_max
-    clamp_max_backward clamp_min clamp_min_backward erf exp gelu_backward gelu_tanh gelu_tanh_backward hardswish
-    hardswish_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward log1p maximum maximum_backward
-    minimum minimum_backward mish mish_backward normal_cdf quotient reciprocal relu relu_backward rsqrt sigmoid
-    sigmoid_backward silu_backward softplus softplus_backward square tanh tanh_backward
+    a active at b base block blocks channels cluster_arrive cluster_wait column correct count exchange first groups i
+    in_cluster inner inner_groups inside inverse_length item kItems kKeep kVec kept lane lanes last left length mine
+    offset one own part partials row rows rows_per_block segment shared step u v valid vectors Acc Accumulate
+    AccumulateFor Column Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kBatch
+    kColumnThreads kMostCluster kRowThreads kRowsInFlight kSegmentThreads kStreamThreads kTotalThreads kUnroll
+    kVectorOf add_value ceil_div launch load_pack load_values merge merge_over_y moments_of moments_over_cluster
+    moments_over_y narrow shared_memory store_pack store_values sum_of sum_over_lanes sum_over_cluster sum_over_y
+    thread_index warp_count widen average_factor behind bounded_exp clamp clamp_backward clamp_max clamp_max_backward
+    clamp_min clamp_min_backward erf exp gelu_backward gelu_tanh gelu_tanh_backward hardswish hardswish_backward
+    hardtanh hardtanh_backward leaky_relu leaky_relu_backward log1p maximum maximum_backward minimum minimum_backward
+    mish mish_backward normal_cdf quotient reciprocal relu relu_backward rsqrt sigmoid sigmoid_backward silu_backward
+    softplus softplus_backward square tanh tanh_backward
     """.split()
 )
 

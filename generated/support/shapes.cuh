@@ -130,35 +130,61 @@ inline dim3 segment_grid(int64_t rows, int64_t groups) {
   return dim3(unsigned(segments < 0x7fffffff ? segments : 0x7fffffff));
 }
 
-// A launch in which a block holds a tile of columns, all their rows, in shared memory.
+// A launch in which a cluster of grid.y blocks holds a tile of columns in shared memory: each block
+// rows_per_block of their rows, the last ones fewer or none.
 struct Column {
   dim3 grid;
   dim3 block;
+  int rows_per_block;
   size_t shared_bytes;
   bool fits;
 };
 
-// The widest tile that leaves room for two blocks, of at least 32 bytes a row, the sector of device
-// memory; else the narrowest that fits at all. bytes_per_element: of all tensors in the tile;
-// element: of the smallest.
-inline Column column_shape(
-    int64_t rows, int64_t channels, int vector, int64_t bytes_per_element, int64_t element,
-    int64_t bytes_per_sum, int64_t limit) {
+// What a tile takes of shared memory: bytes of each element, those of the narrowest tensor in it, of
+// each column that a warp sums, and of each column that the blocks of a cluster exchange.
+struct TileBytes {
+  int64_t element, narrowest, sums, exchange;
+};
+
+// A tile of `width` vectors over `cluster` blocks. No block is higher than its rows, but for a warp.
+inline Column column_tile(
+    int64_t rows, int64_t channels, int vector, const TileBytes& bytes, int width, int cluster) {
   constexpr int kThreads = 512;
-  const int64_t vectors = ceil_div(channels, vector);
-  Column best{dim3(1), dim3(1), 0, false};
-  for (int width = 1; width <= 16; width *= 2) {
-    if (width * vector * element < 32 && width < 16) continue;
-    const int64_t tile = rows * width * vector * bytes_per_element;
-    const int64_t sums = int64_t(kThreads / 32) * width * vector * bytes_per_sum;
-    const int64_t bytes = ceil_div(tile, 16) * 16 + sums;
-    if (bytes > limit || (best.fits && bytes > limit / 2)) break;
-    best.fits = true;
-    best.grid = dim3(unsigned(ceil_div(vectors, width)));
-    best.block = dim3(width, kThreads / width);
-    best.shared_bytes = size_t(bytes);
+  const int64_t rows_per_block = ceil_div(rows, cluster);
+  int height = kThreads / width;
+  while (height > rows_per_block && height * width > 32) height /= 2;
+  const int64_t columns = int64_t(width) * vector;
+  const int64_t tile = ceil_div(rows_per_block * columns * bytes.element, 16) * 16;
+  const int64_t sums = columns * bytes.sums * (height * width / 32);
+  const int64_t exchange = cluster > 1 ? columns * bytes.exchange : 0;
+  return {dim3(unsigned(ceil_div(channels, columns)), unsigned(cluster)), dim3(width, height),
+          int(rows_per_block), size_t(tile + exchange + sums), true};
+}
+
+// Memory is read in sectors of 32 bytes, and pairs of them are read faster. Best are tiles that wide
+// of which two fit a multiprocessor: one block reads while the other one reduces. Then the fewest
+// blocks that can hold such a tile, and the widest tile that they can.
+inline Column column_shape(
+    int64_t rows, int64_t channels, int vector, const TileBytes& bytes, int64_t limit,
+    int most_cluster) {
+  struct Aim {
+    int64_t row_bytes, shared_bytes;
+  };
+  const int64_t half = (limit - 1024) / 2;  // each block takes 1 KB beside its own
+  const Aim aims[] = {{64, half}, {32, half}, {32, limit}};
+  // Two at least: what lies behind a tile is aligned for any type.
+  int most = 2;
+  while (most < (rows > 16 ? 16 : 32) && most * vector < channels) most *= 2;
+  for (const Aim& aim : aims) {
+    for (int cluster = 1; cluster <= most_cluster; cluster *= 2) {
+      for (int width = most; width > 0; width /= 2) {
+        if (width < most && width * vector * bytes.narrowest < aim.row_bytes) break;
+        const Column tile = column_tile(rows, channels, vector, bytes, width, cluster);
+        if (int64_t(tile.shared_bytes) <= aim.shared_bytes) return tile;
+      }
+    }
   }
-  return best;
+  return {dim3(1), dim3(1), 0, 0, false};
 }
 
 }  // namespace fusegen
