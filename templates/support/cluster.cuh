@@ -48,7 +48,8 @@ __device__ __forceinline__ const T* of_peer(const T* own, int rank) {
 // Shows the blocks of the cluster what row 0 of this one has: N values of each array, array by
 // array. They may read it until accept().
 template <int N, typename Acc, typename... More>
-__device__ __forceinline__ void offer(Acc* shown, const Acc (&first)[N], const More (&... more)[N]) {
+__device__ __forceinline__ void offer(
+    Acc* shown, const Acc (&first)[N], const More (&... more)[N]) {
   constexpr int kArrays = 1 + sizeof...(More);
   const Acc* const arrays[kArrays] = {first, more...};
   cluster_wait();

@@ -140,13 +140,13 @@ struct Column {
   bool fits;
 };
 
-// What a tile takes of shared memory: bytes of each element, those of the narrowest tensor in it, of
-// each column that a warp sums, and of each column that the blocks of a cluster exchange.
+// What a tile takes of shared memory, in bytes: each of its elements, an element of the narrowest
+// tensor in it, what a warp sums of a column, and what the blocks of a cluster exchange of one.
 struct TileBytes {
   int64_t element, narrowest, sums, exchange;
 };
 
-// A tile of `width` vectors over `cluster` blocks. No block is higher than its rows, but for a warp.
+// A tile of `width` vectors over `cluster` blocks. A block is a warp, or no higher than its rows.
 inline Column column_tile(
     int64_t rows, int64_t channels, int vector, const TileBytes& bytes, int width, int cluster) {
   constexpr int kThreads = 512;
@@ -161,9 +161,9 @@ inline Column column_tile(
           int(rows_per_block), size_t(tile + exchange + sums), true};
 }
 
-// Memory is read in sectors of 32 bytes, and pairs of them are read faster. Best are tiles that wide
-// of which two fit a multiprocessor: one block reads while the other one reduces. Then the fewest
-// blocks that can hold such a tile, and the widest tile that they can.
+// The first aim that can be reached, by the fewest blocks that can hold such a tile, and then the
+// widest tile. Memory is read in sectors of 32 bytes, and faster in pairs of them. Where two blocks
+// fit a multiprocessor, one reads while the other one reduces.
 inline Column column_shape(
     int64_t rows, int64_t channels, int vector, const TileBytes& bytes, int64_t limit,
     int most_cluster) {
