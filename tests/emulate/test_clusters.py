@@ -13,9 +13,10 @@ THREADS = 64
 # Two turns of each thread's sum over the blocks of its cluster, which show each other their values.
 CLUSTERS = """
 enum Mode {
-  correct, halves, straight_on, exited_block, no_first_barrier, no_second_barrier, no_last_barrier, early_arrival,
-  no_such_rank, beyond_own_memory, beyond_peers_memory, write_to_peer, write_before_begin, wait_first, arrive_twice,
-  block_barrier, shuffle, through_global, through_global_without_barrier,
+  correct, halves, straight_on, exited_block, arrived_and_exited, no_first_barrier, no_second_barrier,
+  no_last_barrier, early_arrival, no_such_rank, beyond_own_memory, beyond_peers_memory, write_to_peer,
+  write_before_begin, wait_first, arrive_twice, block_barrier, shuffle, through_global,
+  through_global_without_barrier,
 };
 
 __device__ __forceinline__ void cluster_barrier() {
@@ -33,8 +34,11 @@ __global__ void sums(int mode, const float* x, float* y, int size) {
   const int rank = blockIdx.y % size;
   const int64_t at = (int64_t(blockIdx.x) * gridDim.y + blockIdx.y) * blockDim.x + thread;
   int peers = size;
-  if (mode == exited_block) {
-    if (rank == --peers) return;
+  if (mode == exited_block || mode == arrived_and_exited) {
+    if (rank == --peers) {
+      if (mode == arrived_and_exited) __cluster_barrier_arrive();
+      return;
+    }
   }
   float value = x[at];
   if (mode == wait_first) __cluster_barrier_wait();
@@ -56,13 +60,15 @@ __global__ void sums(int mode, const float* x, float* y, int size) {
     shown[thread] = value;
     if (mode == write_to_peer && thread == 5) *of_peer(shown + 5, (rank + 1) % size) = 0;
     if (mode != no_first_barrier) cluster_barrier();
-    if (mode == early_arrival) __cluster_barrier_arrive();
+    const bool early = mode == early_arrival && rank == 1 && thread == 5 && !last;
+    if (early) __cluster_barrier_arrive();
     float sum = 0;
-    for (int i = 0; i < peers; ++i) sum += *of_peer(shown + thread, i);
+    const bool alone = mode == no_last_barrier && last && rank != 0;
+    for (int i = 0; i < peers; ++i) sum += *of_peer(shown + thread, alone ? rank : i);
     if (mode == no_such_rank && thread == 7) sum += *of_peer(shown, size);
     if (mode == beyond_peers_memory && thread == 7) sum += of_peer(shown, (rank + 1) % size)[THREADS];
     value = sum;
-    if (mode == early_arrival) {
+    if (early) {
       __cluster_barrier_wait();
     } else if (mode == halves) {
       __cluster_barrier_arrive();
@@ -108,9 +114,10 @@ def test_sums_over_clusters(clusters, size, mode):
         assert torch.equal(found, expected)
 
 
-def test_blocks_that_have_exited_count_as_arrived(clusters):
+@pytest.mark.parametrize("mode", ["exited_block", "arrived_and_exited"])
+def test_blocks_that_have_exited_count_as_arrived(clusters, mode):
     for seed in SEEDS:
-        found, expected = sums(clusters, "exited_block", size=4, peers=3, seed=seed)
+        found, expected = sums(clusters, mode, size=4, peers=3, seed=seed)
         assert torch.equal(found[:, :, :3], expected[:, :, :3]) and found[:, :, 3].isnan().all()
 
 
@@ -126,8 +133,6 @@ _IN_BETWEEN = "with no cluster barrier in between"
                               rf"another block of the cluster has (read|written), {_IN_BETWEEN}"),
         ("early_arrival", r"of shared memory, which another block of the cluster has (read|written), "
                           rf"{_IN_BETWEEN}|exits with no cluster barrier"),
-        ("no_last_barrier", "exits with no cluster barrier behind which no other block accesses this one's|"
-                            "reads the shared memory of a block that has exited"),
         ("no_such_rank", "asks for block 4 of a cluster of 4"),
         ("beyond_own_memory", "asks another block for byte 260 of 256 bytes of shared memory"),
         ("beyond_peers_memory", r"reads byte 256 of another block's 256 bytes of shared memory \["),
@@ -147,8 +152,21 @@ _IN_BETWEEN = "with no cluster barrier in between"
 def test_mistakes_are_reported_every_time(clusters, mode, message):
     for seed in SEEDS:
         with pytest.raises(EmulationError, match=rf"run_sums: sums\(.*block \(\d+, \d+, 0\).*({message})"):
-            sums(clusters, mode, seed=seed)
+            sums(clusters, mode, across=1, clusters_down=1, seed=seed)
     assert torch.equal(*sums(clusters, "correct"))  # nothing is left of it
+
+
+def test_a_block_must_not_exit_while_others_read_its_memory(clusters):
+    """Whoever comes first."""
+    found = set()
+    for seed in range(12):
+        with pytest.raises(EmulationError) as raised:
+            sums(clusters, "no_last_barrier", size=2, across=1, clusters_down=1, seed=seed)
+        found.add(str(raised.value).partition("): ")[2].partition(" [")[0])
+    assert found == {
+        "exits with no cluster barrier behind which no other block accesses this one's shared memory",
+        "reads the shared memory of a block that has exited",
+    }
 
 
 def test_barriers_order_global_memory(clusters):
