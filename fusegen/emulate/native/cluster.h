@@ -14,11 +14,14 @@ void try_finish_phase() {
   if (engine.arrived == 0 || engine.arrived < engine.live) return;
   ++engine.phase;
   engine.arrived = 0;
+  engine.clock.met = ++engine.clock.now;
   for (unsigned rank = 0; rank < engine.cluster; ++rank) {
     Block& block = engine.blocks[rank];
     for (unsigned i = 0; i < engine.thread_count; ++i) {
-      if (!block.threads[i].waits_for_cluster) continue;
-      block.threads[i].waits_for_cluster = false;
+      Thread& thread = block.threads[i];
+      thread.visitor.who &= static_cast<Who>(~has_arrived);
+      if (!thread.waits_for_cluster) continue;
+      thread.waits_for_cluster = false;
       set_runnable(block, i / warp_size, 1u << i % warp_size, true);
     }
     block.warp = no_warp;
@@ -39,6 +42,7 @@ void cluster_arrive(Site site) {
     fail(&self, "arrives at the cluster's barrier at %s:%d and has not waited since it last did", AT(site));
   }
   self.site = site;
+  self.visitor.who |= has_arrived;
   ++self.arrivals;
   ++engine.arrived;
   try_finish_phase();
@@ -58,6 +62,8 @@ void cluster_wait(Site site) {
   }
   run_another();
   ++self.waits;
+  self.visitor.wait_before = self.visitor.last_wait;
+  self.visitor.last_wait = engine.clock.met;
   engine.block->waited = std::max(engine.block->waited, int(self.waits));
 }
 

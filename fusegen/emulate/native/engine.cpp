@@ -49,11 +49,12 @@ void run_thread() {
 // All of its threads alive, and none of them has run.
 void begin_block(Block& block) {
   const unsigned count = engine.thread_count;
-  const unsigned first_stack = rank_of(block) * count;
+  const unsigned first_stack = block.rank * count;
   for (unsigned i = 0; i < count; ++i) {
     Thread& thread = block.threads[i];
     thread.number = i;
     thread.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+    thread.visitor = {static_cast<Who>(block.rank << rank_shift | i), 0, 0};
     thread.arrivals = thread.waits = 0;
     thread.waits_for_cluster = false;
     const unsigned stack = first_stack + i;
@@ -86,6 +87,7 @@ void run_cluster(std::uint64_t number) {
   engine.clock.begin_cluster();
   for (unsigned rank = 0; rank < engine.cluster; ++rank) {
     engine.blocks[rank].index = {x, first_y + rank, z};
+    engine.blocks[rank].rank = rank;
     begin_block(engine.blocks[rank]);
   }
   engine.live = engine.cluster * engine.thread_count;

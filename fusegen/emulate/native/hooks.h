@@ -27,18 +27,14 @@ void describe_race(char (&text)[128], Order order, Who who, const char* found) {
   } else if (who & (several_lanes | several_warps)) {
     std::snprintf(text, sizeof text, "other threads have %s since the last barrier", found);
   } else {
-    const uint3 index = engine.block->threads[who % most_threads].index;
+    const uint3 index = engine.block->threads[who & number_bits].index;
     std::snprintf(text, sizeof text, "thread (%u, %u, %u) has %s since the last barrier", index.x, index.y,
                   index.z, found);
   }
 }
 
 View view_since(std::uint32_t since) {
-  const Thread& thread = *engine.current;
-  const BlockClock& clock = engine.block->clock;
-  const auto who = static_cast<Who>(rank_of(*engine.block) << rank_shift | thread.number);
-  return {engine.clock.now, since, engine.clock.cluster, clock.barrier, clock.warp_barrier[thread.number / warp_size],
-          who, thread.arrivals, thread.waits};
+  return {engine.clock, engine.block->clock, engine.current->visitor, since};
 }
 
 // Remembers the access to one cell. Returns whether it is a race, which `text` then describes.

@@ -16,9 +16,10 @@ struct Clock {
   std::uint32_t now = 1;
   std::uint32_t launch = 1;   // when it began
   std::uint32_t cluster = 1;  // when it began
+  std::uint32_t met = 1;      // when all of the cluster had arrived at its last barrier
 
   void begin_launch() { launch = ++now; }
-  void begin_cluster() { cluster = ++now; }
+  void begin_cluster() { cluster = met = ++now; }
 };
 
 // When the threads of one block last met.
@@ -36,90 +37,100 @@ struct BlockClock {
 // one block, with its rank in the same bits. Or one of the last two.
 using Who = std::uint16_t;
 constexpr unsigned rank_shift = 10;
-constexpr Who several_lanes = 0x8000;   // | the number of their warp
+constexpr Who number_bits = 0x03ff;
+constexpr Who rank_bits = 0x1c00;
+constexpr Who has_arrived = 0x2000;     // at a barrier of the cluster at which others have not
 constexpr Who several_warps = 0x4000;
-constexpr Who several_ranks = 0xfffe;   // blocks of one cluster
-constexpr Who several_blocks = 0xffff;  // of more than one
+constexpr Who several_lanes = 0x8000;   // | the number of their warp
+constexpr Who several_ranks = 0xdffe;   // blocks of one cluster
+constexpr Who several_blocks = 0xdfff;  // of more than one
 
 enum class Order { settled, other_thread, other_rank, other_cluster };
 
-// Who accesses memory, and what that thread knows of the past.
-struct View {
-  std::uint32_t now;
-  std::uint32_t since;  // nothing earlier counts
-  std::uint32_t cluster;
-  std::uint32_t barrier;
-  std::uint32_t warp_barrier;
+struct Visitor {
   Who who;
-  // Halves of the cluster's barriers. What others did before they arrived is known to who has waited as often.
-  std::uint16_t arrivals;
-  std::uint16_t waits;
+  // When all had arrived at the last two barriers of the cluster that it has waited for, or 0. The last one orders
+  // what was accessed before that time, but not what a thread accessed that had arrived at that very barrier.
+  std::uint32_t last_wait;
+  std::uint32_t wait_before;
 
-  Who rank() const { return who >> rank_shift; }
-  unsigned warp() const { return (who & ((1u << rank_shift) - 1)) / 32; }
+  unsigned warp() const { return (who & number_bits) / 32; }
+};
+
+// Who accesses memory, and what orders it. Nothing before `since` counts.
+struct View {
+  const Clock& clock;
+  const BlockClock& block;
+  const Visitor& visitor;
+  std::uint32_t since;
 };
 
 // One piece of memory. Stamps of 0 are from before the clock began.
 class Cell {
  public:
-  bool written() const { return write_.stamp != 0; }
-  bool written_since(std::uint32_t time) const { return write_.stamp >= time; }
-  Who writer() const { return write_.who; }
-  Who reader() const { return read_.who; }
+  bool written() const { return write_stamp_ != 0; }
+  bool written_since(std::uint32_t time) const { return write_stamp_ >= time; }
+  Who writer() const { return writer_; }
+  Who reader() const { return reader_; }
 
   // How an access relates to the last write, or to the last reads.
-  Order to_write(const View& view) const { return write_.order(view); }
-  Order to_reads(const View& view) const { return read_.order(view); }
+  Order to_write(const View& view) const { return order(view, write_stamp_, writer_); }
+  Order to_reads(const View& view) const { return order(view, read_stamp_, reader_); }
 
-  void write(const View& view) { write_ = {view.now, view.who, view.arrivals}; }
+  void write(const View& view) {
+    write_stamp_ = view.clock.now;
+    writer_ = view.visitor.who;
+  }
 
-  // Keeps of several readers as much as a later write of any thread needs to know.
-  void read(const View& view) { read_ = {view.now, readers(view), last_arrivals(view)}; }
+  void read(const View& view) {
+    reader_ = read_stamp_ < view.since ? view.visitor.who : readers(view);
+    read_stamp_ = view.clock.now;
+  }
 
  private:
-  struct Access {
-    std::uint32_t stamp;
-    Who who;
-    std::uint16_t arrivals;
+  static bool is_of_rank(Who who, const Visitor& visitor) {
+    return (who & ~has_arrived) != several_ranks && ((who ^ visitor.who) & rank_bits) == 0;
+  }
+  static bool is_of_warp(Who who, const Visitor& visitor) {
+    if (who & several_warps) return false;
+    return (who & several_lanes ? who & number_bits : (who & number_bits) / 32u) == visitor.warp();
+  }
+  static bool is_same(Who who, const Visitor& visitor) { return ((who ^ visitor.who) & ~has_arrived) == 0; }
 
-    bool is_of_rank(const View& view) const {
-      return who != several_ranks && (who >> rank_shift & (most_ranks - 1)) == view.rank();
-    }
-    bool is_of_warp(const View& view) const {
-      if (who & several_warps) return false;
-      return who & several_lanes ? (who & 31u) == view.warp() : (who & ((1u << rank_shift) - 1)) / 32 == view.warp();
-    }
+  // Whether a barrier of the cluster lies in between.
+  static bool has_met(const Visitor& visitor, std::uint32_t stamp, Who who) {
+    return stamp < (who & has_arrived ? visitor.wait_before : visitor.last_wait);
+  }
 
-    Order order(const View& view) const {
-      if (stamp < view.since) return Order::settled;
-      if (stamp < view.cluster || who == several_blocks) return Order::other_cluster;
-      if (arrivals < view.waits) return Order::settled;
-      if (!is_of_rank(view)) return Order::other_rank;
-      if (stamp < view.barrier || who == view.who) return Order::settled;
-      return is_of_warp(view) && stamp < view.warp_barrier ? Order::settled : Order::other_thread;
-    }
-  };
+  static Order order(const View& view, std::uint32_t stamp, Who who) {
+    if (stamp < view.since) return Order::settled;
+    if (stamp < view.clock.cluster || who == several_blocks) return Order::other_cluster;
+    const Visitor& visitor = view.visitor;
+    if (has_met(visitor, stamp, who)) return Order::settled;
+    if (!is_of_rank(who, visitor)) return Order::other_rank;
+    if (stamp < view.block.barrier || is_same(who, visitor)) return Order::settled;
+    const bool synced = is_of_warp(who, visitor) && stamp < view.block.warp_barrier[visitor.warp()];
+    return synced ? Order::settled : Order::other_thread;
+  }
 
+  // Of several readers, this one among them, as much as a later write of any thread needs to know.
   Who readers(const View& view) const {
-    if (read_.stamp < view.since) return view.who;
-    if (read_.stamp < view.cluster || read_.who == several_blocks) return several_blocks;
-    if (read_.arrivals < view.waits) return view.who;
-    if (!read_.is_of_rank(view)) return several_ranks;
-    if (read_.stamp < view.barrier || read_.who == view.who) return view.who;
-    const Who rank = static_cast<Who>(view.rank() << rank_shift);
-    if (!read_.is_of_warp(view)) return several_warps | rank;
-    return read_.stamp < view.warp_barrier ? view.who : static_cast<Who>(several_lanes | rank | view.warp());
+    const Visitor& visitor = view.visitor;
+    if (read_stamp_ < view.clock.cluster || reader_ == several_blocks) return several_blocks;
+    if (has_met(visitor, read_stamp_, reader_)) return visitor.who;
+    const Who arrived = (read_stamp_ < view.clock.met ? visitor.who : visitor.who | reader_) & has_arrived;
+    if (!is_of_rank(reader_, visitor)) return several_ranks | arrived;
+    if (read_stamp_ < view.block.barrier || is_same(reader_, visitor)) return visitor.who | arrived;
+    const Who rank = (visitor.who & rank_bits) | arrived;
+    if (!is_of_warp(reader_, visitor)) return several_warps | rank;
+    if (read_stamp_ < view.block.warp_barrier[visitor.warp()]) return visitor.who | arrived;
+    return static_cast<Who>(several_lanes | rank | visitor.warp());
   }
 
-  std::uint16_t last_arrivals(const View& view) const {
-    const bool counts = read_.stamp >= view.since && read_.stamp >= view.cluster && read_.arrivals > view.arrivals;
-    return counts ? read_.arrivals : view.arrivals;
-  }
-
-  static constexpr unsigned most_ranks = 8;
-
-  Access write_ = {};
-  Access read_ = {};
+  std::uint32_t write_stamp_ = 0;
+  std::uint32_t read_stamp_ = 0;
+  Who writer_ = 0;
+  Who reader_ = 0;
 };
 
 // The cells of one stretch of memory, one for every `granule` bytes: the smallest element that two threads

@@ -31,9 +31,10 @@ struct Thread {
   unsigned mask;
   unsigned source;
   std::uint64_t value;
+  Visitor visitor;
   // Halves of the cluster's barriers that it has come through.
-  std::uint16_t arrivals;
-  std::uint16_t waits;
+  unsigned arrivals;
+  unsigned waits;
   bool waits_for_cluster;
 };
 
@@ -45,6 +46,7 @@ struct Warp {  // a bit for each lane
 
 struct Block {
   uint3 index;
+  unsigned rank;
   Thread threads[most_threads];
   Warp warps[most_threads / warp_size];
   BlockClock clock;
@@ -91,8 +93,6 @@ struct Engine {
   std::uint64_t random_state = 0;
 };
 Engine engine;
-
-unsigned rank_of(const Block& block) { return static_cast<unsigned>(&block - engine.blocks); }
 
 // The block of the cluster whose shared memory, or what guards it, has the address; or null.
 Block* owner_of(const void* address) {
