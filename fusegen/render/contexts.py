@@ -153,7 +153,7 @@ class KernelContext:
 
     @property
     def exchanged(self) -> int:
-        """How many values of a column the blocks of a cluster show each other at once."""
+        """How many values of a column a block of a cluster shows the others at once."""
         sums = [[2 if sum_.moments else 1 for sum_ in stage.sweep.sums] for stage in self.stages]
         return max((sum(each) for each in sums), default=0)
 

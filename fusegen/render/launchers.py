@@ -161,14 +161,14 @@ class LauncherRenderer:
 
     def _tile_bytes(self, kernels: list[Kernel]) -> str:
         """Bytes of shared memory for each element of a tile, of the narrowest element, for each sum of a warp, and for
-        what a cluster exchanges of each column."""
+        what a block of a cluster shows of each column."""
         column = next((kernel for kernel in kernels if kernel.kind == "column"), None)
         if column is None:
             return ""
         context = self.contexts[column.name]
         sizes = " + ".join(f"sizeof({tile.type})" for tile in context.tiles)
         sums = f"{context.widest_exchange} * sizeof(Acc)" if context.widest_exchange > 1 else "sizeof(Acc)"
-        return f"{sizes}, sizeof(T), {sums}, {2 * context.exchanged} * sizeof(Acc)"
+        return f"{sizes}, sizeof(T), {sums}, {context.exchanged} * sizeof(Acc)"
 
     @staticmethod
     def _partials(kernels: list[Kernel]) -> str:

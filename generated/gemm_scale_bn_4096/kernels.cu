@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   // Each thread reads back only what it wrote, so a tile needs no barrier.
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec>>();
   Acc* exchange = behind<Acc>(gemm_product_tile, vectors);
-  Acc* shared = behind<Acc>(exchange, in_cluster() ? 4 * blockDim.x * kVec : 0);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
   const int own = last - first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
@@ -379,7 +379,7 @@ cudaError_t train_forward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  constexpr TileBytes kBytes{sizeof(T), sizeof(T), 2 * sizeof(Acc), 4 * sizeof(Acc)};
+  constexpr TileBytes kBytes{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
   const Column tile = column_shape(rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
   if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && schedule != kSplit) {
@@ -537,7 +537,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec>>();
   auto* grad_y_tile = behind<Loaded<Out, kVec>>(gemm_product_tile, vectors);
   Acc* exchange = behind<Acc>(grad_y_tile, vectors);
-  Acc* shared = behind<Acc>(exchange, in_cluster() ? 4 * blockDim.x * kVec : 0);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
@@ -912,7 +912,7 @@ cudaError_t train_backward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  constexpr TileBytes kBytes{sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc), 4 * sizeof(Acc)};
+  constexpr TileBytes kBytes{sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
   const Column tile = column_shape(rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
   if (!tile.fits && schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && schedule != kSplit) {

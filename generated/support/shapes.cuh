@@ -141,7 +141,7 @@ struct Column {
 };
 
 // What a tile takes of shared memory, in bytes: each of its elements, an element of the narrowest
-// tensor in it, what a warp sums of a column, and what the blocks of a cluster exchange of one.
+// tensor in it, what a warp sums of a column, and what a block of a cluster shows of one.
 struct TileBytes {
   int64_t element, narrowest, sums, exchange;
 };
@@ -156,7 +156,7 @@ inline Column column_tile(
   const int64_t columns = int64_t(width) * vector;
   const int64_t tile = ceil_div(rows_per_block * columns * bytes.element, 16) * 16;
   const int64_t sums = columns * bytes.sums * (height * width / 32);
-  const int64_t exchange = cluster > 1 ? columns * bytes.exchange : 0;
+  const int64_t exchange = cluster > 1 ? columns * bytes.exchange * (cluster + 1) : 0;
   return {dim3(unsigned(ceil_div(channels, columns)), unsigned(cluster)), dim3(width, height),
           int(rows_per_block), size_t(tile + exchange + sums), true};
 }
@@ -177,7 +177,7 @@ inline Column column_shape(
   while (most < (rows > 16 ? 16 : 32) && most * vector < channels) most *= 2;
   for (const Aim& aim : aims) {
     for (int cluster = 1; cluster <= most_cluster; cluster *= 2) {
-      for (int width = most; width > 0; width /= 2) {
+      for (int width = most; width >= 2; width /= 2) {
         if (width < most && width * vector * bytes.narrowest < aim.row_bytes) break;
         const Column tile = column_tile(rows, channels, vector, bytes, width, cluster);
         if (int64_t(tile.shared_bytes) <= aim.shared_bytes) return tile;

@@ -17,7 +17,7 @@ SOURCE = """
 
 extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t channels, int64_t element, int64_t narrowest,
                      int64_t limit, int64_t most_cluster) {
-  const fusegen::TileBytes bytes{element, narrowest, 8, 16};
+  const fusegen::TileBytes bytes{element, narrowest, 8, 8};
   const fusegen::Column tile = fusegen::column_shape(rows, channels, vector, bytes, limit, int(most_cluster));
   const int64_t values[] = {tile.fits, tile.grid.x, tile.grid.y, tile.block.x, tile.block.y, tile.rows_per_block,
                             int64_t(tile.shared_bytes)};
@@ -71,7 +71,7 @@ def test_clusters_only_where_one_block_is_too_small(shape):
     """Two blocks of 64 bytes a row fit a multiprocessor up to there."""
     assert [shape(rows, 4096)["cluster"] for rows in (1024, 1760, 2048, 4096, 8192)] == [1, 1, 2, 4, 8]
     assert shape(16384, 4096) == {
-        "fits": 1, "across": 512, "cluster": 8, "width": 2, "height": 256, "rows_per_block": 2048, "bytes": 66688,
+        "fits": 1, "across": 512, "cluster": 8, "width": 2, "height": 256, "rows_per_block": 2048, "bytes": 67136,
     }  # fmt: skip
     assert shape(16384, 4096, element=8)["cluster"] == 8  # with one block a multiprocessor
     assert not shape(16384, 4096, most_cluster=1)["fits"]

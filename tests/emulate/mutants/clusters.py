@@ -22,14 +22,17 @@ def _mutant(name, old, new, caught, within=None, kernel=_FORWARD, run="cluster",
 BARRIERS = [
     _mutant("nobody arrives", "if (in_cluster()) __cluster_barrier_arrive();", _NOTHING, _NOT_ARRIVED),
     _mutant("nobody waits", "if (in_cluster()) __cluster_barrier_wait();", _NOTHING, _NOT_WAITED),
-    _mutant("what came before is not waited for", "cluster_wait();", _NOTHING, _NOT_WAITED, "offer", of=2),
-    _mutant("no barrier between writing and reading", "cluster_arrive(); cluster_wait();", _NOTHING,
-            _TOO_EARLY, "offer"),
-    _mutant("the others are not told", "cluster_arrive();", _NOTHING, _NOT_ARRIVED, "offer"),
-    _mutant("the others are not waited for", "cluster_wait();", _NOTHING, f"{_NOT_WAITED}|{_TOO_EARLY}", "offer",
+    _mutant("what came before is not waited for", "cluster_wait();", _NOTHING, _NOT_WAITED, "gather", of=2),
+    _mutant("no barrier between writing and reading", "cluster_arrive(); cluster_wait();", _NOTHING, _TOO_EARLY,
+            "gather"),
+    _mutant("the others are not told", "cluster_arrive();", _NOTHING, _NOT_ARRIVED, "gather", of=2),
+    _mutant("the others are not waited for", "cluster_wait();", _NOTHING, f"{_NOT_WAITED}|{_TOO_EARLY}", "gather",
             nth=1, of=2),
-    _mutant("results before they are made", "__syncthreads();", _NOTHING, EARLY, "accept"),
-    _mutant("the others are not told of the end", "cluster_arrive();", _NOTHING, _NOT_ARRIVED, "accept"),
+    _mutant("some threads do not wait", "cluster_wait();", "if (threadIdx.y != 1) cluster_wait();",
+            f"{_NOT_WAITED}|{_TOO_EARLY}", "gather", nth=1, of=2),
+    _mutant("what other threads collect is not waited for", "__syncthreads();", _NOTHING, EARLY, "gather"),
+    _mutant("the others are not told of the end", "cluster_arrive();", _NOTHING, _NOT_ARRIVED, "gather", nth=1, of=2),
+    _mutant("results before they are made", "__syncthreads();", _NOTHING, RACE, "spread"),
     *(
         _mutant(name, old, new, caught, kernel, kernel, file="kernels.cu")
         for kernel in (_FORWARD, _BACKWARD)
@@ -38,36 +41,35 @@ BARRIERS = [
             ("no wait at the end", "cluster_wait();", _NOTHING, _EXITS),
         )
     ),
-    _mutant("some threads do not come", "cluster_wait();", "if (threadIdx.y != 1) cluster_wait();",
-            f"{_NOT_WAITED}|{_TOO_EARLY}", "offer", nth=1, of=2),
 ]  # fmt: skip
 
-_SLOT = "shown[(i / N * blockDim.x + threadIdx.x) * N + i % N]"
+_SLOT = "exchange[(i / N * blockDim.x + threadIdx.x) * N + i % N]"
 
 EXCHANGES = [
-    _mutant("every row shows its own", "threadIdx.y == 0", "true", RACE, "offer"),
-    _mutant("the first array for all", _SLOT, "shown[threadIdx.x * N + i % N]",
-            "nothing has written", "offer"),
+    _mutant("every row shows its own", "threadIdx.y == 0", "true", RACE, "gather"),
+    _mutant("the first array for all", _SLOT, "exchange[threadIdx.x * N + i % N]", "nothing has written", "gather"),
+    _mutant("its own values for all", "of_peer(exchange, i / values)", "of_peer(exchange, blockIdx.y)", wrong("y"),
+            "gather", None),
+    _mutant("the values of one block less", "int(gridDim.y) * values", "int(gridDim.y - 1) * values",
+            "nothing has written", "gather"),
+    _mutant("what the others read is overwritten", "exchange + values", "exchange + values - 1",
+            f"{RACE}|{_TOO_EARLY}", "gather"),
     _mutant("a block less", "rank < int(gridDim.y)", "rank < int(gridDim.y) - 1", wrong("grad_bn_weight"),
             "sum_over_cluster", None),
-    _mutant("its own sum for all", "of_peer(exchange, rank)", "of_peer(exchange, blockIdx.y)",
-            wrong("grad_matmul_product"), "sum_over_cluster", None),
-    _mutant("each block in an order of its own", "of_peer(exchange, rank)",
-            "of_peer(exchange, (rank + blockIdx.y) % gridDim.y)", _ALIKE, "sum_over_cluster", None, "alike"),
-    _mutant("each block with a pilot of its own", "of_peer(shown, 0)", "of_peer(shown, blockIdx.y)", _ALIKE,
+    _mutant("every other block the other way round", "all[rank * sums + i]",
+            "all[(blockIdx.y % 2 ? gridDim.y - rank : rank) * sums + i]", _ALIKE, "sum_over_cluster", None, "alike"),
+    _mutant("each block with a pilot of its own", "means[0]", "means[blockIdx.y * stride]", _ALIKE,
             "moments_of_blocks", None, "alike"),
-    _mutant("without the blocks' own squares", "block[columns]", "Acc(0)", wrong("y", "bn_running_var"),
+    _mutant("without the blocks' own squares", "m2s[rank * stride]", "Acc(0)", wrong("y", "bn_running_var"),
             "moments_of_blocks", None),
     _mutant("without the distances of their means", "count(rank) * distance * distance", "Acc(0)",
             wrong("y", "bn_running_var"), "moments_of_blocks", None),
     _mutant("the last block counts rows that it lacks", "left < rows_per_block ? left : rows_per_block",
             "rows_per_block", wrong("bn_running_mean"), "moments_of_blocks", None),
     _mutant("a block without rows has moments", "rank * rows_per_block < rows", "rank < int(gridDim.y)",
-            wrong("y"), "moments_of_blocks", None, "cluster, few rows", nth=1, of=2),
-    _mutant("results where the others read", "exchange + 2 * columns", "exchange + 2 * columns - 1",
-            f"{RACE}|{_OTHER_BLOCK}", "moments_over_cluster"),
-    _mutant("no room to exchange", "cluster > 1 ? columns * bytes.exchange : 0", "0", BEYOND_SHARED, "column_tile",
-            file="shapes.cuh"),
+            nan("y"), "moments_of_blocks", None, "cluster, few rows", nth=1, of=2),
+    _mutant("no room to exchange", "cluster > 1 ? columns * bytes.exchange * (cluster + 1) : 0", "0", BEYOND_SHARED,
+            "column_tile", file="shapes.cuh"),
 ]  # fmt: skip
 
 _LAST = "first + rows_per_block < rows ? first + rows_per_block : int(rows)"
