@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 # What kernels call things: a value of that name gets a number behind it.
 KERNEL_NAMES = frozenset(
     """
-    a active at b base block blocks channels column columns correct count end first groups i inner inner_groups
+    cluster_arrive cluster_wait exchange in_cluster vectors kMostCluster moments_over_cluster sum_over_cluster a
+    active at b base block blocks channels column columns correct count end first groups i inner inner_groups
     inverse_length item kItems kKeep kVec kept lane lanes last left length mine offset one own part partials row
     rows rows_per_block seen segment shared slot step u v valid Acc Accumulate AccumulateFor Column Columns Finalise
     Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kAhead kBatch kColumnThreads

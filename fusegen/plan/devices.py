@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Device:
     """One compute capability.
 
-    multiprocessors: of the part that the launch shapes are made for. shared_bytes: the most dynamic shared
-    memory that one
-    block may have (CUDA C++ Programming Guide, table of technical specifications). bandwidth: GB/s of device
-    memory that a
+    multiprocessors: of the part that the launch shapes are made for. shared_bytes: the most dynamic shared memory that
+    one block may have (CUDA C++ Programming Guide, table of technical specifications). most_cluster: the most blocks
+    that a cluster may have on every such GPU; 1 where there are no clusters. bandwidth: GB/s of device memory that a
     copy reaches, for `fusegen plan`'s floor.
     """
 
@@ -20,15 +19,16 @@ class Device:
     name: str
     multiprocessors: int
     shared_bytes: int
+    most_cluster: int
     bandwidth: float
 
 
 DEVICES = {
     device.target: device
     for device in (
-        Device("sm_80", "A100", 108, 163 * 1024, 1400),
-        Device("sm_90", "H100", 132, 227 * 1024, 3000),
-        Device("sm_100", "B200", 148, 227 * 1024, 7000),
+        Device("sm_80", "A100", 108, 163 * 1024, 1, 1400),
+        Device("sm_90", "H100", 132, 227 * 1024, 8, 3000),
+        Device("sm_100", "B200", 148, 227 * 1024, 8, 7000),
     )
 }
 
@@ -39,9 +39,10 @@ def is_known(target: str) -> bool:
 
 
 def planning_device(targets: list[str]) -> Device:
-    """One device that launch shapes of all targets respect: the newest target's size, the least shared memory
-    of all."""
+    """One device that launch shapes of all targets respect: the newest target's size, the least shared memory and the
+    smallest clusters of all."""
     known = [DEVICES[target.rstrip("af")] for target in targets]
     newest = max(known, key=lambda device: device.multiprocessors)
     shared = min(device.shared_bytes for device in known)
-    return Device(newest.target, newest.name, newest.multiprocessors, shared, newest.bandwidth)
+    cluster = min(device.most_cluster for device in known)
+    return replace(newest, shared_bytes=shared, most_cluster=cluster)

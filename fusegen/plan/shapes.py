@@ -23,6 +23,7 @@ class Shapes:
     row_items: int = 2
     row_waves: int = 1
     column_blocks: int = 2
+    column_cluster: int = 1
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -56,4 +57,5 @@ KNOBS = {
     "row_items": Knob("row", (2, 4)),
     "row_waves": Knob("row", (1, 2)),
     "column_blocks": Knob("column", (1, 2, 3)),
+    "column_cluster": Knob("column", (1, 2, 4, 8)),
 }

@@ -147,6 +147,12 @@ class KernelContext:
         """How many sums the threads of a block exchange at once; the templates take sums in pairs."""
         return 2 if self.has_moments or any(len(stage.sweep.sums) > 1 for stage in self.stages) else 1
 
+    @property
+    def exchanged(self) -> int:
+        """How many values of a column a block of a cluster shows the others at once."""
+        sums = [[2 if sum_.moments else 1 for sum_ in stage.sweep.sums] for stage in self.stages]
+        return max((sum(each) for each in sums), default=0)
+
     def is_partial(self, sum_: Sum) -> bool:
         """Whether the sum leaves the kernel as one partial result per block."""
         return any(sum_.name == partial.name for partial in self.partial_sums)

@@ -165,14 +165,15 @@ class LauncherRenderer:
         return 8 if row and row.partial_sums else 32
 
     def _tile_bytes(self, kernels: list[Kernel]) -> str:
-        """Bytes of shared memory for each element of a tile, of the narrowest element, and for each sum."""
+        """Bytes of shared memory for each element of a tile, of the narrowest element, for each sum of a warp, and for
+        what a block of a cluster shows of each column."""
         column = next((kernel for kernel in kernels if kernel.kind == "column"), None)
         if column is None:
             return ""
         context = self.contexts[column.name]
         sizes = " + ".join(f"sizeof({tile.type})" for tile in context.tiles)
         sums = f"{context.widest_exchange} * sizeof(Acc)" if context.widest_exchange > 1 else "sizeof(Acc)"
-        return f"{sizes}, sizeof(T), {sums}"
+        return f"{sizes}, sizeof(T), {sums}, {context.exchanged} * sizeof(Acc)"
 
     @staticmethod
     def _partials(kernels: list[Kernel]) -> str:
@@ -192,6 +193,7 @@ class LauncherRenderer:
         vector = {"finalise": "", "total": ""}.get(kernel.kind, ", kVec, kPacked")
         name = f"{kernel.name}<{types}{vector}>"
         lines: list[str] = []
+        launch = "launch"
         sizes = ["rows", "channels"]
         match kernel.kind:
             case "stream":
@@ -221,14 +223,16 @@ class LauncherRenderer:
                     lines += _wrapped(f"if (row.items == {items}) kernel = {instance};")
                 name = "kernel"
             case "column":
-                grid, shared = ["tile.grid", "tile.block"], "tile.shared_bytes"
+                launch, grid = "launch_clusters", ["tile.grid", "tile.grid.y", "tile.block"]
+                shared = "tile.shared_bytes"
                 sizes += [self.groups] if context.uses_groups else []
+                sizes += ["tile.rows_per_block"]
             case "total":
                 grid, shared = ["dim3(1)", "dim3(kTotalThreads)"], "32 * sizeof(Acc)"
         call = ", ".join([name, *grid, shared, "stream", *arguments, *sizes])
         if last:
-            return [*lines, *_wrapped(f"return launch({call});")]
-        return [*lines, *_wrapped(f"error = launch({call});"), "if (error != cudaSuccess) return error;"]
+            return [*lines, *_wrapped(f"return {launch}({call});")]
+        return [*lines, *_wrapped(f"error = {launch}({call});"), "if (error != cudaSuccess) return error;"]
 
 
 def _wrapped(statement: str) -> list[str]:

@@ -9,6 +9,7 @@
 //   y = F.relu(y)
 #include <cstdint>
 
+#include "../support/cluster.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
@@ -24,6 +25,7 @@ using namespace fusegen;
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
 constexpr int64_t kSharedBytes = 232448;
+constexpr int kMostCluster = 8;
 
 constexpr int kStreamThreads = 256;
 constexpr int kColumnThreads = 512;
@@ -56,16 +58,21 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     Out* __restrict__ y_ptr,
     double batch_norm_eps,
     double batch_norm_momentum,
-    int64_t rows, int64_t channels) {
+    int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
+const int first = blockIdx.y * rows_per_block;
+  const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
+  const int vectors = rows_per_block * blockDim.x;  // of a tile
   // Each thread reads back only what it wrote, so a tile needs no barrier.
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
-  Acc* shared = behind<Acc>(gemm_product_tile, rows * blockDim.x);
-  const int64_t own = rows - threadIdx.y;  // rows from the thread's first on
+  Acc* exchange = behind<Acc>(gemm_product_tile, vectors);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
+  cluster_arrive();  // nobody reads this block's sums yet
+  const int own = last - first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const Acc batch_norm_num_batches_tracked = batch_norm_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
@@ -81,23 +88,23 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
 
   PilotSums<Acc> batch_norm_moments_sums[kVec] = {};
-  for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
+  for (int64_t base = first + threadIdx.y; active && base < last; base += kUnroll * blockDim.y) {
     Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
-      if (row >= rows) break;
+      if (row >= last) break;
       gemm_product_in[u] = load_pack(columns, gemm_product_ptr + row * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
-      if (row >= rows) break;
-      gemm_product_tile[row * blockDim.x + threadIdx.x] = gemm_product_in[u];
+      if (row >= last) break;
+      gemm_product_tile[(row - first) * blockDim.x + threadIdx.x] = gemm_product_in[u];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
         const Acc gemm_product = widen(gemm_product_in[u][v]);
-        if (u == 0 && base == threadIdx.y) batch_norm_moments_sums[v].pilot = gemm_product;
+        if (u == 0 && base == first + threadIdx.y) batch_norm_moments_sums[v].pilot = gemm_product;
         add_value(batch_norm_moments_sums[v], gemm_product);
       }
     }
@@ -106,7 +113,8 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
 #pragma unroll
   for (int v = 0; v < kVec; ++v) batch_norm_moments[v] =
       moments_of(batch_norm_moments_sums[v], count);
-  moments_over_y<kVec>(shared, batch_norm_moments, count, Acc(rows));
+  moments_over_y<kVec>(shared, batch_norm_moments, count, Acc(last - first));
+  moments_over_cluster<kVec>(exchange, batch_norm_moments, rows_per_block, rows);
 
   Acc batch_norm_mean[kVec];
   Acc batch_norm_variance[kVec];
@@ -123,7 +131,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     batch_norm_scale[v] = batch_norm_weight[v] * batch_norm_rstd[v];
     batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
   }
-  if (threadIdx.y == 0 && active) {
+  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
     Acc batch_norm_running_mean[kVec];
     load_values(columns, batch_norm_running_mean_ptr, batch_norm_running_mean_ptr != nullptr,
         batch_norm_running_mean);
@@ -148,8 +156,8 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   }
 
 #pragma unroll 2
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto gemm_product_in = gemm_product_tile[row * blockDim.x + threadIdx.x];
+  for (int64_t row = first + threadIdx.y; active && row < last; row += blockDim.y) {
+    const auto gemm_product_in = gemm_product_tile[(row - first) * blockDim.x + threadIdx.x];
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -163,6 +171,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     }
     store_pack(columns, y_ptr + row * channels, y_out);
   }
+  cluster_wait();  // others may read them until here
 }
 
 // Column sums, one partial result per block of rows.
@@ -392,16 +401,18 @@ cudaError_t train_forward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  const Column tile = column_shape(
-      shapes, rows, channels, kVec, sizeof(T), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
+  constexpr TileBytes kBytes{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  const Column tile =
+      column_shape(shapes, rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
-        tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr,
+    return launch_clusters(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid,
+        tile.grid.y, tile.block, tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr,
         batch_norm_num_batches_tracked_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr,
         batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_running_mean_ptr,
-        batch_norm_running_var_ptr, y_ptr, a.batch_norm_eps, a.batch_norm_momentum, rows, channels);
+        batch_norm_running_var_ptr, y_ptr, a.batch_norm_eps, a.batch_norm_momentum, rows, channels,
+        tile.rows_per_block);
   }
 
   // Any size: statistics first, then one more pass.
@@ -548,16 +559,21 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     Param* __restrict__ grad_batch_norm_weight_ptr,
     Param* __restrict__ grad_batch_norm_bias_ptr,
     T* __restrict__ grad_gemm_product_ptr,
-    int64_t rows, int64_t channels) {
+    int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   constexpr int kUnroll = kRowsInFlight / 2;
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
+const int first = blockIdx.y * rows_per_block;
+  const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
+  const int vectors = rows_per_block * blockDim.x;  // of a tile
   // Each thread reads back only what it wrote, so a tile needs no barrier.
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
-  auto* d_batch_norm_tile = behind<Pack<Acc, kVec>>(gemm_product_tile, rows * blockDim.x);
-  Acc* shared = behind<Acc>(d_batch_norm_tile, rows * blockDim.x);
+  auto* d_batch_norm_tile = behind<Pack<Acc, kVec>>(gemm_product_tile, vectors);
+  Acc* exchange = behind<Acc>(d_batch_norm_tile, vectors);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
+  cluster_arrive();  // nobody reads this block's sums yet
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
   load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
@@ -579,21 +595,21 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
 
   Acc d_batch_norm_sum[kVec] = {};
   Acc batch_norm_centered_d_batch_norm_sum[kVec] = {};
-  for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
+  for (int64_t base = first + threadIdx.y; active && base < last; base += kUnroll * blockDim.y) {
     Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
     Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
-      if (row >= rows) break;
+      if (row >= last) break;
       gemm_product_in[u] = load_pack(columns, gemm_product_ptr + row * channels);
       grad_y_in[u] = load_pack(columns, grad_y_ptr + row * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
-      if (row >= rows) break;
-      gemm_product_tile[row * blockDim.x + threadIdx.x] = gemm_product_in[u];
+      if (row >= last) break;
+      gemm_product_tile[(row - first) * blockDim.x + threadIdx.x] = gemm_product_in[u];
       Pack<Acc, kVec> d_batch_norm_kept;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -609,10 +625,11 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
         d_batch_norm_sum[v] += d_batch_norm;
         batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
       }
-      d_batch_norm_tile[row * blockDim.x + threadIdx.x] = d_batch_norm_kept;
+      d_batch_norm_tile[(row - first) * blockDim.x + threadIdx.x] = d_batch_norm_kept;
     }
   }
   sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
+  sum_over_cluster<kVec>(exchange, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
 
   Acc d_batch_norm_weight_sum[kVec];
   Acc batch_norm_grad_slope[kVec];
@@ -623,7 +640,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     batch_norm_grad_slope[v] = d_batch_norm_weight_sum[v] * inverse_count * batch_norm_rstd[v];
     batch_norm_grad_mean[v] = d_batch_norm_sum[v] * inverse_count;
   }
-  if (threadIdx.y == 0 && active) {
+  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
     Acc d_gemm_sum[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -637,9 +654,9 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   }
 
 #pragma unroll 2
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto gemm_product_in = gemm_product_tile[row * blockDim.x + threadIdx.x];
-    const auto d_batch_norm_in = d_batch_norm_tile[row * blockDim.x + threadIdx.x];
+  for (int64_t row = first + threadIdx.y; active && row < last; row += blockDim.y) {
+    const auto gemm_product_in = gemm_product_tile[(row - first) * blockDim.x + threadIdx.x];
+    const auto d_batch_norm_in = d_batch_norm_tile[(row - first) * blockDim.x + threadIdx.x];
     Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -653,6 +670,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     if (grad_gemm_product_ptr != nullptr)
         store_pack(columns, grad_gemm_product_ptr + row * channels, grad_gemm_product_out);
   }
+  cluster_wait();  // others may read them until here
 }
 
 // Column sums, one partial result per block of rows.
@@ -909,17 +927,17 @@ cudaError_t train_backward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  const Column tile = column_shape(
-      shapes, rows, channels, kVec, sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc),
-          kSharedBytes);
+  constexpr TileBytes kBytes{sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  const Column tile =
+      column_shape(shapes, rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch(train_backward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
-        tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, batch_norm_mean_ptr,
-        batch_norm_rstd_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr, grad_gemm_bias_ptr,
-        grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, grad_gemm_product_ptr, rows,
-        channels);
+    return launch_clusters(train_backward_column<T, Out, Param, kVec, kPacked>, tile.grid,
+        tile.grid.y, tile.block, tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr,
+        gemm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_weight_ptr,
+        batch_norm_bias_ptr, grad_gemm_bias_ptr, grad_batch_norm_weight_ptr,
+        grad_batch_norm_bias_ptr, grad_gemm_product_ptr, rows, channels, tile.rows_per_block);
   }
 
   // Any size: statistics first, then one more pass.

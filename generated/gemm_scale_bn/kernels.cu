@@ -8,6 +8,7 @@
 //   y = bn(y)
 #include <cstdint>
 
+#include "../support/cluster.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
@@ -23,6 +24,7 @@ using namespace fusegen;
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
 constexpr int64_t kSharedBytes = 232448;
+constexpr int kMostCluster = 8;
 
 constexpr int kStreamThreads = 256;
 constexpr int kColumnThreads = 512;
@@ -54,16 +56,21 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     Out* __restrict__ y_ptr,
     double bn_eps,
     double bn_momentum,
-    int64_t rows, int64_t channels) {
+    int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
+const int first = blockIdx.y * rows_per_block;
+  const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
+  const int vectors = rows_per_block * blockDim.x;  // of a tile
   // Each thread reads back only what it wrote, so a tile needs no barrier.
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
-  Acc* shared = behind<Acc>(gemm_product_tile, rows * blockDim.x);
-  const int64_t own = rows - threadIdx.y;  // rows from the thread's first on
+  Acc* exchange = behind<Acc>(gemm_product_tile, vectors);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
+  cluster_arrive();  // nobody reads this block's sums yet
+  const int own = last - first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const Acc bn_num_batches_tracked = bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
@@ -85,23 +92,23 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   }
 
   PilotSums<Acc> bn_moments_sums[kVec] = {};
-  for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
+  for (int64_t base = first + threadIdx.y; active && base < last; base += kUnroll * blockDim.y) {
     Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
-      if (row >= rows) break;
+      if (row >= last) break;
       gemm_product_in[u] = load_pack(columns, gemm_product_ptr + row * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
-      if (row >= rows) break;
-      gemm_product_tile[row * blockDim.x + threadIdx.x] = gemm_product_in[u];
+      if (row >= last) break;
+      gemm_product_tile[(row - first) * blockDim.x + threadIdx.x] = gemm_product_in[u];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
         const Acc gemm_product = widen(gemm_product_in[u][v]);
-        if (u == 0 && base == threadIdx.y) bn_moments_sums[v].pilot = gemm_product;
+        if (u == 0 && base == first + threadIdx.y) bn_moments_sums[v].pilot = gemm_product;
         add_value(bn_moments_sums[v], gemm_product);
       }
     }
@@ -109,7 +116,8 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   Moments<Acc> bn_moments[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
-  moments_over_y<kVec>(shared, bn_moments, count, Acc(rows));
+  moments_over_y<kVec>(shared, bn_moments, count, Acc(last - first));
+  moments_over_cluster<kVec>(exchange, bn_moments, rows_per_block, rows);
 
   Acc bn_mean[kVec];
   Acc bn_variance[kVec];
@@ -126,7 +134,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     bn_center[v] = bn_mean[v] - bn_mean_shift[v];
     bn_scale[v] = bn_weight[v] * bn_rstd[v];
   }
-  if (threadIdx.y == 0 && active) {
+  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
     Acc bn_running_mean[kVec];
     load_values(columns, bn_running_mean_ptr, bn_running_mean_ptr != nullptr, bn_running_mean);
     Acc bn_running_var[kVec];
@@ -148,8 +156,8 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   }
 
 #pragma unroll 2
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto gemm_product_in = gemm_product_tile[row * blockDim.x + threadIdx.x];
+  for (int64_t row = first + threadIdx.y; active && row < last; row += blockDim.y) {
+    const auto gemm_product_in = gemm_product_tile[(row - first) * blockDim.x + threadIdx.x];
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -160,6 +168,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     }
     store_pack(columns, y_ptr + row * channels, y_out);
   }
+  cluster_wait();  // others may read them until here
 }
 
 // Column sums, one partial result per block of rows.
@@ -387,15 +396,17 @@ cudaError_t train_forward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  const Column tile = column_shape(
-      shapes, rows, channels, kVec, sizeof(T), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
+  constexpr TileBytes kBytes{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  const Column tile =
+      column_shape(shapes, rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
-        tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr, scale_ptr,
-        bn_num_batches_tracked_ptr, bn_weight_ptr, bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
-        bn_running_mean_ptr, bn_running_var_ptr, y_ptr, a.bn_eps, a.bn_momentum, rows, channels);
+    return launch_clusters(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid,
+        tile.grid.y, tile.block, tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr,
+        scale_ptr, bn_num_batches_tracked_ptr, bn_weight_ptr, bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
+        bn_running_mean_ptr, bn_running_var_ptr, y_ptr, a.bn_eps, a.bn_momentum, rows, channels,
+        tile.rows_per_block);
   }
 
   // Any size: statistics first, then one more pass.
@@ -539,16 +550,21 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     Param* __restrict__ grad_bn_bias_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Param* __restrict__ grad_scale_ptr,
-    int64_t rows, int64_t channels) {
+    int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   constexpr int kUnroll = kRowsInFlight / 2;
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
+const int first = blockIdx.y * rows_per_block;
+  const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
+  const int vectors = rows_per_block * blockDim.x;  // of a tile
   // Each thread reads back only what it wrote, so a tile needs no barrier.
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
-  auto* grad_y_tile = behind<Loaded<Out, kVec, kPacked>>(gemm_product_tile, rows * blockDim.x);
-  Acc* shared = behind<Acc>(grad_y_tile, rows * blockDim.x);
+  auto* grad_y_tile = behind<Loaded<Out, kVec, kPacked>>(gemm_product_tile, vectors);
+  Acc* exchange = behind<Acc>(grad_y_tile, vectors);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
+  cluster_arrive();  // nobody reads this block's sums yet
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
   load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
@@ -570,22 +586,22 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
 
   Acc grad_y_sum[kVec] = {};
   Acc bn_centered_grad_y_sum[kVec] = {};
-  for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
+  for (int64_t base = first + threadIdx.y; active && base < last; base += kUnroll * blockDim.y) {
     Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
     Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
-      if (row >= rows) break;
+      if (row >= last) break;
       gemm_product_in[u] = load_pack(columns, gemm_product_ptr + row * channels);
       grad_y_in[u] = load_pack(columns, grad_y_ptr + row * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
-      if (row >= rows) break;
-      gemm_product_tile[row * blockDim.x + threadIdx.x] = gemm_product_in[u];
-      grad_y_tile[row * blockDim.x + threadIdx.x] = grad_y_in[u];
+      if (row >= last) break;
+      gemm_product_tile[(row - first) * blockDim.x + threadIdx.x] = gemm_product_in[u];
+      grad_y_tile[(row - first) * blockDim.x + threadIdx.x] = grad_y_in[u];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
         const Acc gemm_product = widen(gemm_product_in[u][v]);
@@ -597,6 +613,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     }
   }
   sum_over_y<kVec>(shared, grad_y_sum, bn_centered_grad_y_sum);
+  sum_over_cluster<kVec>(exchange, grad_y_sum, bn_centered_grad_y_sum);
 
   Acc d_bn_weight_sum[kVec];
   Acc d_bn_weight_sum_scaled[kVec];
@@ -609,7 +626,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     bn_grad_slope[v] = d_bn_weight_sum_scaled[v] * inverse_count;
     bn_grad_mean[v] = grad_y_sum[v] * bn_weight[v] * inverse_count;
   }
-  if (threadIdx.y == 0 && active) {
+  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
     Acc d_times_scale_sum_scaled[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -624,9 +641,9 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
 
   Acc gemm_d_times_scale_unscaled_sum[kVec] = {};
 #pragma unroll 2
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto gemm_product_in = gemm_product_tile[row * blockDim.x + threadIdx.x];
-    const auto grad_y_in = grad_y_tile[row * blockDim.x + threadIdx.x];
+  for (int64_t row = first + threadIdx.y; active && row < last; row += blockDim.y) {
+    const auto gemm_product_in = gemm_product_tile[(row - first) * blockDim.x + threadIdx.x];
+    const auto grad_y_in = grad_y_tile[(row - first) * blockDim.x + threadIdx.x];
     Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -645,8 +662,9 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
         store_pack(columns, grad_gemm_product_ptr + row * channels, grad_gemm_product_out);
   }
   sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum);
+  sum_over_cluster<kVec>(exchange, gemm_d_times_scale_unscaled_sum);
 
-  if (threadIdx.y == 0 && active) {
+  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
     Acc d_scale_sum[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -654,6 +672,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     }
     if (grad_scale_ptr != nullptr) store_values(columns, grad_scale_ptr, d_scale_sum);
   }
+  cluster_wait();  // others may read them until here
 }
 
 // Column sums, one partial result per block of rows.
@@ -950,16 +969,17 @@ cudaError_t train_backward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  const Column tile = column_shape(
-      shapes, rows, channels, kVec, sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc),
-          kSharedBytes);
+  constexpr TileBytes kBytes{sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  const Column tile =
+      column_shape(shapes, rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch(train_backward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
-        tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, scale_ptr,
-        bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, grad_gemm_bias_ptr, grad_bn_weight_ptr,
-        grad_bn_bias_ptr, grad_gemm_product_ptr, grad_scale_ptr, rows, channels);
+    return launch_clusters(train_backward_column<T, Out, Param, kVec, kPacked>, tile.grid,
+        tile.grid.y, tile.block, tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr,
+        gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, grad_gemm_bias_ptr,
+        grad_bn_weight_ptr, grad_bn_bias_ptr, grad_gemm_product_ptr, grad_scale_ptr, rows, channels,
+        tile.rows_per_block);
   }
 
   // Any size: statistics first, then one more pass.

@@ -10,6 +10,7 @@
 //   y = F.silu(y)
 #include <cstdint>
 
+#include "../support/cluster.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
@@ -25,6 +26,7 @@ using namespace fusegen;
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
 constexpr int64_t kSharedBytes = 232448;
+constexpr int kMostCluster = 8;
 
 constexpr int kStreamThreads = 256;
 constexpr int kColumnThreads = 512;
@@ -59,16 +61,21 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     double bn_eps,
     double bn_momentum,
     double divide_value,
-    int64_t rows, int64_t channels) {
+    int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
+const int first = blockIdx.y * rows_per_block;
+  const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
+  const int vectors = rows_per_block * blockDim.x;  // of a tile
   // Each thread reads back only what it wrote, so a tile needs no barrier.
   auto* matmul_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
-  Acc* shared = behind<Acc>(matmul_product_tile, rows * blockDim.x);
-  const int64_t own = rows - threadIdx.y;  // rows from the thread's first on
+  Acc* exchange = behind<Acc>(matmul_product_tile, vectors);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
+  cluster_arrive();  // nobody reads this block's sums yet
+  const int own = last - first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const Acc bn_num_batches_tracked = bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
@@ -90,23 +97,23 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   }
 
   PilotSums<Acc> bn_moments_sums[kVec] = {};
-  for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
+  for (int64_t base = first + threadIdx.y; active && base < last; base += kUnroll * blockDim.y) {
     Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
-      if (row >= rows) break;
+      if (row >= last) break;
       matmul_product_in[u] = load_pack(columns, matmul_product_ptr + row * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
-      if (row >= rows) break;
-      matmul_product_tile[row * blockDim.x + threadIdx.x] = matmul_product_in[u];
+      if (row >= last) break;
+      matmul_product_tile[(row - first) * blockDim.x + threadIdx.x] = matmul_product_in[u];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
         const Acc matmul_product = widen(matmul_product_in[u][v]);
-        if (u == 0 && base == threadIdx.y) bn_moments_sums[v].pilot = matmul_product;
+        if (u == 0 && base == first + threadIdx.y) bn_moments_sums[v].pilot = matmul_product;
         add_value(bn_moments_sums[v], matmul_product);
       }
     }
@@ -114,7 +121,8 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   Moments<Acc> bn_moments[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
-  moments_over_y<kVec>(shared, bn_moments, count, Acc(rows));
+  moments_over_y<kVec>(shared, bn_moments, count, Acc(last - first));
+  moments_over_cluster<kVec>(exchange, bn_moments, rows_per_block, rows);
 
   Acc bn_mean[kVec];
   Acc bn_variance[kVec];
@@ -131,7 +139,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     bn_scale[v] = bn_weight[v] * bn_rstd[v] * inverse_divide_value;
     bn_center[v] = bn_mean[v] - matmul_bias[v];
   }
-  if (threadIdx.y == 0 && active) {
+  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
     Acc bn_running_mean[kVec];
     load_values(columns, bn_running_mean_ptr, bn_running_mean_ptr != nullptr, bn_running_mean);
     Acc bn_running_var[kVec];
@@ -153,8 +161,8 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   }
 
 #pragma unroll 2
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto matmul_product_in = matmul_product_tile[row * blockDim.x + threadIdx.x];
+  for (int64_t row = first + threadIdx.y; active && row < last; row += blockDim.y) {
+    const auto matmul_product_in = matmul_product_tile[(row - first) * blockDim.x + threadIdx.x];
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -166,6 +174,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     }
     store_pack(columns, y_ptr + row * channels, y_out);
   }
+  cluster_wait();  // others may read them until here
 }
 
 // Column sums, one partial result per block of rows.
@@ -399,15 +408,17 @@ cudaError_t train_forward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  const Column tile = column_shape(
-      shapes, rows, channels, kVec, sizeof(T), sizeof(T), 2 * sizeof(Acc), kSharedBytes);
+  constexpr TileBytes kBytes{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  const Column tile =
+      column_shape(shapes, rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
-        tile.shared_bytes, stream, matmul_product_ptr, matmul_bias_ptr, bn_num_batches_tracked_ptr,
-        bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
-        bn_running_var_ptr, y_ptr, a.bn_eps, a.bn_momentum, a.divide_value, rows, channels);
+    return launch_clusters(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid,
+        tile.grid.y, tile.block, tile.shared_bytes, stream, matmul_product_ptr, matmul_bias_ptr,
+        bn_num_batches_tracked_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_mean_ptr, bn_rstd_ptr,
+        bn_running_mean_ptr, bn_running_var_ptr, y_ptr, a.bn_eps, a.bn_momentum, a.divide_value,
+        rows, channels, tile.rows_per_block);
   }
 
   // Any size: statistics first, then one more pass.
@@ -555,16 +566,21 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
     T* __restrict__ grad_matmul_product_ptr,
     double divide_value,
-    int64_t rows, int64_t channels) {
+    int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   constexpr int kUnroll = kRowsInFlight / 2;
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
+const int first = blockIdx.y * rows_per_block;
+  const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
+  const int vectors = rows_per_block * blockDim.x;  // of a tile
   // Each thread reads back only what it wrote, so a tile needs no barrier.
   auto* matmul_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
-  auto* d_over_divide_value_tile = behind<Pack<Acc, kVec>>(matmul_product_tile, rows * blockDim.x);
-  Acc* shared = behind<Acc>(d_over_divide_value_tile, rows * blockDim.x);
+  auto* d_over_divide_value_tile = behind<Pack<Acc, kVec>>(matmul_product_tile, vectors);
+  Acc* exchange = behind<Acc>(d_over_divide_value_tile, vectors);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
+  cluster_arrive();  // nobody reads this block's sums yet
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   const Acc inverse_count = reciprocal(Acc(rows));
@@ -590,21 +606,21 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
 
   Acc d_over_divide_value_sum[kVec] = {};
   Acc bn_centered_d_over_divide_value_sum[kVec] = {};
-  for (int64_t base = threadIdx.y; active && base < rows; base += kUnroll * blockDim.y) {
+  for (int64_t base = first + threadIdx.y; active && base < last; base += kUnroll * blockDim.y) {
     Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
     Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
-      if (row >= rows) break;
+      if (row >= last) break;
       matmul_product_in[u] = load_pack(columns, matmul_product_ptr + row * channels);
       grad_y_in[u] = load_pack(columns, grad_y_ptr + row * channels);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int64_t row = base + u * blockDim.y;
-      if (row >= rows) break;
-      matmul_product_tile[row * blockDim.x + threadIdx.x] = matmul_product_in[u];
+      if (row >= last) break;
+      matmul_product_tile[(row - first) * blockDim.x + threadIdx.x] = matmul_product_in[u];
       Pack<Acc, kVec> d_over_divide_value_kept;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -618,10 +634,11 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
         d_over_divide_value_sum[v] += d_over_divide_value;
         bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
       }
-      d_over_divide_value_tile[row * blockDim.x + threadIdx.x] = d_over_divide_value_kept;
+      d_over_divide_value_tile[(row - first) * blockDim.x + threadIdx.x] = d_over_divide_value_kept;
     }
   }
   sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
+  sum_over_cluster<kVec>(exchange, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
 
   Acc bn_hat_d_over_divide_value_sum[kVec];
   Acc bn_grad_slope[kVec];
@@ -632,7 +649,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     bn_grad_slope[v] = bn_hat_d_over_divide_value_sum[v] * inverse_count * bn_rstd[v];
     bn_grad_mean[v] = d_over_divide_value_sum[v] * inverse_count;
   }
-  if (threadIdx.y == 0 && active) {
+  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
     Acc d_over_divide_value_sum_scaled[kVec];
     Acc bn_hat_d_over_divide_value_sum_scaled[kVec];
     Acc d_matmul_sum[kVec];
@@ -654,9 +671,10 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   }
 
 #pragma unroll 2
-  for (int64_t row = threadIdx.y; active && row < rows; row += blockDim.y) {
-    const auto matmul_product_in = matmul_product_tile[row * blockDim.x + threadIdx.x];
-    const auto d_over_divide_value_in = d_over_divide_value_tile[row * blockDim.x + threadIdx.x];
+  for (int64_t row = first + threadIdx.y; active && row < last; row += blockDim.y) {
+    const auto matmul_product_in = matmul_product_tile[(row - first) * blockDim.x + threadIdx.x];
+    const auto d_over_divide_value_in =
+        d_over_divide_value_tile[(row - first) * blockDim.x + threadIdx.x];
     Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -670,6 +688,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     if (grad_matmul_product_ptr != nullptr)
         store_pack(columns, grad_matmul_product_ptr + row * channels, grad_matmul_product_out);
   }
+  cluster_wait();  // others may read them until here
 }
 
 // Column sums, one partial result per block of rows.
@@ -967,19 +986,19 @@ cudaError_t train_backward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  const Column tile = column_shape(
-      shapes, rows, channels, kVec, sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc),
-          kSharedBytes);
+  constexpr TileBytes kBytes{sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  const Column tile =
+      column_shape(shapes, rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_backward_column<T, Out, Param, kVec, kPacked>, tile.grid, tile.block,
-        tile.shared_bytes, stream, matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bn_mean_ptr,
-        bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, grad_matmul_bias_ptr, grad_bn_weight_ptr,
-        grad_bn_bias_ptr, d_over_divide_value_sum_ptr, grad_matmul_product_ptr, a.divide_value,
-        rows, channels);
+    error = launch_clusters(train_backward_column<T, Out, Param, kVec, kPacked>, tile.grid,
+        tile.grid.y, tile.block, tile.shared_bytes, stream, matmul_product_ptr, grad_y_ptr,
+        matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr,
+        grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
+        grad_matmul_product_ptr, a.divide_value, rows, channels, tile.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
         sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, a.divide_value, rows,

@@ -55,10 +55,11 @@ enum Schedule : int64_t {
 // has the same fields, with the values that are measured and verified.
 struct Shapes {
   int64_t schedule = kAutomatic;
-  int64_t stream_blocks = 8;  // blocks a multiprocessor that a stream kernel is cut into
-  int64_t row_items = 2;      // vectors of a long segment's thread, before its block grows to 512
-  int64_t row_waves = 1;      // blocks of a row kernel for each that is resident
-  int64_t column_blocks = 2;  // blocks a multiprocessor that a column tile leaves room for
+  int64_t stream_blocks = 8;   // blocks a multiprocessor that a stream kernel is cut into
+  int64_t row_items = 2;       // vectors of a long segment's thread, before its block grows to 512
+  int64_t row_waves = 1;       // blocks of a row kernel for each that is resident
+  int64_t column_blocks = 2;   // blocks a multiprocessor that a column tile leaves room for
+  int64_t column_cluster = 1;  // blocks that share a tile of columns, at least
 };
 
 // A launch over [rows, channels] in which each thread keeps its columns and walks down some rows.
@@ -169,35 +170,62 @@ inline dim3 segment_grid(int64_t rows, int64_t groups) {
   return dim3(unsigned(segments < 0x7fffffff ? segments : 0x7fffffff));
 }
 
-// A launch in which a block holds a tile of columns, all their rows, in shared memory.
+// A launch in which a cluster of grid.y blocks holds a tile of columns in shared memory: each block
+// rows_per_block of their rows, the last ones fewer or none.
 struct Column {
   dim3 grid;
   dim3 block;
+  int rows_per_block;
   size_t shared_bytes;
   bool fits;
 };
 
-// The widest tile that leaves room for column_blocks, of at least 32 bytes a row, the sector of
-// device memory; else the narrowest that fits at all. bytes_per_element: of all tensors in the
-// tile; element: of the smallest.
-inline Column column_shape(
-    const Shapes& shapes, int64_t rows, int64_t channels, int vector, int64_t bytes_per_element,
-    int64_t element, int64_t bytes_per_sum, int64_t limit) {
+// What a tile takes of shared memory, in bytes: each of its elements, an element of the narrowest
+// tensor in it, what a warp sums of a column, and what a block of a cluster shows of one.
+struct TileBytes {
+  int64_t element, narrowest, sums, exchange;
+};
+
+// A tile of `width` vectors over `cluster` blocks. A block is a warp, or no higher than its rows.
+inline Column column_tile(
+    int64_t rows, int64_t channels, int vector, const TileBytes& bytes, int width, int cluster) {
   constexpr int kThreads = 512;
-  const int64_t vectors = ceil_div(channels, vector);
-  Column best{dim3(1), dim3(1), 0, false};
-  for (int width = 1; width <= 16; width *= 2) {
-    if (width * vector * element < 32 && width < 16) continue;
-    const int64_t tile = rows * width * vector * bytes_per_element;
-    const int64_t sums = int64_t(kThreads / 32) * width * vector * bytes_per_sum;
-    const int64_t bytes = ceil_div(tile, 16) * 16 + sums;
-    if (bytes > limit || (best.fits && bytes > limit / shapes.column_blocks)) break;
-    best.fits = true;
-    best.grid = dim3(unsigned(ceil_div(vectors, width)));
-    best.block = dim3(width, kThreads / width);
-    best.shared_bytes = size_t(bytes);
+  const int64_t rows_per_block = ceil_div(rows, cluster);
+  int height = kThreads / width;
+  while (height > rows_per_block && height * width > 32) height /= 2;
+  const int64_t columns = int64_t(width) * vector;
+  const int64_t tile = ceil_div(rows_per_block * columns * bytes.element, 16) * 16;
+  const int64_t sums = columns * bytes.sums * (height * width / 32);
+  const int64_t exchange = cluster > 1 ? columns * bytes.exchange * (cluster + 1) : 0;
+  return {dim3(unsigned(ceil_div(channels, columns)), unsigned(cluster)), dim3(width, height),
+          int(rows_per_block), size_t(tile + exchange + sums), true};
+}
+
+// The first aim that can be reached, by the fewest blocks that can hold such a tile, and then the
+// widest tile. Memory is read in sectors of 32 bytes, and faster in pairs of them. Where several
+// blocks fit a multiprocessor, one reads while another one reduces.
+inline Column column_shape(
+    const Shapes& shapes, int64_t rows, int64_t channels, int vector, const TileBytes& bytes,
+    int64_t limit, int most_cluster) {
+  struct Aim {
+    int64_t row_bytes, shared_bytes;
+  };
+  const int64_t blocks = shapes.column_blocks;
+  const int64_t share = (limit - (blocks - 1) * 1024) / blocks;  // a block takes 1 KB besides
+  const Aim aims[] = {{64, share}, {32, share}, {32, limit}};
+  // Two at least: what lies behind a tile is aligned for any type.
+  int most = 2;
+  while (most < (rows > 16 ? 16 : 32) && most * vector < channels) most *= 2;
+  for (const Aim& aim : aims) {
+    for (int cluster = int(shapes.column_cluster); cluster <= most_cluster; cluster *= 2) {
+      for (int width = most; width >= 2; width /= 2) {
+        if (width < most && width * vector * bytes.narrowest < aim.row_bytes) break;
+        const Column tile = column_tile(rows, channels, vector, bytes, width, cluster);
+        if (int64_t(tile.shared_bytes) <= aim.shared_bytes) return tile;
+      }
+    }
   }
-  return best;
+  return {dim3(1), dim3(1), 0, 0, false};
 }
 
 }  // namespace fusegen

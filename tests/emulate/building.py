@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,13 @@ def arguments(plan: Plan, rows: int, channels: int, groups: int, source: int | N
                 {"dim": sizes.get(name), "int": groups, "float": getattr(argument, "default", None)}[argument.type]
             )
     return found
+
+
+def with_shared_bytes(kernels: str, shared_bytes: int) -> str:
+    """The text of a kernels.cu for a GPU whose blocks have this much shared memory at most."""
+    text, one = re.subn(r"(kSharedBytes =) \d+;", rf"\1 {shared_bytes};", kernels)
+    assert one == 1
+    return text
 
 
 def size(dim: Dim, dynamic: int) -> int:

@@ -13,19 +13,21 @@ torch = pytest.importorskip("torch")
 
 from tests.emulate.mutants.barriers import BARRIERS  # noqa: E402
 from tests.emulate.mutants.bounds import BOUNDS  # noqa: E402
+from tests.emulate.mutants.clusters import CLUSTERS  # noqa: E402
 from tests.emulate.mutants.coverage import template_sources, untouched  # noqa: E402
 from tests.emulate.mutants.mutant import Mutant  # noqa: E402
-from tests.emulate.mutants.scenario import Copy, Tail, build, choose  # noqa: E402
+from tests.emulate.mutants.scenario import Alike, Copy, Tail, build, choose  # noqa: E402
 from tests.emulate.mutants.stores import STORES  # noqa: E402
 from tests.emulate.mutants.sums import SUMS  # noqa: E402
 
-MUTANTS = dict(enumerate([*BARRIERS, *BOUNDS, *STORES, *SUMS], start=1))
+MUTANTS = dict(enumerate([*BARRIERS, *BOUNDS, *CLUSTERS, *STORES, *SUMS], start=1))
 
 # Between them they have every kind of kernel.
 COPIES = {
     each.name: each
     for each in (
         Copy("batch norm", "kb97", ("train_forward", "train_backward")),
+        Copy("batch norm in clusters", "kb97", ("train_forward", "train_backward"), shared_bytes=4800),
         Copy("group norm", "kb30"),
         Copy("no norm", "kb12"),
     )
@@ -37,6 +39,10 @@ SCENARIOS = {
     # Squares of these leave nothing of the variance in float32.
     "far from zero": Tail("batch norm", 70, 132, schedule="on chip", mean=1000.0),
     "far from zero, split": Tail("batch norm", 70, 132, schedule="split", mean=1000.0),
+    # Forward 8 blocks of 9 rows, the last one of 7; then 7 blocks of 7 rows and one of none.
+    "cluster": Tail("batch norm in clusters", 70, 132, schedule="on chip"),
+    "cluster, few rows": Tail("batch norm in clusters", 49, 133, schedule="on chip"),
+    "alike": Alike("batch norm in clusters", 70, 132),
     # Some threads have a column and no row.
     "few rows": Tail("batch norm", 5, 12, schedule="on chip"),
     "few rows, split": Tail("batch norm", 5, 12, schedule="split"),

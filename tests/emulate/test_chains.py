@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import shutil
 from operator import attrgetter
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from tests.chains.originals import CHAINS  # noqa: E402
+from tests.emulate.building import with_shared_bytes  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -34,8 +36,16 @@ def cache(tmp_path_factory) -> Path:
 
 
 @functools.cache
-def library(name: str, cache: Path):
-    return compile_kernels(ROOT / "generated" / name / "kernels.cu", cache=cache, defines=["FUSEGEN_VERIFICATION"])
+def library(name: str, cache: Path, shared_bytes: int | None = None):
+    """The committed kernels. shared_bytes: on a GPU whose blocks have no more shared memory."""
+    source = ROOT / "generated" / name / "kernels.cu"
+    if shared_bytes is not None:
+        text = with_shared_bytes(source.read_text(encoding="utf-8"), shared_bytes)
+        source = cache / name / "kernels.cu"
+        source.parent.mkdir()
+        source.write_text(text, encoding="utf-8")
+        shutil.copytree(ROOT / "generated" / "support", cache / "support", dirs_exist_ok=True)
+    return compile_kernels(source, cache=cache, defines=["FUSEGEN_VERIFICATION"])
 
 
 def cases():
@@ -130,3 +140,25 @@ def test_the_order_of_threads_does_not_matter(chain, cache):
         first, *others = (tail.run(tensors, mode, schedule=schedule, seed=seed).values for seed in range(6))
         for other in others:
             assert all(torch.equal(first[name], other[name]) for name in first)
+
+
+@pytest.mark.parametrize("channels", [64, 130])
+@pytest.mark.parametrize("key", ["kb97", "kb33", "kb41"])
+def test_columns_in_clusters_against_double_precision(key, channels, cache):
+    """70 rows of 32 bytes are more than a block has here."""
+    chain = CHAINS[key]
+    few = library(chain.spec, cache, 2000)
+    for mode in plan_file(ROOT / "specs" / f"{chain.spec}.yaml").modes:
+        plan, module = prepared(chain, (70, channels, 1), True)
+        activation, output = (getattr(torch, mode.roles[role]) for role in ("activation", "output"))
+        tensors = {
+            plan.chain.source.name: torch.randn(70, channels).to(activation),
+            "grad_y": torch.randn(70, channels).to(output),
+        }
+        expected = tail_reference(plan, module, tensors, mode, True)
+        count_batch(plan, module, True)
+        tail = EmulatedTail(plan, plan.variants[0], few, module)
+        found = tail.run(tensors, mode, schedule="on chip").values
+        assert compare(found, expected, mode.name)
+        other = tail.run(tensors, mode, schedule="on chip", seed=1).values
+        assert all(torch.equal(found[name], other[name]) for name in found)

@@ -119,4 +119,5 @@ def test_launch_shapes_come_from_the_table_of_devices() -> None:
     assert planning_device(["sm_90"]) == DEVICES["sm_90"]
     both = planning_device(["sm_100", "sm_80"])
     assert both.name == "B200" and both.shared_bytes == DEVICES["sm_80"].shared_bytes
+    assert both.most_cluster == 1 and planning_device(["sm_90", "sm_100"]).most_cluster == 8
     assert planning_device(["sm_90a"]) == DEVICES["sm_90"]

@@ -49,6 +49,13 @@ inline void __syncwarp(unsigned mask = 0xffffffffu, FUSEGEN_SITE) {
   exchange(Exchange::barrier, mask, 0, 0, 32, {file, line});
 }
 
+inline void __cluster_barrier_arrive(FUSEGEN_SITE) { fusegen::emulate::cluster_arrive({file, line}); }
+inline void __cluster_barrier_wait(FUSEGEN_SITE) { fusegen::emulate::cluster_wait({file, line}); }
+
+inline void* __cluster_map_shared_rank(const void* address, unsigned rank) {
+  return fusegen::emulate::peer_address(const_cast<void*>(address), rank);
+}
+
 namespace fusegen::emulate {
 
 template <typename T>

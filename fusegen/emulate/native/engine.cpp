@@ -1,6 +1,7 @@
-// Runs the blocks of a launch one after another in random order, the threads of a block as fibres.
+// Runs the clusters of a launch one after another in random order, the threads of their blocks as fibres.
 #include <numeric>
 
+#include "cluster.h"
 #include "hooks.h"
 #include "schedule.h"
 
@@ -14,15 +15,16 @@ namespace {
 
 void run_thread() {
   engine.body(engine.closure);
+  Block& block = *engine.block;
   Thread& self = *engine.current;
   const unsigned w = self.number / warp_size;
   const unsigned bit = 1u << self.number % warp_size;
-  Warp& warp = engine.warps[w];
+  Warp& warp = block.warps[w];
   warp.live &= ~bit;
-  set_runnable(w, bit, false);
+  set_runnable(block, w, bit, false);
   // A thread that has exited counts as arrived at barriers, but has no value for a shuffle.
   for (unsigned rest = warp.exchanging; rest; rest &= rest - 1) {
-    Thread& other = engine.threads[w * warp_size + static_cast<unsigned>(__builtin_ctz(rest))];
+    Thread& other = block.threads[w * warp_size + static_cast<unsigned>(__builtin_ctz(rest))];
     if (!(other.mask & bit) || !(warp.exchanging >> other.number % warp_size & 1)) continue;
     if (other.kind == Exchange::barrier) {
       try_finish_exchange(other);
@@ -31,58 +33,91 @@ void run_thread() {
            other.mask, self.number % warp_size);
     }
   }
-  if (--engine.live == 0) {
+  if (self.arrivals > engine.phase) --engine.arrived;
+  --engine.live;
+  if (--block.live == 0) leave_cluster(block);
+  if (engine.live == 0) {
     engine.current = nullptr;
     switch_fibre(self.fibre, engine.outside);
   }
-  if (engine.at_barrier == engine.live) finish_barrier();
+  if (block.live != 0 && block.at_barrier == block.live) finish_barrier(block);
+  try_finish_phase();
   run_another();
   __builtin_unreachable();
 }
 
-void run_block(std::uint64_t number) {
+// All of its threads alive, and none of them has run.
+void begin_block(Block& block) {
+  const unsigned count = engine.thread_count;
+  const unsigned first_stack = block.rank * count;
+  for (unsigned i = 0; i < count; ++i) {
+    Thread& thread = block.threads[i];
+    thread.number = i;
+    thread.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+    thread.visitor = {static_cast<Who>(block.rank << rank_shift | i), 0, 0};
+    thread.arrivals = thread.waits = 0;
+    thread.waits_for_cluster = false;
+    const unsigned stack = first_stack + i;
+    prepare_fibre(thread.fibre, engine.stacks.stack(stack), Stacks::usable(stack), run_thread);
+  }
+  block.runnable_warps = 0;
+  for (unsigned w = 0; w * warp_size < count; ++w) {
+    const unsigned lanes = count - w * warp_size;
+    block.warps[w] = {lanes < warp_size ? (1u << lanes) - 1 : ~0u, 0, 0};
+    set_runnable(block, w, block.warps[w].live, true);
+  }
+  block.live = count;
+  block.at_barrier = 0;
+  block.warp = no_warp;
+  block.visited = -1;
+  block.waited = 0;
+  block.shared.poison();
+  block.clock.pass_barrier(engine.clock.now);
+}
+
+void run_cluster(std::uint64_t number) {
   const std::uint64_t row = number / gridDim.x;
-  blockIdx = {static_cast<unsigned>(number % gridDim.x), static_cast<unsigned>(row % gridDim.y),
-              static_cast<unsigned>(row / gridDim.y)};
+  const unsigned rows = gridDim.y / engine.cluster;
+  const auto x = static_cast<unsigned>(number % gridDim.x);
+  const auto first_y = static_cast<unsigned>(row % rows) * engine.cluster;
+  const auto z = static_cast<unsigned>(row / rows);
   engine.random_state = mix(mix(mix(engine.seed) + engine.launches) + number);
   constexpr unsigned probabilities[] = {0, 256, 8};
   engine.leave_probability = probabilities[(engine.seed + number) % 3];
-  const unsigned count = engine.thread_count;
-  for (unsigned i = 0; i < count; ++i) {
-    Thread& thread = engine.threads[i];
-    thread.number = i;
-    thread.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
-    prepare_fibre(thread.fibre, engine.stacks.stack(i), Stacks::usable(i), run_thread);
+  engine.clock.begin_cluster();
+  for (unsigned rank = 0; rank < engine.cluster; ++rank) {
+    engine.blocks[rank].index = {x, first_y + rank, z};
+    engine.blocks[rank].rank = rank;
+    begin_block(engine.blocks[rank]);
   }
-  engine.runnable_warps = 0;
-  for (unsigned w = 0; w * warp_size < count; ++w) {
-    const unsigned lanes = count - w * warp_size;
-    engine.warps[w] = {lanes < warp_size ? (1u << lanes) - 1 : ~0u, 0, 0};
-    set_runnable(w, engine.warps[w].live, true);
-  }
-  engine.live = count;
-  engine.at_barrier = 0;
-  engine.warp = no_warp;
+  engine.live = engine.cluster * engine.thread_count;
+  engine.phase = engine.arrived = 0;
   engine.current = nullptr;
-  engine.shared.poison();
-  engine.clock.begin_block();
+  choose_block(random_bits() & 0xffff);
   run_another();
-  std::ptrdiff_t where = 0;
-  if (engine.shared.damaged(&where)) {
-    fail(nullptr, "a thread wrote byte %td of the block's %zu bytes of shared memory", where,
-         engine.shared.bytes());
+  for (unsigned rank = 0; rank < engine.cluster; ++rank) {
+    Block& block = engine.blocks[rank];
+    std::ptrdiff_t where = 0;
+    if (!block.shared.damaged(&where)) continue;
+    enter_block(block);
+    fail(nullptr, "a thread wrote byte %td of the block's %zu bytes of shared memory", where, block.shared.bytes());
   }
 }
 
-bool make_shadow() {
+bool prepare_memory(std::size_t shared) {
   constexpr std::size_t smallest_element = 2;
-  Shadow& shadow = engine.shared_shadow;
-  return shadow.reserved() || shadow.reserve(SharedMemory::limit, smallest_element);
+  if (!engine.stacks.reserve(engine.cluster * engine.thread_count)) return false;
+  for (unsigned rank = 0; rank < engine.cluster; ++rank) {
+    Block& block = engine.blocks[rank];
+    if (!block.shared.place(shared)) return false;
+    if (!block.shadow.reserved() && !block.shadow.reserve(SharedMemory::limit, smallest_element)) return false;
+  }
+  return true;
 }
 
 }  // namespace
 
-void* shared_bytes() { return engine.shared.data(); }
+void* shared_bytes() { return engine.block->shared.data(); }
 
 cudaError_t last_error(bool reset) {
   const cudaError_t error = engine.error;
@@ -91,34 +126,34 @@ cudaError_t last_error(bool reset) {
   return error;
 }
 
-cudaError_t run(const void* kernel, dim3 grid, dim3 block, std::size_t shared, void (*body)(void*),
-                void* closure) {
+cudaError_t run(const void* kernel, dim3 grid, unsigned cluster, dim3 block, std::size_t shared,
+                void (*body)(void*), void* closure) {
   if (engine.report.text[0]) return cudaErrorLaunchFailure;
   const std::uint64_t threads = std::uint64_t(block.x) * block.y * block.z;
   if (!kernel) return engine.error = cudaErrorInvalidDeviceFunction;
   // A size of 0 wraps around and is too large as well.
   if (threads == 0 || threads > most_threads || block.z > 64 || grid.x - 1 > 0x7ffffffeu ||
-      grid.y - 1 > 65534 || grid.z - 1 > 65534 || shared > SharedMemory::limit) {
+      grid.y - 1 > 65534 || grid.z - 1 > 65534 || shared > SharedMemory::limit || cluster - 1 >= most_blocks ||
+      grid.y % cluster != 0) {
     return engine.error = cudaErrorInvalidConfiguration;
   }
   engine.kernel = kernel;
   engine.body = body;
   engine.closure = closure;
   engine.thread_count = static_cast<unsigned>(threads);
+  engine.cluster = cluster;
   gridDim = grid;
   blockDim = block;
-  if (!engine.stacks.reserve(engine.thread_count) || !engine.shared.place(shared) || !make_shadow()) {
-    return engine.error = cudaErrorMemoryAllocation;
-  }
-  // Steps of a size that shares no factor with the number of blocks come to each block once.
-  const std::uint64_t blocks = std::uint64_t(grid.x) * grid.y * grid.z;
+  if (!prepare_memory(shared)) return engine.error = cudaErrorMemoryAllocation;
+  // Steps of a size that shares no factor with the number of clusters come to each cluster once.
+  const std::uint64_t clusters = std::uint64_t(grid.x) * grid.y * grid.z / cluster;
   const std::uint64_t random = mix(mix(engine.seed) + engine.launches++);
-  std::uint64_t step = random % blocks | 1;
-  while (std::gcd(step, blocks) != 1) ++step;
+  std::uint64_t step = random % clusters | 1;
+  while (std::gcd(step, clusters) != 1) ++step;
   engine.clock.begin_launch();
   engine.faults.enter(describe_signal);
   if (sigsetjmp(engine.faults.escape, 1) == 0) {
-    for (std::uint64_t i = 0; i < blocks; ++i) run_block((random / 7 + i * step) % blocks);
+    for (std::uint64_t i = 0; i < clusters; ++i) run_cluster((random / 7 + i * step) % clusters);
   }
   engine.faults.leave();
   engine.code_address = 0;

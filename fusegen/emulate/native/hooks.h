@@ -3,6 +3,8 @@
 // Included once, by engine.cpp.
 #pragma once
 
+#include <algorithm>
+
 #include "state.h"
 
 namespace fusegen::emulate {
@@ -18,59 +20,77 @@ struct Attempt {
 
 // What the attempt is about, in words; `found` is the other access.
 void describe_race(char (&text)[128], Order order, Who who, const char* found) {
-  if (order == Order::other_block) {
+  if (order == Order::other_cluster) {
     std::snprintf(text, sizeof text, "another block has %s", found);
-  } else if (who & several_lanes) {
+  } else if (order == Order::other_rank) {
+    std::snprintf(text, sizeof text, "another block of the cluster has %s, with no cluster barrier in between", found);
+  } else if (who & (several_lanes | several_warps)) {
     std::snprintf(text, sizeof text, "other threads have %s since the last barrier", found);
   } else {
-    const uint3 index = engine.threads[who].index;
+    const uint3 index = engine.block->threads[who & number_bits].index;
     std::snprintf(text, sizeof text, "thread (%u, %u, %u) has %s since the last barrier", index.x, index.y,
                   index.z, found);
   }
 }
 
+View view_since(std::uint32_t since) {
+  return {engine.clock, engine.block->clock, engine.current->visitor, since};
+}
+
 // Remembers the access to one cell. Returns whether it is a race, which `text` then describes.
-bool races(Cell& cell, bool writes, std::uint32_t since, char (&text)[128]) {
-  const Clock& clock = engine.clock;
-  const unsigned thread = engine.current->number;
-  const Order to_write = cell.to_write(clock, since, thread);
+bool races(Cell& cell, bool writes, const View& view, char (&text)[128]) {
+  const Order to_write = cell.to_write(view);
   if (to_write != Order::settled) {
     describe_race(text, to_write, cell.writer(), "written");
     return true;
   }
   if (!writes) {
-    cell.read(clock, since, thread);
+    cell.read(view);
     return false;
   }
-  const Order to_reads = cell.to_reads(clock, since, thread);
+  const Order to_reads = cell.to_reads(view);
   if (to_reads != Order::settled) {
     describe_race(text, to_reads, cell.reader(), "read");
     return true;
   }
-  cell.write(clock, thread);
+  cell.write(view);
   return false;
 }
 
-void check_shared(const Attempt& attempt) {
-  const std::ptrdiff_t first = attempt.address - engine.shared.data();
-  const auto size = static_cast<std::ptrdiff_t>(engine.shared.bytes());
+// What another block of the cluster owns may be accessed from when it has begun until it exits.
+void check_visit(Block& owner, const Attempt& attempt) {
+  const Thread& self = *engine.current;
+  if (self.waits == 0) {
+    fail(&self, "%s another block's shared memory, with no cluster barrier behind which that block has begun",
+         attempt.verb());
+  }
+  if (owner.live == 0) fail(&self, "%s the shared memory of a block that has exited", attempt.verb());
+  owner.visited = std::max(owner.visited, int(self.arrivals));
+}
+
+void check_shared(Block& owner, const Attempt& attempt) {
+  const char* whose = &owner == engine.block ? "the block's" : "another block's";
+  const std::ptrdiff_t first = attempt.address - owner.shared.data();
+  const auto size = static_cast<std::ptrdiff_t>(owner.shared.bytes());
   const auto last = first + static_cast<std::ptrdiff_t>(attempt.bytes) - 1;
   const auto stray = [&](std::ptrdiff_t at) { return at < 0 || at >= size; };
   if (stray(first) || stray(last)) {
-    fail(engine.current, "%s byte %td of the block's %td bytes of shared memory", attempt.verb(),
-         stray(first) ? first : size, size);
+    fail(engine.current, "%s byte %td of %s %td bytes of shared memory", attempt.verb(), stray(first) ? first : size,
+         whose, size);
   }
+  if (&owner != engine.block) check_visit(owner, attempt);
   char text[128];
-  const auto granule = static_cast<std::ptrdiff_t>(engine.shared_shadow.granule());
+  const View view = view_since(engine.clock.cluster);
+  const auto granule = static_cast<std::ptrdiff_t>(owner.shadow.granule());
   for (std::ptrdiff_t at = first / granule * granule; at <= last; at += granule) {
-    Cell& cell = engine.shared_shadow.at(static_cast<std::size_t>(at / granule));
-    if (!attempt.writes && !cell.written_since(engine.clock.block)) {
-      fail(engine.current, "reads byte %td of the block's %td bytes of shared memory, which nothing has written",
-           at, size);
+    Cell& cell = owner.shadow.at(static_cast<std::size_t>(at / granule));
+    if (!attempt.writes && !cell.written_since(engine.clock.cluster)) {
+      fail(engine.current, "reads byte %td of %s %td bytes of shared memory, which nothing has written", at, whose,
+           size);
     }
-    if (races(cell, attempt.writes, engine.clock.block, text)) {
-      fail(engine.current, "%s byte %td of the block's %td bytes of shared memory, which %s", attempt.verb(), at,
-           size, text);
+    if (races(cell, attempt.writes, view, text)) {
+      fail(engine.current, "%s byte %td of %s %td bytes of shared memory, which %s", attempt.verb(), at, whose, size,
+           text);
     }
   }
 }
@@ -100,10 +120,11 @@ void check_global(Region& region, const Attempt& attempt) {
   const auto first = static_cast<std::size_t>(attempt.address - region.data) / granule;
   const auto last = static_cast<std::size_t>(end - 1 - region.data) / granule;
   char text[128];
+  const View view = view_since(engine.clock.launch);
   for (std::size_t i = first; i <= last; ++i) {
     const unsigned char* at = region.data + i * granule;
     Cell& cell = region.shadow.at(i);
-    if (races(cell, attempt.writes, engine.clock.launch, text)) fail_at(at, attempt, ", which ", text);
+    if (races(cell, attempt.writes, view, text)) fail_at(at, attempt, ", which ", text);
     // The poison itself too: an earlier call may have written.
     if (region.poisoned && !attempt.writes && !cell.written() && is_poison(at, granule)) {
       fail_at(at, attempt, ", which nothing has written");
@@ -115,13 +136,13 @@ void check(const void* address, std::size_t bytes, bool writes, const void* call
   if (!engine.current) return;  // a launcher's own access
   const Attempt attempt{static_cast<const unsigned char*>(address), bytes, writes};
   if (engine.stacks.contains(address)) return;
-  const bool shared = engine.shared.contains(address);
-  Region* region = shared ? nullptr : engine.regions.find(attempt.address);
-  if (!shared && !region) return;
+  Block* owner = owner_of(address);
+  Region* region = owner ? nullptr : engine.regions.find(attempt.address);
+  if (!owner && !region) return;
   // The call returns behind itself; the instruction before that has the line of the access.
   engine.code_address = reinterpret_cast<std::uint64_t>(caller) - 1;
-  if (shared) {
-    check_shared(attempt);
+  if (owner) {
+    check_shared(*owner, attempt);
   } else {
     check_global(*region, attempt);
   }

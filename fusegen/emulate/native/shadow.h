@@ -10,34 +10,60 @@
 
 namespace fusegen::emulate {
 
-// Time passes at barriers only, so that an earlier stamp is one that a barrier orders. Blocks run one after
-// another: a stamp from before this block began, but not before the launch, is another block's.
+// Time passes at barriers only, so that an earlier stamp is one that a barrier orders. Clusters run one after
+// another: a stamp from before this cluster began, but not before the launch, is another cluster's.
 struct Clock {
   std::uint32_t now = 1;
-  std::uint32_t launch = 1;       // when it began
-  std::uint32_t block = 1;        // when it began
-  std::uint32_t barrier = 1;      // the block's last barrier
-  std::uint32_t warp_barrier[32]; // a warp's last barrier of any kind; one of some lanes orders them all
+  std::uint32_t launch = 1;   // when it began
+  std::uint32_t cluster = 1;  // when it began
+  std::uint32_t met = 1;      // when all of the cluster had arrived at its last barrier
 
   void begin_launch() { launch = ++now; }
-  void begin_block() {
-    pass_barrier();
-    block = now;
-  }
-  void pass_barrier() {
-    barrier = ++now;
-    for (auto& each : warp_barrier) each = now;
-  }
-  void pass_warp_barrier(unsigned warp) { warp_barrier[warp] = ++now; }
+  void begin_cluster() { cluster = met = ++now; }
 };
 
-// A thread's number in its block, or one of:
-using Who = std::uint16_t;
-constexpr Who several_lanes = 0x8000;  // | the number of their warp
-constexpr Who several_warps = 0xfffe;
-constexpr Who several_blocks = 0xffff;
+// When the threads of one block last met.
+struct BlockClock {
+  std::uint32_t barrier;           // the block's last barrier
+  std::uint32_t warp_barrier[32];  // a warp's last barrier of any kind; one of some lanes orders them all
 
-enum class Order { settled, other_thread, other_block };
+  void pass_barrier(std::uint32_t now) {
+    barrier = now;
+    for (auto& each : warp_barrier) each = now;
+  }
+};
+
+// A thread: its number in its block and, in the bits above, the block's rank in the cluster. Or several threads of
+// one block, with its rank in the same bits. Or one of the last two.
+using Who = std::uint16_t;
+constexpr unsigned rank_shift = 10;
+constexpr Who number_bits = 0x03ff;
+constexpr Who rank_bits = 0x1c00;
+constexpr Who has_arrived = 0x2000;     // at a barrier of the cluster at which others have not
+constexpr Who several_warps = 0x4000;
+constexpr Who several_lanes = 0x8000;   // | the number of their warp
+constexpr Who several_ranks = 0xdffe;   // blocks of one cluster
+constexpr Who several_blocks = 0xdfff;  // of more than one
+
+enum class Order { settled, other_thread, other_rank, other_cluster };
+
+struct Visitor {
+  Who who;
+  // When all had arrived at the last two barriers of the cluster that it has waited for, or 0. The last one orders
+  // what was accessed before that time, but not what a thread accessed that had arrived at that very barrier.
+  std::uint32_t last_wait;
+  std::uint32_t wait_before;
+
+  unsigned warp() const { return (who & number_bits) / 32; }
+};
+
+// Who accesses memory, and what orders it. Nothing before `since` counts.
+struct View {
+  const Clock& clock;
+  const BlockClock& block;
+  const Visitor& visitor;
+  std::uint32_t since;
+};
 
 // One piece of memory. Stamps of 0 are from before the clock began.
 class Cell {
@@ -47,48 +73,58 @@ class Cell {
   Who writer() const { return writer_; }
   Who reader() const { return reader_; }
 
-  // How an access of the thread relates to the last write, or to the last reads. Nothing before `since` counts.
-  Order to_write(const Clock& clock, std::uint32_t since, unsigned thread) const {
-    return order(clock, since, write_stamp_, writer_, thread);
-  }
-  Order to_reads(const Clock& clock, std::uint32_t since, unsigned thread) const {
-    return order(clock, since, read_stamp_, reader_, thread);
+  // How an access relates to the last write, or to the last reads.
+  Order to_write(const View& view) const { return order(view, write_stamp_, writer_); }
+  Order to_reads(const View& view) const { return order(view, read_stamp_, reader_); }
+
+  void write(const View& view) {
+    write_stamp_ = view.clock.now;
+    writer_ = view.visitor.who;
   }
 
-  void write(const Clock& clock, unsigned thread) {
-    write_stamp_ = clock.now;
-    writer_ = static_cast<Who>(thread);
-  }
-
-  // Keeps of several readers as much as a later write of any thread needs to know.
-  void read(const Clock& clock, std::uint32_t since, unsigned thread) {
-    const unsigned warp = thread / 32;
-    if (read_stamp_ < since) {
-      reader_ = static_cast<Who>(thread);
-    } else if (reader_ == several_blocks || read_stamp_ < clock.block) {
-      reader_ = several_blocks;
-    } else if (read_stamp_ < clock.barrier) {
-      reader_ = static_cast<Who>(thread);
-    } else if (reader_ != thread && !of_warp(reader_, warp)) {
-      reader_ = several_warps;
-    } else if (reader_ != thread) {
-      reader_ = static_cast<Who>(read_stamp_ < clock.warp_barrier[warp] ? thread : several_lanes | warp);
-    }
-    read_stamp_ = clock.now;
+  void read(const View& view) {
+    reader_ = read_stamp_ < view.since ? view.visitor.who : readers(view);
+    read_stamp_ = view.clock.now;
   }
 
  private:
-  static bool of_warp(Who who, unsigned warp) {
-    if (who >= several_warps) return false;
-    return who & several_lanes ? (who & 31u) == warp : who / 32u == warp;
+  static bool is_of_rank(Who who, const Visitor& visitor) {
+    return (who & ~has_arrived) != several_ranks && ((who ^ visitor.who) & rank_bits) == 0;
+  }
+  static bool is_of_warp(Who who, const Visitor& visitor) {
+    if (who & several_warps) return false;
+    return (who & several_lanes ? who & number_bits : (who & number_bits) / 32u) == visitor.warp();
+  }
+  static bool is_same(Who who, const Visitor& visitor) { return ((who ^ visitor.who) & ~has_arrived) == 0; }
+
+  // Whether a barrier of the cluster lies in between.
+  static bool has_met(const Visitor& visitor, std::uint32_t stamp, Who who) {
+    return stamp < (who & has_arrived ? visitor.wait_before : visitor.last_wait);
   }
 
-  static Order order(const Clock& clock, std::uint32_t since, std::uint32_t stamp, Who who, unsigned thread) {
-    if (stamp < since) return Order::settled;
-    if (stamp < clock.block || who == several_blocks) return Order::other_block;
-    if (stamp < clock.barrier || who == thread) return Order::settled;
-    const bool synced = of_warp(who, thread / 32) && stamp < clock.warp_barrier[thread / 32];
+  static Order order(const View& view, std::uint32_t stamp, Who who) {
+    if (stamp < view.since) return Order::settled;
+    if (stamp < view.clock.cluster || who == several_blocks) return Order::other_cluster;
+    const Visitor& visitor = view.visitor;
+    if (has_met(visitor, stamp, who)) return Order::settled;
+    if (!is_of_rank(who, visitor)) return Order::other_rank;
+    if (stamp < view.block.barrier || is_same(who, visitor)) return Order::settled;
+    const bool synced = is_of_warp(who, visitor) && stamp < view.block.warp_barrier[visitor.warp()];
     return synced ? Order::settled : Order::other_thread;
+  }
+
+  // Of several readers, this one among them, as much as a later write of any thread needs to know.
+  Who readers(const View& view) const {
+    const Visitor& visitor = view.visitor;
+    if (read_stamp_ < view.clock.cluster || reader_ == several_blocks) return several_blocks;
+    if (has_met(visitor, read_stamp_, reader_)) return visitor.who;
+    const Who arrived = (read_stamp_ < view.clock.met ? visitor.who : visitor.who | reader_) & has_arrived;
+    if (!is_of_rank(reader_, visitor)) return several_ranks | arrived;
+    if (read_stamp_ < view.block.barrier || is_same(reader_, visitor)) return visitor.who | arrived;
+    const Who rank = (visitor.who & rank_bits) | arrived;
+    if (!is_of_warp(reader_, visitor)) return several_warps | rank;
+    if (read_stamp_ < view.block.warp_barrier[visitor.warp()]) return visitor.who | arrived;
+    return static_cast<Who>(several_lanes | rank | visitor.warp());
   }
 
   std::uint32_t write_stamp_ = 0;

@@ -18,6 +18,7 @@ namespace {
 
 constexpr unsigned warp_size = 32;
 constexpr unsigned most_threads = 1024;
+constexpr unsigned most_blocks = 8;  // of a cluster: what every GPU that has clusters can run
 constexpr unsigned no_warp = most_threads / warp_size;
 
 struct Thread {
@@ -30,12 +31,36 @@ struct Thread {
   unsigned mask;
   unsigned source;
   std::uint64_t value;
+  Visitor visitor;
+  // Halves of the cluster's barriers that it has come through.
+  unsigned arrivals;
+  unsigned waits;
+  bool waits_for_cluster;
 };
 
 struct Warp {  // a bit for each lane
   unsigned live;
   unsigned runnable;
   unsigned exchanging;
+};
+
+struct Block {
+  uint3 index;
+  unsigned rank;
+  Thread threads[most_threads];
+  Warp warps[most_threads / warp_size];
+  BlockClock clock;
+  SharedMemory shared;
+  Shadow shadow;  // of the shared memory
+  unsigned live;
+  unsigned at_barrier;
+  const Thread* first_at_barrier;
+  unsigned runnable_warps;
+  unsigned warp;  // in which to go on
+  // What the block must not exit before: the arrivals of those who have accessed its shared memory from other
+  // blocks, and what its own threads have waited for.
+  int visited;
+  int waited;
 };
 
 struct Engine {
@@ -45,8 +70,6 @@ struct Engine {
   Report report = {};
   Faults faults;
   Stacks stacks;
-  SharedMemory shared;
-  Shadow shared_shadow;
   Regions regions;
   Clock clock;
   std::uint64_t code_address = 0;  // of the access that a report is about, or 0
@@ -56,21 +79,33 @@ struct Engine {
   void (*body)(void*) = nullptr;
   void* closure = nullptr;
   Fibre outside;
+  unsigned thread_count = 0;        // of a block
+  unsigned cluster = 1;             // how many blocks one has
 
-  // The block
-  Thread threads[most_threads];
-  Warp warps[most_threads / warp_size];
+  // The cluster: its blocks run at the same time. A launch without clusters has one block in each.
+  Block blocks[most_blocks];
+  Block* block = blocks;            // whose thread runs
   Thread* current = nullptr;
-  unsigned thread_count = 0;
   unsigned live = 0;
-  unsigned at_barrier = 0;
-  const Thread* first_at_barrier = nullptr;
-  unsigned runnable_warps = 0;
-  unsigned warp = no_warp;          // in which to go on
+  unsigned phase = 0;               // cluster barriers that all have arrived at
+  unsigned arrived = 0;             // live threads that have arrived at the next one
   unsigned leave_probability = 0;   // of 1024
   std::uint64_t random_state = 0;
 };
 Engine engine;
+
+// The block of the cluster whose shared memory, or what guards it, has the address; or null.
+Block* owner_of(const void* address) {
+  for (unsigned rank = 0; rank < engine.cluster; ++rank) {
+    if (engine.blocks[rank].shared.contains(address)) return &engine.blocks[rank];
+  }
+  return nullptr;
+}
+
+void enter_block(Block& block) {
+  engine.block = &block;
+  blockIdx = block.index;
+}
 
 const char* base_name(const char* path) {
   const char* slash = std::strrchr(path, '/');
@@ -114,9 +149,9 @@ void describe_signal(int signal, void* address, bool write) {
     fail(engine.current,
          "makes a misaligned access, leaves an array's bounds, or overflows a signed integer");
   }
-  if (engine.shared.contains(address)) {
-    fail(engine.current, "%s byte %td of the block's %zu bytes of shared memory", verb,
-         at - engine.shared.data(), engine.shared.bytes());
+  if (const Block* owner = owner_of(address)) {
+    fail(engine.current, "%s byte %td of %s %zu bytes of shared memory", verb, at - owner->shared.data(),
+         owner == engine.block ? "the block's" : "another block's", owner->shared.bytes());
   }
   if (engine.stacks.contains(address)) {
     fail(engine.current, "overflows its stack of %zu bytes", Stacks::bytes);

@@ -51,8 +51,8 @@ INPUTS = [
     Mutant(
         "a row of a tile past the end",
         "column",
-        "row >= rows",
-        "row > rows",
+        "row >= last",
+        "row > last",
         rf"reads .*{_FULL} \(read-only\){_PAST}",
         within="train_forward_column",
         kernel="train_forward_column",
@@ -321,8 +321,8 @@ SHARED += [
         Mutant(
             f"another thread's element of the tile is {what}",
             "column",
-            "matmul_product_tile[row * blockDim.x + threadIdx.x]",
-            "matmul_product_tile[row * blockDim.x + (threadIdx.x ^ 1)]",
+            "matmul_product_tile[(row - first) * blockDim.x + threadIdx.x]",
+            "matmul_product_tile[(row - first) * blockDim.x + (threadIdx.x ^ 1)]",
             UNWRITTEN_SHARED,  # by a thread without a column
             within="train_forward_column",
             kernel="train_forward_column",
@@ -334,8 +334,8 @@ SHARED += [
     Mutant(
         "another row's element of the tile",
         "column",
-        "d_over_divide_value_tile[row * blockDim.x + threadIdx.x]",
-        "d_over_divide_value_tile[(row ^ 1) * blockDim.x + threadIdx.x]",
+        "d_over_divide_value_tile[(row - first) * blockDim.x + threadIdx.x]",
+        "d_over_divide_value_tile[((row - first) ^ 1) * blockDim.x + threadIdx.x]",
         wrong("grad_matmul_product"),
         within="train_backward_column",
         nth=1,
@@ -344,8 +344,9 @@ SHARED += [
     Mutant(
         "a value in the tile of another one",
         "column",
-        "matmul_product_tile[row * blockDim.x + threadIdx.x]",
-        "reinterpret_cast<decltype(matmul_product_tile)>(d_over_divide_value_tile)[row * blockDim.x + threadIdx.x]",
+        "matmul_product_tile[(row - first) * blockDim.x + threadIdx.x]",
+        "reinterpret_cast<decltype(matmul_product_tile)>(d_over_divide_value_tile)"
+        "[(row - first) * blockDim.x + threadIdx.x]",
         wrong("grad_matmul_product"),
         within="train_backward_column",
         nth=1,
@@ -354,8 +355,8 @@ SHARED += [
     Mutant(
         "tiles that overlap by a row",
         "column",
-        "behind<Pack<Acc, kVec>>(matmul_product_tile, rows * blockDim.x)",
-        "behind<Pack<Acc, kVec>>(matmul_product_tile, (rows - 1) * blockDim.x)",
+        "behind<Pack<Acc, kVec>>(matmul_product_tile, vectors)",
+        "behind<Pack<Acc, kVec>>(matmul_product_tile, vectors - blockDim.x)",
         RACE,
         within="train_backward_column",
         kernel="train_backward_column",
@@ -373,8 +374,8 @@ SHARED += [
     Mutant(
         "a row of the tile that nothing has written",
         "column",
-        "matmul_product_tile[row * blockDim.x + threadIdx.x] = matmul_product_in[u];",
-        "if (row != rows - 1) matmul_product_tile[row * blockDim.x + threadIdx.x] = matmul_product_in[u];",
+        "matmul_product_tile[(row - first) * blockDim.x + threadIdx.x] = matmul_product_in[u];",
+        "if (row != rows - 1) matmul_product_tile[(row - first) * blockDim.x + threadIdx.x] = matmul_product_in[u];",
         UNWRITTEN_SHARED,
         within="train_backward_column",
         kernel="train_backward_column",

@@ -20,7 +20,8 @@ from tests.emulate.mutants.scenario import ROOT, Copy
 _ARITHMETIC = r"\(\"(?:rcp|max|min)\."
 _CALL = re.compile(
     r"(?m)^(?P<before>(?:(?!//|\{#).)*?)"
-    rf"(?P<call>\b(?:__(?:sync|shfl|barrier)\w*|cooperative_groups|asm(?!{_ARITHMETIC}))\b)"
+    rf"(?P<call>\b(?:__(?:sync|shfl|barrier|cluster_barrier)\w*|cooperative_groups|asm(?!{_ARITHMETIC})|"
+    r"cluster_(?:arrive|wait)(?=\(\);))\b)"
 )
 _TAG = re.compile(r"/\*<(\S+?):(\d+)>\*/")
 

@@ -17,6 +17,7 @@ from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.verify.emulated import EmulatedTail, tail_reference
 from tests.chains.originals import CHAINS
+from tests.emulate.building import with_shared_bytes
 from tests.emulate.mutants.mutant import Mutant, with_mutants
 from tests.emulate.test_chains import LIMITS, count_batch
 
@@ -25,11 +26,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class Copy:
-    """A source to mutate. chain: a key of CHAINS; programs: those that are compiled."""
+    """A source to mutate. chain: a key of CHAINS; programs: those that are compiled; shared_bytes: of a block at most,
+    where fewer make clusters necessary."""
 
     name: str
     chain: str
     programs: tuple[str, ...] = ("forward", "backward")
+    shared_bytes: int | None = None
 
     def write(self, root: Path) -> Path:
         """Renders the package below `root`: float32 only, and launched as on a GPU of one multiprocessor."""
@@ -42,6 +45,8 @@ class Copy:
     def cut(self, text: str) -> str:
         """Fewer instances to compile, and more turns of a block's loops than on a large GPU."""
         text, one = re.subn(r"(kMultiprocessors =) \d+;", r"\1 1;", text)
+        if self.shared_bytes is not None:
+            text = with_shared_bytes(text, self.shared_bytes)
         kept = {f"{program}_typed<float" for program in self.programs}
         # Fewer threads than there are partial results of a column.
         text = text.replace("finalise.block", "dim3(8, 4)")
@@ -88,6 +93,29 @@ class Tail:
         except EmulationError as error:
             return str(error)
         return compare(run.values, expected)
+
+
+@dataclass(frozen=True)
+class Alike:
+    """A chain in training mode whose every third row is the same: so are the results, to the last bit."""
+
+    copy: str
+    rows: int
+    channels: int
+
+    def verdict(self, library: EmulatedLibrary, chain: str, root: Path, seed: int) -> str:
+        plan, module, tensors, _ = prepared(chain, self.rows, self.channels, 1, 0.0, root)
+        tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+        for tensor in tensors.values():
+            tensor[::3] = tensor[0]
+        tail = EmulatedTail(plan, plan.variants[0], library, module)
+        try:
+            values = tail.run(tensors, plan.modes[0], schedule="on chip", seed=seed).values
+        except EmulationError as error:
+            return str(error)
+        full = [name for name, value in values.items() if value.shape == (self.rows, self.channels)]
+        different = [name for name in full if not torch.equal(values[name][3::3], values[name][:-3:3])]
+        return f"rows that are alike differ in {', '.join(different)}" if different else "fine"
 
 
 @functools.cache

@@ -140,7 +140,7 @@ EXCHANGES = [
 _FIRST_ROWS = "bn_moments_sums[v].pilot = matmul_product;"
 _ROWS = "(own + blockDim.y - 1) / blockDim.y"
 _WAYS = (
-    ("column", "train_forward_column", "base == threadIdx.y", ""),
+    ("column", "train_forward_column", "base == first + threadIdx.y", ""),
     ("split", "train_forward_partials", "row == first + threadIdx.y", ", split"),
 )
 _SQUARES = "group_norm_moments.m2 += sum_of(group_norm_moments_squares);"

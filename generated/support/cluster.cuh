@@ -1,0 +1,166 @@
+// Sums and moments over a cluster: blocks that run at the same time and read each other's shared
+// memory. Taken in the order of the blocks' ranks by each of them, so that all have the same bits.
+//
+// A cluster is the blocks of one blockIdx.x, and blockIdx.y is a block's rank among them; a grid
+// with a single block in y has no clusters, and nothing here does anything. A kernel arrives once
+// when it begins and waits once when it ends. Between them each exchange waits for what came
+// before, so that a block never overwrites what another one still reads, and none is gone by then.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "reduce.cuh"
+
+namespace fusegen {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+
+// No clusters: launchers that run there ask for none.
+__device__ __forceinline__ bool in_cluster() { return false; }
+__device__ __forceinline__ void cluster_arrive() {}
+__device__ __forceinline__ void cluster_wait() {}
+template <typename T>
+__device__ __forceinline__ const T* of_peer(const T* own, int) {
+  return own;
+}
+
+#else
+
+__device__ __forceinline__ bool in_cluster() { return gridDim.y > 1; }
+
+// The two halves of a barrier of the cluster: who has waited sees what the others did before they
+// arrived. They take turns, in all threads.
+__device__ __forceinline__ void cluster_arrive() {
+  if (in_cluster()) __cluster_barrier_arrive();
+}
+__device__ __forceinline__ void cluster_wait() {
+  if (in_cluster()) __cluster_barrier_wait();
+}
+
+// What the block of this rank has in its shared memory where this block has `own`.
+template <typename T>
+__device__ __forceinline__ const T* of_peer(const T* own, int rank) {
+  return static_cast<const T*>(__cluster_map_shared_rank(own, unsigned(rank)));
+}
+
+#endif
+
+// Collects what row 0 of each block of the cluster has: N values of each array, array by array and
+// block by block, for all threads of this block. `exchange` holds gridDim.y + 1 times as many.
+template <int N, typename Acc, typename... More>
+__device__ __forceinline__ Acc* gather(
+    Acc* exchange, const Acc (&first)[N], const More (&... more)[N]) {
+  constexpr int kArrays = 1 + sizeof...(More);
+  const Acc* const arrays[kArrays] = {first, more...};
+  const int values = kArrays * blockDim.x * N;
+  cluster_wait();
+  if (threadIdx.y == 0) {
+#pragma unroll
+    for (int i = 0; i < kArrays * N; ++i) {
+      exchange[(i / N * blockDim.x + threadIdx.x) * N + i % N] = arrays[i / N][i % N];
+    }
+  }
+  cluster_arrive();
+  cluster_wait();
+  // Each thread a value: the way to another block is long.
+  Acc* const all = exchange + values;
+#pragma unroll 1
+  for (int i = thread_index(); i < int(gridDim.y) * values; i += blockDim.x * blockDim.y) {
+    const Acc* theirs = of_peer(exchange, i / values);
+    all[i] = theirs[i % values];
+  }
+  __syncthreads();
+  cluster_arrive();
+  return all;
+}
+
+// Every thread of a column gets the results that some threads of the block have made.
+template <int N, typename Acc, typename... More>
+__device__ __forceinline__ void spread(const Acc* results, Acc (&first)[N], More (&... more)[N]) {
+  constexpr int kArrays = 1 + sizeof...(More);
+  Acc* const arrays[kArrays] = {first, more...};
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kArrays * N; ++i) {
+    arrays[i / N][i % N] = results[(i / N * blockDim.x + threadIdx.x) * N + i % N];
+  }
+}
+
+// Sums N values of each array, the same in all threads of a column of a block, over the cluster.
+// `exchange` holds (gridDim.y + 1) * blockDim.x * N values for each array.
+template <int N, typename Acc, typename... More>
+__device__ __forceinline__ void sum_over_cluster(
+    Acc* exchange, Acc (&first)[N], More (&... more)[N]) {
+  if (!in_cluster()) return;
+  const int sums = (1 + sizeof...(More)) * blockDim.x * N;
+  Acc* const all = gather<N>(exchange, first, more...);
+  // One thread a sum.
+#pragma unroll 1
+  for (int i = thread_index(); i < sums; i += blockDim.x * blockDim.y) {
+    Acc total = all[i];
+#pragma unroll 1
+    for (int rank = 1; rank < int(gridDim.y); ++rank) total += all[rank * sums + i];
+    all[i] = total;
+  }
+  spread<N>(all, first, more...);
+}
+
+// The moments of a column's `rows` values. Each block has those of `rows_per_block`, the last ones
+// of fewer or of none: its means, `columns` of them, and behind these its squares. Distances are
+// first taken to the first block's mean, so that equal ones are zero.
+template <typename Acc>
+__device__ __forceinline__ Moments<Acc> moments_of_blocks(
+    const Acc* means, int columns, int rows_per_block, int rows) {
+  const Acc* const m2s = means + columns;
+  const int stride = 2 * columns;
+  const auto count = [=](int rank) {
+    const int left = rows - rank * rows_per_block;
+    return Acc(left < rows_per_block ? left : rows_per_block);
+  };
+  const Acc inverse_count = Acc(1) / Acc(rows);
+  const Acc pilot = means[0];
+  Acc sum = Acc(0);
+#pragma unroll 1
+  for (int rank = 1; rank * rows_per_block < rows; ++rank) {
+    sum += count(rank) * (means[rank * stride] - pilot);
+  }
+  Moments<Acc> all{pilot + sum * inverse_count, Acc(0)};
+  Acc distances = Acc(0);
+#pragma unroll 1
+  for (int rank = 0; rank * rows_per_block < rows; ++rank) {
+    const Acc distance = means[rank * stride] - all.mean;
+    distances += count(rank) * distance;
+    all.m2 += m2s[rank * stride] + count(rank) * distance * distance;
+  }
+  correct(all, distances, inverse_count);
+  return all;
+}
+
+// The moments over the cluster, of which every block has those of its rows, in all threads of a
+// column. `exchange` holds (gridDim.y + 1) * blockDim.x * 2 N values.
+template <int N, typename Acc>
+__device__ __forceinline__ void moments_over_cluster(
+    Acc* exchange, Moments<Acc> (&moments)[N], int rows_per_block, int rows) {
+  if (!in_cluster()) return;
+  Acc mean[N];
+  Acc m2[N];
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    mean[v] = moments[v].mean;
+    m2[v] = moments[v].m2;
+  }
+  const int columns = blockDim.x * N;
+  Acc* const all = gather<N>(exchange, mean, m2);
+  // One thread a column.
+#pragma unroll 1
+  for (int column = thread_index(); column < columns; column += blockDim.x * blockDim.y) {
+    const auto result = moments_of_blocks(all + column, columns, rows_per_block, rows);
+    all[column] = result.mean;
+    all[columns + column] = result.m2;
+  }
+  spread<N>(all, mean, m2);
+#pragma unroll
+  for (int v = 0; v < N; ++v) moments[v] = {mean[v], m2[v]};
+}
+
+}  // namespace fusegen

@@ -1,0 +1,94 @@
+"""What the blocks of a cluster do together and each does alone: barriers, the order of sums, rows, results."""
+
+from __future__ import annotations
+
+from tests.emulate.mutants.mutant import BEYOND_SHARED, EARLY, RACE, Mutant, nan, wrong
+
+_FORWARD, _BACKWARD = "train_forward_column", "train_backward_column"
+_OTHER_BLOCK = "which another block of the cluster has (written|read), with no cluster barrier in between"
+_TOO_EARLY = f"of shared memory, which nothing has written|{_OTHER_BLOCK}"
+_NOT_ARRIVED = r"waits for the cluster's barrier at cluster.cuh:\d+ and has not arrived"
+_NOT_WAITED = r"arrives at the cluster's barrier at cluster.cuh:\d+ and has not waited"
+_EXITS = "exits with no cluster barrier|the shared memory of a block that has exited"
+_NOTHING = "static_cast<void>(0);"
+_ALIKE = r"rows that are alike differ in (y|grad_matmul_product)"
+
+
+def _mutant(name, old, new, caught, within=None, kernel=_FORWARD, run="cluster", file="cluster.cuh", nth=0, of=1):
+    where = f"{within}: " if within else ""
+    return Mutant(f"cluster, {where}{name}", run, old, new, caught, within, kernel, file, nth, of)
+
+
+BARRIERS = [
+    _mutant("nobody arrives", "if (in_cluster()) __cluster_barrier_arrive();", _NOTHING, _NOT_ARRIVED),
+    _mutant("nobody waits", "if (in_cluster()) __cluster_barrier_wait();", _NOTHING, _NOT_WAITED),
+    _mutant("what came before is not waited for", "cluster_wait();", _NOTHING, _NOT_WAITED, "gather", of=2),
+    _mutant("no barrier between writing and reading", "cluster_arrive(); cluster_wait();", _NOTHING, _TOO_EARLY,
+            "gather"),
+    _mutant("the others are not told", "cluster_arrive();", _NOTHING, _NOT_ARRIVED, "gather", of=2),
+    _mutant("the others are not waited for", "cluster_wait();", _NOTHING, f"{_NOT_WAITED}|{_TOO_EARLY}", "gather",
+            nth=1, of=2),
+    _mutant("some threads do not wait", "cluster_wait();", "if (threadIdx.y != 1) cluster_wait();",
+            f"{_NOT_WAITED}|{_TOO_EARLY}", "gather", nth=1, of=2),
+    _mutant("what other threads collect is not waited for", "__syncthreads();", _NOTHING, EARLY, "gather"),
+    _mutant("the others are not told of the end", "cluster_arrive();", _NOTHING, _NOT_ARRIVED, "gather", nth=1, of=2),
+    _mutant("results before they are made", "__syncthreads();", _NOTHING, RACE, "spread"),
+    *(
+        _mutant(name, old, new, caught, kernel, kernel, file="kernels.cu")
+        for kernel in (_FORWARD, _BACKWARD)
+        for name, old, new, caught in (
+            ("no arrival at the beginning", "cluster_arrive();", _NOTHING, _NOT_ARRIVED),
+            ("no wait at the end", "cluster_wait();", _NOTHING, _EXITS),
+        )
+    ),
+]  # fmt: skip
+
+_SLOT = "exchange[(i / N * blockDim.x + threadIdx.x) * N + i % N]"
+
+EXCHANGES = [
+    _mutant("every row shows its own", "threadIdx.y == 0", "true", RACE, "gather"),
+    _mutant("the first array for all", _SLOT, "exchange[threadIdx.x * N + i % N]", "nothing has written", "gather"),
+    _mutant("its own values for all", "of_peer(exchange, i / values)", "of_peer(exchange, blockIdx.y)", wrong("y"),
+            "gather", None),
+    _mutant("the values of one block less", "int(gridDim.y) * values", "int(gridDim.y - 1) * values",
+            "nothing has written", "gather"),
+    _mutant("what the others read is overwritten", "exchange + values", "exchange + values - 1",
+            f"{RACE}|{_TOO_EARLY}", "gather"),
+    _mutant("a block less", "rank < int(gridDim.y)", "rank < int(gridDim.y) - 1", wrong("grad_bn_weight"),
+            "sum_over_cluster", None),
+    _mutant("every other block the other way round", "all[rank * sums + i]",
+            "all[(blockIdx.y % 2 ? gridDim.y - rank : rank) * sums + i]", _ALIKE, "sum_over_cluster", None, "alike"),
+    _mutant("each block with a pilot of its own", "means[0]", "means[blockIdx.y * stride]", _ALIKE,
+            "moments_of_blocks", None, "alike"),
+    _mutant("without the blocks' own squares", "m2s[rank * stride]", "Acc(0)", wrong("y", "bn_running_var"),
+            "moments_of_blocks", None),
+    _mutant("without the distances of their means", "count(rank) * distance * distance", "Acc(0)",
+            wrong("y", "bn_running_var"), "moments_of_blocks", None),
+    _mutant("the last block counts rows that it lacks", "left < rows_per_block ? left : rows_per_block",
+            "rows_per_block", wrong("bn_running_mean"), "moments_of_blocks", None),
+    _mutant("a block without rows has moments", "rank * rows_per_block < rows", "rank < int(gridDim.y)",
+            nan("y"), "moments_of_blocks", None, "cluster, few rows", nth=1, of=2),
+    _mutant("no room to exchange", "cluster > 1 ? columns * bytes.exchange * (cluster + 1) : 0", "0", BEYOND_SHARED,
+            "column_tile", file="shapes.cuh"),
+]  # fmt: skip
+
+_LAST = "first + rows_per_block < rows ? first + rows_per_block : int(rows)"
+_STORED = "blockIdx.y == 0 && threadIdx.y == 0 && active"
+
+ROWS = [
+    _mutant(name, old, new, caught, within, kernel, file="kernels.cu")
+    for name, old, new, caught, within, kernel in (
+        ("a row of the block before", "blockIdx.y * rows_per_block", "(blockIdx.y * rows_per_block + 69) % 70",
+         f"{_OTHER_BLOCK}|of shared memory", _FORWARD, _FORWARD),
+        ("the last block has as many rows as the others", _LAST, "first + rows_per_block",
+         r"reads .*\(read-only\), \d+ bytes past its end", _FORWARD, _FORWARD),
+        ("the last row of each block is left out", _LAST, f"({_LAST}) - 1", nan("y"), _FORWARD, None),
+        ("rows of the whole column in a block's moments", "Acc(last - first)", "Acc(rows)", wrong("y"), _FORWARD, None),
+        ("all blocks store the column's results", _STORED, "threadIdx.y == 0 && active", _OTHER_BLOCK, _FORWARD,
+         _FORWARD),
+        ("all blocks store the parameters' gradients", _STORED, "threadIdx.y == 0 && active", _OTHER_BLOCK, _BACKWARD,
+         _BACKWARD),
+    )
+]  # fmt: skip
+
+CLUSTERS = [*BARRIERS, *EXCHANGES, *ROWS]
