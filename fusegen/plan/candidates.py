@@ -24,16 +24,14 @@ def knob_names(program: Program, schedule: str | None) -> tuple[str, ...]:
 def candidates(program: Program) -> tuple[Shapes, ...]:
     """The default, then each schedule with each setting of the knobs that its kernels read.
 
-    What only repeats the default is left out: the kernels on chip with default knobs are what is chosen
-    automatically wherever they fit.
+    The default may repeat one of them: which one depends on the size.
     """
     found = {DEFAULT: None}
     for schedule in schedule_names(program) or (None,):
         knobs = knob_names(program, schedule)
         for values in product(*(KNOBS[knob].values for knob in knobs)):
             shapes = Shapes(schedule or AUTOMATIC, **dict(zip(knobs, values, strict=True)))
-            if shapes != Shapes(ON_CHIP):
-                found[shapes] = None
+            found[shapes] = None
     return tuple(found)
 
 

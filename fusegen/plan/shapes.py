@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from fusegen.plan.model import KernelKind
 
 # The number of each is its place: `enum Schedule` of shapes.cuh.
-SCHEDULES = ("automatic", "on_chip", "split")
-AUTOMATIC, ON_CHIP, SPLIT = SCHEDULES
+SCHEDULES = ("automatic", "on_chip", "split", "on_chip_if_it_fits")
+AUTOMATIC, ON_CHIP, SPLIT, ON_CHIP_IF_IT_FITS = SCHEDULES
 
 
 @dataclass(frozen=True)

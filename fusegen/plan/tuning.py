@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from fusegen.plan.shapes import AUTOMATIC, DEFAULT, ON_CHIP, Shapes
+from fusegen.plan.shapes import DEFAULT, ON_CHIP, ON_CHIP_IF_IT_FITS, Shapes
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class Range:
 def ranges(measurements: tuple[Measurement, ...]) -> tuple[Range, ...]:
     """Which shapes serve which rows: those of the nearest size in ratio, so that ranges end at geometric means.
 
-    measurements: of one program in one dtype, by rows. None where all are the default. A range says `automatic` where
-    kernels on chip were measured: that is where they fit, and elsewhere there must be others.
+    measurements: of one program in one dtype, by rows. None where all are the default. Where kernels on
+    chip were measured, other rows of the range may not fit.
     """
     found: list[Range] = []
     for measurement, following in zip_longest(measurements, measurements[1:]):
         shapes = measurement.shapes
         if shapes.schedule == ON_CHIP:
-            shapes = replace(shapes, schedule=AUTOMATIC)
+            shapes = replace(shapes, schedule=ON_CHIP_IF_IT_FITS)
         if found and found[-1].shapes == shapes:
             found.pop()
         found.append(Range(math.isqrt(measurement.rows * following.rows) if following else None, shapes))

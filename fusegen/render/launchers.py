@@ -48,6 +48,7 @@ class ScheduleContext:
     tile_bytes: str
     needs_stream: bool
     needs_finalise: bool
+    partial_blocks: str
     partials: str
     scratch: list[ScratchContext]
     launches: list[list[str]]
@@ -144,6 +145,7 @@ class LauncherRenderer:
             tile_bytes=self._tile_bytes(kernels),
             needs_stream=any(kernel.kind == "stream" for kernel in kernels),
             needs_finalise=any(kernel.kind == "finalise" for kernel in kernels),
+            partial_blocks="row.grid.y" if schedule.kind == "row" else "shape.grid.y",
             partials=self._partials(kernels),
             scratch=[ScratchContext(pointer(t), self._count(t)) for t in scratch.values()],
             launches=launches,
@@ -204,7 +206,7 @@ class LauncherRenderer:
             case "finalise":
                 by_row = schedule.kind == "row" and kernel is schedule.kernels[-1]
                 grid = ["finalise.grid", "finalise.block"]
-                shared = "kStreamThreads / 2 * sizeof(Acc)"
+                shared = "kStreamThreads * 2 * sizeof(Acc)"
                 sizes += (
                     ["int64_t(row.grid.y)", "int64_t(0)"]
                     if by_row

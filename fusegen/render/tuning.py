@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import AUTOMATIC, SPLIT, Shapes
+from fusegen.plan.shapes import AUTOMATIC, ON_CHIP_IF_IT_FITS, SPLIT, Shapes
 from fusegen.plan.tuning import ranges
 from fusegen.plan.tuning_file import SUFFIX
 from fusegen.render.layout import WIDTH
 
-_SCHEDULE = {AUTOMATIC: "kAutomatic", SPLIT: "kSplit"}
+_SCHEDULE = {AUTOMATIC: "kAutomatic", SPLIT: "kSplit", ON_CHIP_IF_IT_FITS: "kOnChipIfItFits"}
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def _column_sizes(gradients: Sequence[Tensor]) -> Tensor:
 
 
 def _outside(found: Tensor, expected: Tensor, limit: float, sums: float | Tensor) -> int:
-    """In pieces: full-size temporaries of the largest sizes would not fit. sums: what each element may be off besides."""
+    """In pieces: full-size temporaries of the largest sizes would not fit. sums: what sums may be off."""
     pieces = list(zip(found.split(_PIECE), expected.split(_PIECE), strict=True))
     largest = torch.stack([piece.abs().amax().float() for _, piece in pieces]).max()
     bound = limit / 8 * (largest + 1) + sums

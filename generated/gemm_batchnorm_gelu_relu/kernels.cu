@@ -402,8 +402,8 @@ cudaError_t train_forward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr TileBytes kBytes{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
-  const Column tile =
-      column_shape(shapes, rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
+  const Column tile = column_shape(
+      shapes, rows, channels, kVec, kPacked, kBytes, kSharedBytes, kMostCluster, kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -418,7 +418,7 @@ cudaError_t train_forward_launch(
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* batch_norm_scale_ptr = scratch.take<Acc>(channels);
     auto* batch_norm_center_ptr = scratch.take<Acc>(channels);
@@ -429,7 +429,7 @@ cudaError_t train_forward_launch(
         shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads / 2 * sizeof(Acc), stream, gemm_bias_ptr, batch_norm_num_batches_tracked_ptr,
+        kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, batch_norm_num_batches_tracked_ptr,
         batch_norm_weight_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr,
         batch_norm_running_mean_ptr, batch_norm_running_var_ptr, batch_norm_scale_ptr,
         batch_norm_center_ptr, partials, a.batch_norm_eps, a.batch_norm_momentum, rows, channels,
@@ -928,8 +928,8 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr TileBytes kBytes{sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
-  const Column tile =
-      column_shape(shapes, rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
+  const Column tile = column_shape(
+      shapes, rows, channels, kVec, kPacked, kBytes, kSharedBytes, kMostCluster, kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -943,7 +943,7 @@ cudaError_t train_backward_launch(
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* batch_norm_grad_slope_ptr = scratch.take<Acc>(channels);
     auto* batch_norm_grad_mean_ptr = scratch.take<Acc>(channels);
@@ -955,7 +955,7 @@ cudaError_t train_backward_launch(
         batch_norm_bias_ptr, partials, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads / 2 * sizeof(Acc), stream, batch_norm_rstd_ptr, batch_norm_weight_ptr,
+        kStreamThreads * 2 * sizeof(Acc), stream, batch_norm_rstd_ptr, batch_norm_weight_ptr,
         grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr,
         batch_norm_grad_slope_ptr, batch_norm_grad_mean_ptr, partials, rows, channels,
         int64_t(shape.grid.y), shape.rows_per_block);
@@ -1444,7 +1444,7 @@ cudaError_t eval_backward_launch(
   // One pass over memory.
   {
     const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
@@ -1455,7 +1455,7 @@ cudaError_t eval_backward_launch(
         a.batch_norm_eps, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads / 2 * sizeof(Acc), stream, batch_norm_running_var_ptr, batch_norm_weight_ptr,
+        kStreamThreads * 2 * sizeof(Acc), stream, batch_norm_running_var_ptr, batch_norm_weight_ptr,
         grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, partials,
         a.batch_norm_eps, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
   }

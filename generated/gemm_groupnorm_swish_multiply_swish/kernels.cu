@@ -15,6 +15,7 @@
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
+#include "../support/tuning.cuh"
 #include "../support/types.cuh"
 
 // One file, compiled as it is or, to use two cores, once with each of these defined:
@@ -351,7 +352,7 @@ cudaError_t forward_launch(
 
   // Each segment stays in registers.
   // Vectors that fit a thread's registers.
-  constexpr int kMost = std::min(kPacked ? 8 : 4, 32 / kVec);
+  constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
   const Row row = row_shape(
       shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 4,
       kMultiprocessors);
@@ -427,6 +428,15 @@ cudaError_t forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from
+// specs/gemm_groupnorm_swish_multiply_swish.tuning.json:
+// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// column_blocks, column_cluster}.
+constexpr Tuned kForwardShapes[] = {
+    {90, modes(1, 3), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // bfloat16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -450,7 +460,8 @@ extern "C" int fusegen_gemm_groupnorm_swish_multiply_swish_forward(
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, group_norm_weight, group_norm_bias, multiply_weight, y,
       group_norm_mean, group_norm_rstd);
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows);
   Scratch scratch(workspace);
   return forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -464,7 +475,8 @@ extern "C" int64_t fusegen_gemm_groupnorm_swish_multiply_swish_forward_workspace
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows);
   Scratch vectors, scalars;
   forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -972,13 +984,13 @@ cudaError_t backward_launch(
 
   // Each segment stays in registers.
   // Vectors that fit a thread's registers.
-  constexpr int kMost = std::min(kPacked ? 8 : 4, 8 / kVec);
+  constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kVec);
   const Row row = row_shape(
       shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 3,
       kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, row.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(row.grid.y) * 4 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
@@ -995,7 +1007,7 @@ cudaError_t backward_launch(
         groups, row.lanes);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        / 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
+        * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, grad_multiply_weight_ptr, partials, rows, channels,
         int64_t(row.grid.y), int64_t(0));
   }
@@ -1003,7 +1015,7 @@ cudaError_t backward_launch(
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 4 * channels);
     auto* group_norm_grad_slope_ptr = scratch.take<Acc>(rows * groups);
     auto* group_norm_grad_mean_ptr = scratch.take<Acc>(rows * groups);
@@ -1023,7 +1035,7 @@ cudaError_t backward_launch(
         shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        / 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
+        * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, grad_multiply_weight_ptr, partials, rows, channels,
         int64_t(shape.grid.y), shape.rows_per_block);
   }
@@ -1069,6 +1081,15 @@ cudaError_t backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from
+// specs/gemm_groupnorm_swish_multiply_swish.tuning.json:
+// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// column_blocks, column_cluster}.
+constexpr Tuned kBackwardShapes[] = {
+    {90, modes(1, 3), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, {kOnChipIfItFits, 8, 4, 2, 2, 1}},  // bfloat16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1099,7 +1120,8 @@ extern "C" int fusegen_gemm_groupnorm_swish_multiply_swish_backward(
       grad_y, gemm_product, gemm_bias, group_norm_weight, group_norm_bias, multiply_weight,
       group_norm_mean, group_norm_rstd, grad_gemm_product, grad_gemm_bias,
       grad_group_norm_weight, grad_group_norm_bias, grad_multiply_weight);
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows);
   Scratch scratch(workspace);
   return backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1113,7 +1135,8 @@ extern "C" int64_t fusegen_gemm_groupnorm_swish_multiply_swish_backward_workspac
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows);
   Scratch vectors, scalars;
   backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);

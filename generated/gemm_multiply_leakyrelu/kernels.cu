@@ -330,7 +330,7 @@ cudaError_t backward_launch(
   // One pass over memory.
   {
     const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 1 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
@@ -340,7 +340,7 @@ cudaError_t backward_launch(
         shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        / 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, partials, a.multiplier, rows, channels,
+        * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, partials, a.multiplier, rows, channels,
         int64_t(shape.grid.y), shape.rows_per_block);
   }
 }

@@ -13,6 +13,7 @@
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
+#include "../support/tuning.cuh"
 #include "../support/types.cuh"
 
 // One file, compiled as it is or, to use two cores, once with each of these defined:
@@ -397,8 +398,8 @@ cudaError_t train_forward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr TileBytes kBytes{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
-  const Column tile =
-      column_shape(shapes, rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
+  const Column tile = column_shape(
+      shapes, rows, channels, kVec, kPacked, kBytes, kSharedBytes, kMostCluster, kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -412,7 +413,7 @@ cudaError_t train_forward_launch(
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* bn_center_ptr = scratch.take<Acc>(channels);
     auto* bn_scale_ptr = scratch.take<Acc>(channels);
@@ -423,7 +424,7 @@ cudaError_t train_forward_launch(
         shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads / 2 * sizeof(Acc), stream, gemm_bias_ptr, scale_ptr,
+        kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, scale_ptr,
         bn_num_batches_tracked_ptr, bn_weight_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
         bn_running_var_ptr, bn_center_ptr, bn_scale_ptr, partials, a.bn_eps, a.bn_momentum, rows,
         channels, int64_t(shape.grid.y), shape.rows_per_block);
@@ -474,6 +475,18 @@ cudaError_t train_forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
+// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// column_blocks, column_cluster}.
+constexpr Tuned kTrainForwardShapes[] = {
+    {90, modes(1, 3), 5792, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 46340, {kSplit, 4, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 5792, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), 46340, {kSplit, 4, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -501,7 +514,8 @@ extern "C" int fusegen_gemm_scale_bn_4096_train_forward(
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
       bn_mean, bn_rstd);
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows);
   Scratch scratch(workspace);
   return train_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -514,7 +528,8 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_train_forward_workspace(
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows);
   Scratch vectors, scalars;
   train_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   train_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -970,8 +985,8 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr TileBytes kBytes{sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
-  const Column tile =
-      column_shape(shapes, rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
+  const Column tile = column_shape(
+      shapes, rows, channels, kVec, kPacked, kBytes, kSharedBytes, kMostCluster, kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -985,7 +1000,7 @@ cudaError_t train_backward_launch(
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
     auto* bn_grad_mean_ptr = scratch.take<Acc>(channels);
@@ -996,7 +1011,7 @@ cudaError_t train_backward_launch(
         gemm_bias_ptr, scale_ptr, bn_mean_ptr, partials, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads / 2 * sizeof(Acc), stream, scale_ptr, bn_rstd_ptr, bn_weight_ptr,
+        kStreamThreads * 2 * sizeof(Acc), stream, scale_ptr, bn_rstd_ptr, bn_weight_ptr,
         grad_gemm_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, bn_grad_slope_ptr,
         bn_grad_mean_ptr, partials, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
@@ -1006,7 +1021,7 @@ cudaError_t train_backward_launch(
         bn_grad_mean_ptr, grad_gemm_product_ptr, partials, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads / 2 * sizeof(Acc), stream, bn_rstd_ptr, grad_scale_ptr, partials, rows,
+        kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, grad_scale_ptr, partials, rows,
         channels, int64_t(shape.grid.y), shape.rows_per_block);
   }
 }
@@ -1051,6 +1066,18 @@ cudaError_t train_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
+// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// column_blocks, column_cluster}.
+constexpr Tuned kTrainBackwardShapes[] = {
+    {90, modes(0), 5792, {kOnChipIfItFits, 8, 2, 1, 2, 1}},  // float32
+    {90, modes(0), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
+    {90, modes(1, 3), 5792, {kOnChipIfItFits, 8, 2, 1, 1, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 5792, {kOnChipIfItFits, 8, 2, 1, 3, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1077,7 +1104,8 @@ extern "C" int fusegen_gemm_scale_bn_4096_train_backward(
   const bool aligned = aligned_to_16(
       grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_mean, bn_rstd, grad_gemm_product,
       grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias);
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows);
   Scratch scratch(workspace);
   return train_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1090,7 +1118,8 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_train_backward_workspace(
   TrainBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows);
   Scratch vectors, scalars;
   train_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   train_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1250,6 +1279,19 @@ cudaError_t eval_forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
+// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// column_blocks, column_cluster}.
+constexpr Tuned kEvalForwardShapes[] = {
+    {90, modes(0), 5792, {kAutomatic, 16, 2, 1, 2, 1}},  // float32
+    {90, modes(0), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
+    {90, modes(1, 3), 46340, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 5792, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), 46340, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1272,7 +1314,8 @@ extern "C" int fusegen_gemm_scale_bn_4096_eval_forward(
       rows, channels, bn_eps};
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows);
   Scratch scratch(workspace);
   return eval_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1285,7 +1328,8 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_eval_forward_workspace(
   EvalForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows);
   Scratch vectors, scalars;
   eval_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   eval_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1490,7 +1534,7 @@ cudaError_t eval_backward_launch(
   // One pass over memory.
   {
     const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 3 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
@@ -1500,7 +1544,7 @@ cudaError_t eval_backward_launch(
         grad_gemm_product_ptr, partials, a.bn_eps, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads / 2 * sizeof(Acc), stream, scale_ptr, bn_running_var_ptr, bn_weight_ptr,
+        kStreamThreads * 2 * sizeof(Acc), stream, scale_ptr, bn_running_var_ptr, bn_weight_ptr,
         grad_gemm_bias_ptr, grad_scale_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, partials,
         a.bn_eps, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
   }

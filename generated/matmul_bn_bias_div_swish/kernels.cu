@@ -15,6 +15,7 @@
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
+#include "../support/tuning.cuh"
 #include "../support/types.cuh"
 
 // One file, compiled as it is or, to use two cores, once with each of these defined:
@@ -409,8 +410,8 @@ cudaError_t train_forward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr TileBytes kBytes{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
-  const Column tile =
-      column_shape(shapes, rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
+  const Column tile = column_shape(
+      shapes, rows, channels, kVec, kPacked, kBytes, kSharedBytes, kMostCluster, kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -424,7 +425,7 @@ cudaError_t train_forward_launch(
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* bn_scale_ptr = scratch.take<Acc>(channels);
     auto* bn_center_ptr = scratch.take<Acc>(channels);
@@ -435,7 +436,7 @@ cudaError_t train_forward_launch(
         channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads / 2 * sizeof(Acc), stream, matmul_bias_ptr, bn_num_batches_tracked_ptr,
+        kStreamThreads * 2 * sizeof(Acc), stream, matmul_bias_ptr, bn_num_batches_tracked_ptr,
         bn_weight_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr,
         bn_scale_ptr, bn_center_ptr, partials, a.bn_eps, a.bn_momentum, a.divide_value, rows,
         channels, int64_t(shape.grid.y), shape.rows_per_block);
@@ -987,8 +988,8 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr TileBytes kBytes{sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
-  const Column tile =
-      column_shape(shapes, rows, channels, kVec, kBytes, kSharedBytes, kMostCluster);
+  const Column tile = column_shape(
+      shapes, rows, channels, kVec, kPacked, kBytes, kSharedBytes, kMostCluster, kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
@@ -1008,7 +1009,7 @@ cudaError_t train_backward_launch(
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
@@ -1021,7 +1022,7 @@ cudaError_t train_backward_launch(
         a.divide_value, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads / 2 * sizeof(Acc), stream, bn_rstd_ptr, bn_weight_ptr, grad_matmul_bias_ptr,
+        kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, bn_weight_ptr, grad_matmul_bias_ptr,
         grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr, bn_grad_slope_ptr,
         bn_grad_mean_ptr, partials, a.divide_value, rows, channels, int64_t(shape.grid.y),
         shape.rows_per_block);
@@ -1077,6 +1078,16 @@ cudaError_t train_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
+// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// column_blocks, column_cluster}.
+constexpr Tuned kTrainBackwardShapes[] = {
+    {90, modes(1, 3), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, {kSplit, 16, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, {kSplit, 16, 2, 1, 2, 1}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1106,7 +1117,8 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
   const bool aligned = aligned_to_16(
       grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bn_mean, bn_rstd,
       grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias);
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows);
   Scratch scratch(workspace);
   return train_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1119,7 +1131,8 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
   TrainBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows);
   Scratch vectors, scalars;
   train_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   train_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1285,6 +1298,21 @@ cudaError_t eval_forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
+// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// column_blocks, column_cluster}.
+constexpr Tuned kEvalForwardShapes[] = {
+    {90, modes(0), 362, {kAutomatic, 4, 2, 1, 2, 1}},  // float32
+    {90, modes(0), 2896, {kAutomatic, 16, 2, 1, 2, 1}},  // float32
+    {90, modes(0), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
+    {90, modes(1, 3), 362, {kAutomatic, 16, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 362, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1308,7 +1336,8 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
       rows, channels, bn_eps, divide_value};
   const bool aligned = aligned_to_16(
       matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows);
   Scratch scratch(workspace);
   return eval_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1321,7 +1350,8 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(
   EvalForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows);
   Scratch vectors, scalars;
   eval_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   eval_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1556,7 +1586,7 @@ cudaError_t eval_backward_launch(
   // One pass over memory.
   {
     const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
@@ -1568,7 +1598,7 @@ cudaError_t eval_backward_launch(
         shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads / 2 * sizeof(Acc), stream, bn_running_var_ptr, bn_weight_ptr,
+        kStreamThreads * 2 * sizeof(Acc), stream, bn_running_var_ptr, bn_weight_ptr,
         grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
         partials, a.bn_eps, a.divide_value, rows, channels, int64_t(shape.grid.y),
         shape.rows_per_block);
@@ -1619,6 +1649,18 @@ cudaError_t eval_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
+// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// column_blocks, column_cluster}.
+constexpr Tuned kEvalBackwardShapes[] = {
+    {90, modes(1, 3), 362, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, {kAutomatic, 16, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 362, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1649,7 +1691,8 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
   const bool aligned = aligned_to_16(
       grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var,
       grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias);
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows);
   Scratch scratch(workspace);
   return eval_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1662,7 +1705,8 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(
   EvalBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows);
   Scratch vectors, scalars;
   eval_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   eval_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);

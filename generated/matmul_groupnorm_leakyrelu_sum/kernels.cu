@@ -331,7 +331,7 @@ cudaError_t forward_launch(
 
   // Each segment stays in registers.
   // Vectors that fit a thread's registers.
-  constexpr int kMost = std::min(kPacked ? 8 : 4, 32 / kVec);
+  constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
   const Row row = row_shape(
       shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 4,
       kMultiprocessors);
@@ -876,13 +876,13 @@ cudaError_t backward_launch(
 
   // Each segment stays in registers.
   // Vectors that fit a thread's registers.
-  constexpr int kMost = std::min(kPacked ? 8 : 4, 8 / kVec);
+  constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kVec);
   const Row row = row_shape(
       shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 3,
       kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, row.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(row.grid.y) * 3 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
@@ -898,14 +898,14 @@ cudaError_t backward_launch(
         grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups, row.lanes);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        / 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,
+        * 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,
         rows, channels, int64_t(row.grid.y), int64_t(0));
   }
 
   // Any size: statistics first, then one more pass.
   {
     const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 3 * channels);
     auto* gn_grad_slope_ptr = scratch.take<Acc>(rows * groups);
     auto* gn_grad_mean_ptr = scratch.take<Acc>(rows * groups);
@@ -923,7 +923,7 @@ cudaError_t backward_launch(
         shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        / 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,
+        * 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,
         rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
   }
 }

@@ -352,7 +352,7 @@ cudaError_t backward_launch(
   // One pass over memory.
   {
     const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
     auto* d_constant_2_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
@@ -362,7 +362,7 @@ cudaError_t backward_launch(
         constant_ptr, grad_linear_product_ptr, partials, rows, channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads / 2 * sizeof(Acc), stream, grad_linear_bias_ptr, d_constant_2_sum_ptr,
+        kStreamThreads * 2 * sizeof(Acc), stream, grad_linear_bias_ptr, d_constant_2_sum_ptr,
         partials, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),

@@ -46,9 +46,10 @@ bool aligned_to_16(Pointers... pointers) {
 }
 
 enum Schedule : int64_t {
-  kAutomatic = 0,  // on chip where that fits
-  kOnChip = 1,     // the data stays in registers or in shared memory
-  kSplit = 2,      // fits every size
+  kAutomatic = 0,       // on chip where that fits well
+  kOnChip = 1,          // in registers or in shared memory; an error where that does not fit
+  kSplit = 2,           // fits every size
+  kOnChipIfItFits = 3,  // else split
 };
 
 // What a launch leaves open: how much is in flight, never what is computed. fusegen/plan/shapes.py
@@ -88,17 +89,19 @@ inline Stream stream_shape(
   return {dim3(unsigned(across), unsigned(down)), dim3(width, height), rows_per_block};
 }
 
-// A launch in which a block adds up the partial results of some columns: 32 bytes of them, what the
-// memory moves at least, so that as many threads as possible share those of one column.
+// A launch in which a block adds up the partial results of some columns.
 struct Finalise {
   dim3 grid;
   dim3 block;
 };
 
-inline Finalise finalise_shape(int64_t channels) {
-  constexpr int kWidth = 8;
+// The more partial results a column has, the more threads share them, down to 32 bytes of columns,
+// what the memory moves at least.
+inline Finalise finalise_shape(int64_t channels, int64_t partials) {
   constexpr int kThreads = 256;
-  return {dim3(unsigned(ceil_div(channels, kWidth))), dim3(kWidth, kThreads / kWidth)};
+  int width = 32;
+  while (width > 8 && partials > 2 * kThreads / width) width /= 2;
+  return {dim3(unsigned(ceil_div(channels, width))), dim3(width, kThreads / width)};
 }
 
 // A launch in which `lanes` threads hold one segment (a row, or a group of its channels) in
@@ -201,29 +204,42 @@ inline Column column_tile(
           int(rows_per_block), size_t(tile + exchange + sums), true};
 }
 
-// The first aim that can be reached, by the fewest blocks that can hold such a tile, and then the
-// widest tile. Memory is read in sectors of 32 bytes, and faster in pairs of them. Where several
-// blocks fit a multiprocessor, one reads while another one reduces.
+// The first aim that can be reached, and for that the widest tile. Memory is read in sectors of 32
+// bytes, and faster in pairs of them; threads whose columns are not packed access as many
+// neighbours at once as the tile has vectors. Where several blocks fit a multiprocessor, one reads
+// while another one reduces. Where the sizes decide, a tile that takes more than that is left to
+// the split schedule, which is faster then, and clusters are for few channels, whose tiles leave
+// multiprocessors without a block.
 inline Column column_shape(
-    const Shapes& shapes, int64_t rows, int64_t channels, int vector, const TileBytes& bytes,
-    int64_t limit, int most_cluster) {
+    const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed,
+    const TileBytes& bytes, int64_t limit, int most_cluster, int multiprocessors) {
   struct Aim {
     int64_t row_bytes, shared_bytes;
   };
+  const bool automatic = shapes.schedule == kAutomatic;
   const int64_t blocks = shapes.column_blocks;
   const int64_t share = (limit - (blocks - 1) * 1024) / blocks;  // a block takes 1 KB besides
-  const Aim aims[] = {{64, share}, {32, share}, {32, limit}};
+  const int64_t wide = packed ? 64 : 128;
+  const bool few = automatic && channels * bytes.narrowest / 64 * 2 < multiprocessors;
+  const Aim aims[] = {
+      {wide, share}, {wide, automatic && !few ? limit : share}, {wide / 2, share}, {32, limit}};
   // Two at least: what lies behind a tile is aligned for any type.
   int most = 2;
-  while (most < (rows > 16 ? 16 : 32) && most * vector < channels) most *= 2;
-  for (const Aim& aim : aims) {
-    for (int cluster = int(shapes.column_cluster); cluster <= most_cluster; cluster *= 2) {
+  const int widest = few ? int(wide / (vector * bytes.narrowest)) : (rows > 16 ? 16 : 32);
+  while (most < widest && most * vector < channels) most *= 2;
+  for (int cluster = int(shapes.column_cluster); cluster <= most_cluster; cluster *= 2) {
+    for (const Aim& aim : aims) {
+      if (automatic && &aim == aims + 3) break;
       for (int width = most; width >= 2; width /= 2) {
         if (width < most && width * vector * bytes.narrowest < aim.row_bytes) break;
         const Column tile = column_tile(rows, channels, vector, bytes, width, cluster);
-        if (int64_t(tile.shared_bytes) <= aim.shared_bytes) return tile;
+        const bool spread = int64_t(tile.grid.x) * cluster * 2 > multiprocessors ||
+            tile.rows_per_block < 256 || cluster * 2 > most_cluster;
+        const bool good = !few || (spread && tile.rows_per_block <= 512);
+        if (good && int64_t(tile.shared_bytes) <= aim.shared_bytes) return tile;
       }
     }
+    if (automatic && !few) break;
   }
   return {dim3(1), dim3(1), 0, 0, false};
 }

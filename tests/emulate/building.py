@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch import nn
 from fusegen.ir.extent import Dim
 from fusegen.plan.load import plan_file
 from fusegen.plan.plan import Plan
+from fusegen.plan.shapes import Shapes
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 
@@ -46,11 +46,13 @@ def arguments(plan: Plan, rows: int, channels: int, groups: int, source: int | N
     return found
 
 
-def with_shared_bytes(kernels: str, shared_bytes: int) -> str:
-    """The text of a kernels.cu for a GPU whose blocks have this much shared memory at most."""
-    text, one = re.subn(r"(kSharedBytes =) \d+;", rf"\1 {shared_bytes};", kernels)
-    assert one == 1
-    return text
+def forced_shapes(schedule: str) -> Shapes | None:
+    """Launch shapes by name: a schedule, or "clusters of 4" for columns on chip in as many blocks."""
+    if schedule == "automatic":
+        return None
+    if schedule.startswith("clusters of "):
+        return Shapes("on_chip", column_cluster=int(schedule.removeprefix("clusters of ")))
+    return Shapes(schedule.replace(" ", "_"))
 
 
 def size(dim: Dim, dynamic: int) -> int:

@@ -27,7 +27,6 @@ COPIES = {
     each.name: each
     for each in (
         Copy("batch norm", "kb97", ("train_forward", "train_backward")),
-        Copy("batch norm in clusters", "kb97", ("train_forward", "train_backward"), shared_bytes=4800),
         Copy("group norm", "kb30"),
         Copy("no norm", "kb12"),
     )
@@ -40,9 +39,9 @@ SCENARIOS = {
     "far from zero": Tail("batch norm", 70, 132, schedule="on chip", mean=1000.0),
     "far from zero, split": Tail("batch norm", 70, 132, schedule="split", mean=1000.0),
     # Forward 8 blocks of 9 rows, the last one of 7; then 7 blocks of 7 rows and one of none.
-    "cluster": Tail("batch norm in clusters", 70, 132, schedule="on chip"),
-    "cluster, few rows": Tail("batch norm in clusters", 49, 133, schedule="on chip"),
-    "alike": Alike("batch norm in clusters", 70, 132),
+    "cluster": Tail("batch norm", 70, 132, schedule="clusters of 4"),
+    "cluster, few rows": Tail("batch norm", 49, 133, schedule="clusters of 8"),
+    "alike": Alike("batch norm", 70, 132, schedule="clusters of 4"),
     # Some threads have a column and no row.
     "few rows": Tail("batch norm", 5, 12, schedule="on chip"),
     "few rows, split": Tail("batch norm", 5, 12, schedule="split"),

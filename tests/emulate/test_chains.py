@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import shutil
 from operator import attrgetter
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from tests.chains.originals import CHAINS  # noqa: E402
-from tests.emulate.building import with_shared_bytes  # noqa: E402
+from tests.emulate.building import forced_shapes  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -36,15 +35,9 @@ def cache(tmp_path_factory) -> Path:
 
 
 @functools.cache
-def library(name: str, cache: Path, shared_bytes: int | None = None):
-    """The committed kernels. shared_bytes: on a GPU whose blocks have no more shared memory."""
+def library(name: str, cache: Path):
+    """The committed kernels."""
     source = ROOT / "generated" / name / "kernels.cu"
-    if shared_bytes is not None:
-        text = with_shared_bytes(source.read_text(encoding="utf-8"), shared_bytes)
-        source = cache / name / "kernels.cu"
-        source.parent.mkdir()
-        source.write_text(text, encoding="utf-8")
-        shutil.copytree(ROOT / "generated" / "support", cache / "support", dirs_exist_ok=True)
     return compile_kernels(source, cache=cache, defines=["FUSEGEN_VERIFICATION"])
 
 
@@ -145,10 +138,8 @@ def test_the_order_of_threads_does_not_matter(chain, cache):
 @pytest.mark.parametrize("channels", [64, 130])
 @pytest.mark.parametrize("key", ["kb97", "kb33", "kb41"])
 def test_columns_in_clusters_against_double_precision(key, channels, cache):
-    """79 rows of 32 bytes, and their sums, are more than a block has here."""
     chain = CHAINS[key]
-    few = library(chain.spec, cache, 2750)
-    for mode in plan_file(ROOT / "specs" / f"{chain.spec}.yaml").modes:
+    for number, mode in enumerate(plan_file(ROOT / "specs" / f"{chain.spec}.yaml").modes):
         plan, module = prepared(chain, (79, channels, 1), True)
         activation, output = (getattr(torch, mode.roles[role]) for role in ("activation", "output"))
         tensors = {
@@ -157,8 +148,9 @@ def test_columns_in_clusters_against_double_precision(key, channels, cache):
         }
         expected = tail_reference(plan, module, tensors, mode, True)
         count_batch(plan, module, True)
-        tail = EmulatedTail(plan, plan.variants[0], few, module)
-        found = tail.run(tensors, mode, schedule="on chip").values
+        tail = EmulatedTail(plan, plan.variants[0], library(chain.spec, cache), module)
+        shapes = forced_shapes(f"clusters of {2 << number % 3}")
+        found = tail.run(tensors, mode, shapes=shapes).values
         assert compare(found, expected, mode.name)
-        other = tail.run(tensors, mode, schedule="on chip", seed=1).values
+        other = tail.run(tensors, mode, shapes=shapes, seed=1).values
         assert all(torch.equal(found[name], other[name]) for name in found)

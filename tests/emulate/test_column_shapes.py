@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fusegen.emulate import Buffer, compile_kernels
+from fusegen.plan.shapes import SCHEDULES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,9 +17,13 @@ SOURCE = """
 #include "../support/shapes.cuh"
 
 extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t channels, int64_t element, int64_t narrowest,
-                     int64_t limit, int64_t most_cluster) {
+                     int64_t limit, int64_t most_cluster, int64_t packed, int64_t schedule, int64_t cluster) {
   const fusegen::TileBytes bytes{element, narrowest, 8, 8};
-  const fusegen::Column tile = fusegen::column_shape(rows, channels, vector, bytes, limit, int(most_cluster));
+  fusegen::Shapes shapes;
+  shapes.schedule = schedule;
+  shapes.column_cluster = cluster;
+  const fusegen::Column tile = fusegen::column_shape(
+      shapes, rows, channels, vector, packed, bytes, limit, int(most_cluster), 132);
   const int64_t values[] = {tile.fits, tile.grid.x, tile.grid.y, tile.block.x, tile.block.y, tile.rows_per_block,
                             int64_t(tile.shared_bytes)};
   for (int i = 0; i < 7; ++i) found[i] = values[i];
@@ -38,21 +43,27 @@ def shape(tmp_path_factory):
     (root / "shapes" / "kernels.cu").write_text(SOURCE)
     library = compile_kernels(root / "shapes" / "kernels.cu", cache=root / "cache", checked=False)
 
-    def shape(rows, channels, vector=4, element=4, narrowest=4, limit=LIMIT, most_cluster=8):
+    def shape(
+        rows, channels, vector=4, element=4, narrowest=4, most_cluster=8, packed=True, schedule="automatic", cluster=1
+    ):
         found = Buffer.poisoned([7], torch.int64)
-        library.call("shape", vector, found, rows, channels, element, narrowest, limit, most_cluster)
+        sizes = (rows, channels, element, narrowest, LIMIT, most_cluster, packed, SCHEDULES.index(schedule), cluster)
+        library.call("shape", vector, found, *map(int, sizes))
         names = ("fits", "across", "cluster", "width", "height", "rows_per_block", "bytes")
         return dict(zip(names, found.tensor().tolist(), strict=True))
 
     return shape
 
 
+@pytest.mark.parametrize("schedule", ["automatic", "on_chip"])
 @pytest.mark.parametrize("most_cluster", [1, 2, 8])
-@pytest.mark.parametrize("vector, element, narrowest", [(4, 4, 4), (4, 8, 4), (8, 2, 2), (4, 6, 2), (1, 2, 2)])
-def test_every_shape_covers_the_tensor_and_fits(shape, vector, element, narrowest, most_cluster):
+@pytest.mark.parametrize(
+    "vector, element, narrowest, packed", [(4, 4, 4, True), (4, 8, 4, True), (8, 2, 2, True), (4, 6, 2, False)]
+)
+def test_every_shape_covers_the_tensor_and_fits(shape, vector, element, narrowest, packed, most_cluster, schedule):
     for rows in (1, 2, 5, 16, 33, 100, 1000, 5000, 16384, 30000, 200000):
         for channels in (1, 3, 40, 4096):
-            tile = shape(rows, channels * vector, vector, element, narrowest, most_cluster=most_cluster)
+            tile = shape(rows, channels * vector, vector, element, narrowest, most_cluster, packed, schedule)
             if not tile["fits"]:
                 assert rows >= 1000
                 continue
@@ -67,18 +78,31 @@ def test_every_shape_covers_the_tensor_and_fits(shape, vector, element, narrowes
             assert held + threads // 32 * tile["width"] * vector * 8 <= tile["bytes"]
 
 
-def test_clusters_only_where_one_block_is_too_small(shape):
-    """Two blocks of 64 bytes a row fit a multiprocessor up to there."""
-    assert [shape(rows, 4096)["cluster"] for rows in (1024, 1760, 2048, 4096, 8192)] == [1, 1, 2, 4, 8]
-    assert shape(16384, 4096) == {
-        "fits": 1, "across": 512, "cluster": 8, "width": 2, "height": 256, "rows_per_block": 2048, "bytes": 67136,
-    }  # fmt: skip
-    assert shape(16384, 4096, element=8)["cluster"] == 8  # with one block a multiprocessor
-    assert not shape(16384, 4096, most_cluster=1)["fits"]
+def test_many_rows_are_left_to_the_split_schedule(shape):
+    """64 bytes a row in one block, or 32 in two, up to there; what is asked for is tried as far as clusters go."""
+    assert [shape(rows, 4096)["fits"] for rows in (1024, 3500, 3700, 16384)] == [1, 1, 0, 0]
+    asked = [shape(rows, 4096, schedule="on_chip") for rows in (1024, 2048, 16384)]
+    assert [(tile["cluster"], tile["width"]) for tile in asked] == [(1, 4), (1, 2), (4, 2)]
+    assert shape(16384, 4096, schedule="on_chip_if_it_fits") == asked[2]
+    assert not shape(16384, 4096, schedule="on_chip", most_cluster=1)["fits"]
+    assert shape(1024, 4096, schedule="on_chip", cluster=4)["cluster"] == 4
+
+
+def test_few_tiles_are_shared_by_clusters(shape):
+    """Until half of the multiprocessors have a block, or a block has few rows."""
+    found = [shape(rows, channels) for rows, channels in ((4096, 128), (512, 1024), (300, 128), (4096, 8192))]
+    assert [(tile["across"], tile["cluster"]) for tile in found[:3]] == [(8, 8), (128, 1), (8, 2)]
+    assert not found[3]["fits"]
+    assert not shape(65536, 8)["fits"] and not shape(16384, 1028)["fits"]  # too many rows for a block
+    assert shape(4096, 128, most_cluster=1)["fits"] == 0
+
+
+def test_columns_that_are_not_packed_have_wider_tiles(shape):
+    assert (shape(1024, 4096)["width"], shape(1024, 4096, packed=False)["width"]) == (4, 8)
 
 
 def test_few_rows_have_low_blocks_and_wide_tiles(shape):
-    assert [(tile["width"], tile["height"]) for tile in (shape(rows, 4096) for rows in (1, 4, 5, 16, 64))] == [
+    assert [(tile["width"], tile["height"]) for tile in (shape(rows, 8192) for rows in (1, 4, 5, 16, 64))] == [
         (32, 1), (32, 4), (32, 4), (32, 16), (16, 32),
     ]  # fmt: skip
     assert (shape(1, 8)["width"], shape(1, 8)["height"]) == (2, 16)

@@ -17,7 +17,7 @@ from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail  # noqa: E402
 from fusegen.verify.policy import Comparison, compare, table  # noqa: E402
 from fusegen.verify.reference import reference  # noqa: E402
-from tests.emulate.building import with_shared_bytes, write  # noqa: E402
+from tests.emulate.building import forced_shapes, write  # noqa: E402
 from tests.emulate.mutants.mutant import Mutant, with_mutants  # noqa: E402
 from tests.emulate.mutants.scenario import choose  # noqa: E402
 from tests.emulate.other_chains import BN, GN, LN, Other  # noqa: E402
@@ -26,9 +26,11 @@ pytestmark = pytest.mark.torch
 
 CHAINS = {"batch": Other((BN,), linear=False), "group": Other((GN,), linear=False), "layer": Other((LN,), linear=False)}
 NORMS = {"batch": "bn", "group": "gn", "layer": "ln"}
-# A cluster is what holds a column on chip where one block has too little memory for it.
-SCHEDULES = {"batch": ("on chip", "cluster", "split"), "group": ("on chip", "split"), "layer": ("on chip", "split")}
-SHARED_BYTES = 4000
+SCHEDULES = {
+    "batch": ("on chip", "clusters of 4", "split"),
+    "group": ("on chip", "split"),
+    "layer": ("on chip", "split"),
+}
 GROUPS = 4
 FAR = 1e4  # deviations
 EPS = 1e-5
@@ -116,14 +118,14 @@ BROKEN = [
         each
         for schedule, kernel in (
             ("on chip", "train_forward_column"),
-            ("cluster", "train_forward_column"),
+            ("clusters of 4", "train_forward_column"),
             ("split", "train_forward_partials"),
         )
         for each in (
             *_broken(
                 # The threads of a cluster have so few values each that sums of equal ones are exact.
                 _BATCH, schedule, "no pilot",
-                [c for c in (*_FAR, *(_CONSTANT if schedule != "cluster" else ())) if c.values > 5],
+                [c for c in (*_FAR, *(_CONSTANT if schedule != "clusters of 4" else ())) if c.values > 5],
                 _PILOT, "static_cast<void>(0);", kernel,
             ),
             *_broken(
@@ -202,9 +204,9 @@ def root(tmp_path_factory) -> Path:
 
 
 @functools.cache
-def built(chain: str, root: Path, cluster: bool) -> Built:
-    """The chain's package, with all mutants of the chain in its kernels. cluster: for a GPU with little memory."""
-    name = f"moments_of_{chain}{'_in_clusters' if cluster else ''}"
+def built(chain: str, root: Path) -> Built:
+    """The chain's package, with all mutants of the chain in its kernels."""
+    name = f"moments_of_{chain}"
     directory = root / name
     directory.mkdir()
     plan = write(name, CHAINS[chain].spec(name), directory)
@@ -214,7 +216,6 @@ def built(chain: str, root: Path, cluster: bool) -> Built:
         chosen = [each for each in mutants if each[1].file == path.name]
         path.write_text(with_mutants(path.read_text(encoding="utf-8"), chosen), encoding="utf-8")
     text = source.read_text(encoding="utf-8")
-    text = with_shared_bytes(text, SHARED_BYTES) if cluster else text
     source.write_text('extern "C" { int fusegen_mutant = 0; }\n' + text, encoding="utf-8")
     library = compile_kernels(source, cache=root / "cache")
     return Built(plan, library, fusegen.load(name, directory))
@@ -222,7 +223,7 @@ def built(chain: str, root: Path, cluster: bool) -> Built:
 
 def comparisons(chain: str, case: Case, schedule: str, root: Path) -> list[Comparison]:
     """Everything that the kernels give, beside what eager PyTorch makes of it."""
-    package = built(chain, root, schedule == "cluster")
+    package = built(chain, root)
     x = by_rows(chain, case)
     module = package.module_class(
         **{name: {"features": x.shape[1], "groups_of_gn": GROUPS}[name] for name in package.plan.spec.arguments}
@@ -237,8 +238,7 @@ def comparisons(chain: str, case: Case, schedule: str, root: Path) -> list[Compa
     tail = EmulatedTail(package.plan, package.plan.variants[0], package.library, module)
     counted = {"bn_num_batches_tracked": torch.ones(1, dtype=torch.int64)} if chain == "batch" else {}
     given = {"x": x.detach(), "grad_y": grad, **counted}
-    schedule = "on chip" if schedule == "cluster" else schedule
-    values = tail.run(given, package.plan.modes[0], schedule=schedule).values
+    values = tail.run(given, package.plan.modes[0], shapes=forced_shapes(schedule)).values
     norm = attrgetter(NORMS[chain])(module)
     eager = Eager(sets, sets_of(chain, grad), *(spread(chain, p.detach(), x) for p in (norm.weight, norm.bias)))
     saved = [values[f"{NORMS[chain]}_{name}"].reshape(-1) for name in ("mean", "rstd")]
@@ -376,7 +376,7 @@ def test_statistics_are_as_accurate_as_eagers(chain, case, schedule, root):
 )
 def test_broken_kernels_are_seen(number, root):
     chain, schedule, mutant, case = BROKEN[number - 1]
-    library = built(chain, root, schedule == "cluster").library
+    library = built(chain, root).library
     choose(library, number)
     try:
         found = comparisons(chain, case, schedule, root)

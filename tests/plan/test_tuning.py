@@ -42,7 +42,7 @@ def test_where_the_default_is_all_there_are_no_ranges() -> None:
 
 def test_kernels_on_chip_are_taken_where_they_fit_only() -> None:
     (found,) = ranges(measured((8, Shapes("on_chip", row_items=4))))
-    assert found.shapes == Shapes("automatic", row_items=4)
+    assert found.shapes == Shapes("on_chip_if_it_fits", row_items=4)
 
 
 # Files

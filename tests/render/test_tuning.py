@@ -85,7 +85,7 @@ def test_a_line_for_each_range_of_each_dtype(kernels: str) -> None:
     assert lines.splitlines() == [
         "    {90, modes(0), 4000, {kSplit, 16, 2, 1, 2, 1}},  // float32",
         "    {90, modes(0), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float32",
-        "    {90, modes(1, 3), 447, {kAutomatic, 8, 2, 1, 3, 1}},  // bfloat16",
+        "    {90, modes(1, 3), 447, {kOnChipIfItFits, 8, 2, 1, 3, 1}},  // bfloat16",
         "    {90, modes(1, 3), 10000, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16",
         "    {90, modes(1, 3), kAnyRows, {kSplit, 4, 2, 1, 2, 1}},  // bfloat16",
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.emulate.mutants.mutant import EARLY, RACE, UNWRITTEN, Mutant
+from tests.emulate.mutants.mutant import EARLY, RACE, UNWRITTEN, Mutant, wrong
 
 _FIRST = [  # what it is removed from, the scenario, the kernel that is caught
     ("sum_over_y", "column", "train_forward_column", "true"),
@@ -95,9 +95,8 @@ DIVERGENT = [
         "split",
         "sum_over_y<1>(shared, d_over_divide_value_sum_all);",
         "sum_over_y<1>(shared, d_over_divide_value_sum_all); if (threadIdx.y != 0) return;",
-        _EXITED,
+        wrong("grad_bn_weight"),  # the second sum has the others' values of the first
         within="train_backward_finalise",
-        kernel="train_backward_finalise",
     ),
 ]
 

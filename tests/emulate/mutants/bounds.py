@@ -247,7 +247,7 @@ WORKSPACE = [
     ),
 ]
 
-_FINALISE = "kStreamThreads / 2 * sizeof(Acc)"
+_FINALISE = "kStreamThreads * 2 * sizeof(Acc)"
 
 # The launch gives a kernel as many bytes as it needs; some get more, and then it takes more than one element less.
 SHARED = [
@@ -271,11 +271,11 @@ SHARED = [
         ("train_forward_partials", "split", "train_forward_launch", "kStreamThreads * 2 * kVec * sizeof(Acc)",
          "(kStreamThreads * 2 * kVec - 1) * sizeof(Acc)", 0, 1),
         ("train_forward_finalise", "split", "train_forward_launch", _FINALISE,
-         "(kStreamThreads / 16 - 1) * sizeof(Acc)", 0, 1),
+         "(kStreamThreads / 2 - 1) * sizeof(Acc)", 0, 1),
         ("train_backward_partials", "split", "train_backward_launch", "kStreamThreads * 2 * kVec * sizeof(Acc)",
          "(kStreamThreads * 2 * kVec - 1) * sizeof(Acc)", 0, 1),
         ("train_backward_finalise", "split", "train_backward_launch", _FINALISE,
-         "(kStreamThreads / 32 - 1) * sizeof(Acc)", 0, 1),
+         "(kStreamThreads / 4 - 1) * sizeof(Acc)", 0, 1),
         ("train_backward_total", "column", "train_backward_launch", "32 * sizeof(Acc)", "31 * sizeof(Acc)", 0, 2),
         ("backward", "stream", "backward_launch", "kStreamThreads * 2 * kVec * sizeof(Acc)",
          "(kStreamThreads * kVec - 1) * sizeof(Acc)", 0, 1),

@@ -11,13 +11,13 @@ from pathlib import Path
 import torch
 
 import fusegen
-from fusegen.emulate import Buffer, EmulatedLibrary, EmulationError, compile_kernels
+from fusegen.emulate import EmulatedLibrary, EmulationError, compile_kernels
 from fusegen.plan.load import plan_file
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.verify.emulated import EmulatedTail, tail_reference
 from tests.chains.originals import CHAINS
-from tests.emulate.building import with_shared_bytes
+from tests.emulate.building import forced_shapes
 from tests.emulate.mutants.mutant import Mutant, with_mutants
 from tests.emulate.test_chains import LIMITS, count_batch
 
@@ -26,13 +26,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class Copy:
-    """A source to mutate. chain: a key of CHAINS; programs: those that are compiled; shared_bytes: of a block at most,
-    where fewer make clusters necessary."""
+    """A source to mutate. chain: a key of CHAINS; programs: those that are compiled."""
 
     name: str
     chain: str
     programs: tuple[str, ...] = ("forward", "backward")
-    shared_bytes: int | None = None
 
     def write(self, root: Path) -> Path:
         """Renders the package below `root`: float32 only, and launched as on a GPU of one multiprocessor."""
@@ -45,11 +43,9 @@ class Copy:
     def cut(self, text: str) -> str:
         """Fewer instances to compile, and more turns of a block's loops than on a large GPU."""
         text, one = re.subn(r"(kMultiprocessors =) \d+;", r"\1 1;", text)
-        if self.shared_bytes is not None:
-            text = with_shared_bytes(text, self.shared_bytes)
         kept = {f"{program}_typed<float" for program in self.programs}
         # Fewer threads than there are partial results of a column.
-        text = text.replace("finalise.block", "dim3(8, 4)")
+        text = text.replace("finalise.block", "dim3(32, 2)")
         cases = re.compile(r"^    case \d+:.*\n      return (\w+_typed<\w+)[^;]*;\n", re.MULTILINE)
         text = cases.sub(lambda match: match[0] if match[1] in kept else "", text)
         assert one == 1 and text.count("    case ") == len(self.programs)
@@ -89,7 +85,8 @@ class Tail:
         plan, module, tensors, expected = prepared(chain, self.rows, self.channels, self.groups, self.mean, root)
         tail = EmulatedTail(plan, plan.variants[0], library, module)
         try:
-            run = tail.run(tensors, plan.modes[0], schedule=self.schedule, seed=seed, misalign=self.misalign)
+            shapes = forced_shapes(self.schedule)
+            run = tail.run(tensors, plan.modes[0], shapes=shapes, seed=seed, misalign=self.misalign)
         except EmulationError as error:
             return str(error)
         return compare(run.values, expected)
@@ -102,6 +99,7 @@ class Alike:
     copy: str
     rows: int
     channels: int
+    schedule: str
 
     def verdict(self, library: EmulatedLibrary, chain: str, root: Path, seed: int) -> str:
         plan, module, tensors, _ = prepared(chain, self.rows, self.channels, 1, 0.0, root)
@@ -110,7 +108,7 @@ class Alike:
             tensor[::3] = tensor[0]
         tail = EmulatedTail(plan, plan.variants[0], library, module)
         try:
-            values = tail.run(tensors, plan.modes[0], schedule="on chip", seed=seed).values
+            values = tail.run(tensors, plan.modes[0], shapes=forced_shapes(self.schedule), seed=seed).values
         except EmulationError as error:
             return str(error)
         full = [name for name, value in values.items() if value.shape == (self.rows, self.channels)]

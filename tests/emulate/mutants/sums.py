@@ -199,16 +199,19 @@ SEGMENT = [
     )
 ]  # fmt: skip
 
+# What was never loaded may be anything.
+_GARBAGE = f"{nan('y')}|{wrong('y')}"
+
 # The row that is used while the next one is on its way.
 ROWS = [
     Mutant(f"forward_row: {name}", run, old, new, caught, within="forward_row", nth=nth, of=of)
     for name, run, old, new, caught, nth, of in (
-        ("the first row is not loaded", "long rows", "if (kAhead) load_row(row);", "", wrong("y"), 0, 1),
+        ("the first row is not loaded", "long rows", "if (kAhead) load_row(row);", "", _GARBAGE, 0, 1),
         ("the next row is not loaded", "long rows", "if (kAhead) load_row(row + step);", "", wrong("y"), 0, 1),
         ("the row after the next is loaded", "long rows", "load_row(row + step)", "load_row(row + 2 * step)",
          wrong("y"), 0, 1),
         ("a row of many vectors is not loaded", "longest rows", "if (!kAhead) load_row(row);", "",
-         rf"{nan('y')}|{wrong('y')}", 0, 1),
+         _GARBAGE, 0, 1),
         ("a row is skipped", "long rows", "row += step", "row += 2 * step", nan("y"), 0, 1),
         ("lanes without an element count", "short rows", f"if (active) {_SQUARES}", _SQUARES, wrong("y"), 0, 1),
         ("one vector is held in the place of another", "short rows", "gemm_held[i][v]", "gemm_held[0][v]",
