@@ -63,7 +63,7 @@ OP_NAMES = frozenset(
     aligned_to_16 forward_dispatch backward_dispatch train_forward_dispatch train_backward_dispatch
     eval_forward_dispatch eval_backward_dispatch ForwardArguments BackwardArguments TrainForwardArguments
     TrainBackwardArguments EvalForwardArguments EvalBackwardArguments
-    Dtypes F OptionalTensor Path Scratch ScalarType Shapes Tensor check_launch glue int64_t kAutomatic kModes size_t
+    Dtypes F OptionalTensor Path Scratch ScalarType Shapes Tensor check_launch glue int64_t kChosen kModes size_t
     kForwardShapes kBackwardShapes kTrainForwardShapes kTrainBackwardShapes kEvalForwardShapes kEvalBackwardShapes
     tuned_shapes
     """.split()

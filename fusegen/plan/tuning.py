@@ -47,9 +47,13 @@ Tuning = tuple[Architecture, ...]
 
 @dataclass(frozen=True)
 class Range:
-    """Launch shapes for all rows behind the range before, up to `most_rows`; None: however many."""
+    """Launch shapes for all rows behind the range before, up to `most_rows`; None: however many.
+
+    channels: with which they were measured.
+    """
 
     most_rows: int | None
+    channels: int
     shapes: Shapes
 
 
@@ -64,7 +68,8 @@ def ranges(measurements: tuple[Measurement, ...]) -> tuple[Range, ...]:
         shapes = measurement.shapes
         if shapes.schedule == ON_CHIP:
             shapes = replace(shapes, schedule=ON_CHIP_IF_IT_FITS)
-        if found and found[-1].shapes == shapes:
+        if found and (found[-1].channels, found[-1].shapes) == (measurement.channels, shapes):
             found.pop()
-        found.append(Range(math.isqrt(measurement.rows * following.rows) if following else None, shapes))
+        most_rows = math.isqrt(measurement.rows * following.rows) if following else None
+        found.append(Range(most_rows, measurement.channels, shapes))
     return () if all(each.shapes == DEFAULT for each in found) else tuple(found)

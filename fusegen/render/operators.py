@@ -285,7 +285,7 @@ class OpRenderer:
         return [
             "int(dtype_mode)",
             *pointers,
-            *("rows", "channels", *groups, "kAutomatic"),
+            *("rows", "channels", *groups, "kChosen"),
             *program.constants,
             *("glue::write(workspace)", "launch.stream"),
         ]

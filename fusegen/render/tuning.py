@@ -22,6 +22,7 @@ class Line:
     capability: int
     modes: str
     most_rows: str
+    channels: int
     shapes: str
     dtype: str
 
@@ -44,16 +45,17 @@ def table(plan: Plan, program: Program) -> Table | None:
     lines = []
     for architecture in plan.tuning:
         for dtype in plan.spec.dtypes:
-            modes = [str(mode.index) for mode in plan.modes if mode.roles["activation"] == dtype]
+            indices = [str(mode.index) for mode in plan.modes if mode.roles["activation"] == dtype]
+            modes = f"modes({', '.join(indices)})"
             for each in ranges(architecture.of(program.name, dtype)):
                 most = "kAnyRows" if each.most_rows is None else str(each.most_rows)
                 capability = int(architecture.target.removeprefix("sm_"))
-                lines.append(Line(capability, f"modes({', '.join(modes)})", most, _numbers(each.shapes), dtype))
+                lines.append(Line(capability, modes, most, each.channels, _numbers(each.shapes), dtype))
     if not lines:
         return None
     name = "k" + "".join(part.capitalize() for part in program.name.split("_")) + "Shapes"
     knobs = ", ".join(field.name for field in fields(Shapes))
-    columns = f"compute capability, modes, most rows, {{{knobs}}}."
+    columns = f"compute capability, modes, most rows, channels, {{{knobs}}}."
     return Table(name, f"{plan.spec.name}{SUFFIX}", textwrap.wrap(columns, WIDTH - 3), lines)
 
 

@@ -17,16 +17,16 @@ from fusegen.plan.tuning_file import FORMAT_VERSION
 def merged(plan: Plan, new: Architecture) -> Tuning:
     """The plan's tuning with one architecture measured again.
 
-    What was not measured this time stays where GPU and versions are the same. Of a program and dtype for which the
-    default is fastest at every size, nothing is kept; else all sizes are, as each says where the next range begins.
+    Sizes that were not measured this time stay where GPU and versions are the same. Of a program and dtype for which
+    the default is fastest at every size, nothing is kept; else all sizes are, as each says where the next range begins.
     """
     old = next((a for a in plan.tuning if a.target == new.target), None)
-    measured = {(m.program, m.dtype) for m in new.measurements}
-    kept: list[Measurement] = []
+    known: list[Measurement] = list(new.measurements)
     if old is not None and (old.gpu, old.torch, old.cuda) == (new.gpu, new.torch, new.cuda):
-        kept = [m for m in old.measurements if (m.program, m.dtype) not in measured]
-    telling = {(m.program, m.dtype) for m in new.measurements if m.shapes != DEFAULT}
-    kept += [m for m in new.measurements if (m.program, m.dtype) in telling]
+        measured = {(m.program, m.dtype, m.rows) for m in new.measurements}
+        known += [m for m in old.measurements if (m.program, m.dtype, m.rows) not in measured]
+    telling = {(m.program, m.dtype) for m in known if m.shapes != DEFAULT}
+    kept = [m for m in known if (m.program, m.dtype) in telling]
     others = [a for a in plan.tuning if a.target != new.target]
     mine = [Architecture(new.target, new.gpu, new.torch, new.cuda, in_order(plan, kept))] if kept else []
     return tuple(sorted([*others, *mine], key=lambda a: int(a.target.removeprefix("sm_"))))

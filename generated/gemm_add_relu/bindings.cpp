@@ -46,7 +46,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
+constexpr const fusegen::Shapes* kChosen = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {
@@ -84,12 +84,12 @@ std::tuple<Tensor, Tensor> forward(
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const OptionalTensor workspace = glue::workspace(
       gemm_input,
-      fusegen_gemm_add_relu_forward_workspace(int(dtype_mode), rows, channels, kAutomatic));
+      fusegen_gemm_add_relu_forward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
       "fusegen_gemm_add_relu_forward",
       fusegen_gemm_add_relu_forward(
           int(dtype_mode), glue::read(gemm_product), glue::read(bias_in), glue::write(y), rows,
-          channels, kAutomatic, glue::write(workspace), launch.stream));
+          channels, kChosen, glue::write(workspace), launch.stream));
   return {y, gemm_product};
 }
 
@@ -118,13 +118,13 @@ std::vector<Tensor> backward(
   const auto grad_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const OptionalTensor workspace = glue::workspace(
       grad_y,
-      fusegen_gemm_add_relu_backward_workspace(int(dtype_mode), rows, channels, kAutomatic));
+      fusegen_gemm_add_relu_backward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
       "fusegen_gemm_add_relu_backward",
       fusegen_gemm_add_relu_backward(
           int(dtype_mode), glue::read(grad_y_in), glue::read(gemm_product_in),
           glue::read(bias_in), glue::write(grad_gemm_product), glue::write(grad_bias),
-          rows, channels, kAutomatic, glue::write(workspace), launch.stream));
+          rows, channels, kChosen, glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));

@@ -95,7 +95,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
+constexpr const fusegen::Shapes* kChosen = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {
@@ -156,7 +156,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
   const OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_batchnorm_gelu_relu_train_forward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_gemm_batchnorm_gelu_relu_train_forward",
       fusegen_gemm_batchnorm_gelu_relu_train_forward(
@@ -165,7 +165,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
           glue::read(batch_norm_bias_in), glue::read(batch_norm_num_batches_tracked),
           glue::write(y), glue::write(batch_norm_mean), glue::write(batch_norm_rstd),
           glue::write(batch_norm_running_mean), glue::write(batch_norm_running_var),
-          rows, channels, kAutomatic, batch_norm_eps, batch_norm_momentum,
+          rows, channels, kChosen, batch_norm_eps, batch_norm_momentum,
           glue::write(workspace), launch.stream));
   return {y, gemm_product, batch_norm_mean, batch_norm_rstd};
 }
@@ -214,7 +214,7 @@ std::vector<Tensor> train_backward(
   const OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_batchnorm_gelu_relu_train_backward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_gemm_batchnorm_gelu_relu_train_backward",
       fusegen_gemm_batchnorm_gelu_relu_train_backward(
@@ -223,7 +223,7 @@ std::vector<Tensor> train_backward(
           glue::read(batch_norm_bias_in), glue::read(batch_norm_mean_in),
           glue::read(batch_norm_rstd_in), glue::write(grad_gemm_product),
           glue::write(grad_gemm_bias), glue::write(grad_batch_norm_weight),
-          glue::write(grad_batch_norm_bias), rows, channels, kAutomatic,
+          glue::write(grad_batch_norm_bias), rows, channels, kChosen,
           glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {
@@ -277,7 +277,7 @@ std::tuple<Tensor, Tensor> eval_forward(
   const OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_batchnorm_gelu_relu_eval_forward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_gemm_batchnorm_gelu_relu_eval_forward",
       fusegen_gemm_batchnorm_gelu_relu_eval_forward(
@@ -285,7 +285,7 @@ std::tuple<Tensor, Tensor> eval_forward(
           glue::read(gemm_bias_in), glue::read(batch_norm_weight_in),
           glue::read(batch_norm_bias_in), glue::read(batch_norm_running_mean_in),
           glue::read(batch_norm_running_var_in), glue::write(y), rows, channels,
-          kAutomatic, batch_norm_eps, glue::write(workspace), launch.stream));
+          kChosen, batch_norm_eps, glue::write(workspace), launch.stream));
   return {y, gemm_product};
 }
 
@@ -334,7 +334,7 @@ std::vector<Tensor> eval_backward(
   const OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_batchnorm_gelu_relu_eval_backward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_gemm_batchnorm_gelu_relu_eval_backward",
       fusegen_gemm_batchnorm_gelu_relu_eval_backward(
@@ -343,7 +343,7 @@ std::vector<Tensor> eval_backward(
           glue::read(batch_norm_bias_in), glue::read(batch_norm_running_mean_in),
           glue::read(batch_norm_running_var_in), glue::write(grad_gemm_product),
           glue::write(grad_gemm_bias), glue::write(grad_batch_norm_weight),
-          glue::write(grad_batch_norm_bias), rows, channels, kAutomatic, batch_norm_eps,
+          glue::write(grad_batch_norm_bias), rows, channels, kChosen, batch_norm_eps,
           glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {

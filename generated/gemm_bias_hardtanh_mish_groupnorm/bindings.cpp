@@ -59,7 +59,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
+constexpr const fusegen::Shapes* kChosen = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {
@@ -115,7 +115,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   const OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_bias_hardtanh_mish_groupnorm_forward_workspace(int(dtype_mode), rows, channels,
-          groups, kAutomatic));
+          groups, kChosen));
   check_launch(
       "fusegen_gemm_bias_hardtanh_mish_groupnorm_forward",
       fusegen_gemm_bias_hardtanh_mish_groupnorm_forward(
@@ -123,7 +123,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
           glue::read(gemm_bias_in), glue::read(bias_in),
           glue::read(groupnorm_weight_in), glue::read(groupnorm_bias_in),
           glue::write(y), glue::write(groupnorm_mean), glue::write(groupnorm_rstd),
-          rows, channels, groups, kAutomatic, groupnorm_eps, glue::write(workspace),
+          rows, channels, groups, kChosen, groupnorm_eps, glue::write(workspace),
           launch.stream));
   return {y, gemm_product, groupnorm_mean, groupnorm_rstd};
 }
@@ -173,7 +173,7 @@ std::vector<Tensor> backward(
   const OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_bias_hardtanh_mish_groupnorm_backward_workspace(int(dtype_mode), rows, channels,
-          groups, kAutomatic));
+          groups, kChosen));
   check_launch(
       "fusegen_gemm_bias_hardtanh_mish_groupnorm_backward",
       fusegen_gemm_bias_hardtanh_mish_groupnorm_backward(
@@ -183,7 +183,7 @@ std::vector<Tensor> backward(
           glue::read(groupnorm_rstd_in), glue::write(grad_gemm_product),
           glue::write(grad_gemm_bias), glue::write(grad_bias),
           glue::write(grad_groupnorm_weight), glue::write(grad_groupnorm_bias), rows,
-          channels, groups, kAutomatic, glue::write(workspace), launch.stream));
+          channels, groups, kChosen, glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));

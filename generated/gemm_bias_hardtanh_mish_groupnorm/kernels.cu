@@ -122,11 +122,11 @@ forward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
-          load_values(columns[i], bias_ptr, active, bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], bias_ptr, active, bias[0]);
+      }
       Acc groupnorm_moments_parts[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -174,11 +174,11 @@ forward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
-          load_values(columns[i], groupnorm_bias_ptr, active, groupnorm_bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
+        load_values(columns[i], groupnorm_bias_ptr, active, groupnorm_bias[0]);
+      }
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -432,13 +432,13 @@ cudaError_t forward_dispatch(
 
 // Launch shapes that were measured to be fastest, from
 // specs/gemm_bias_hardtanh_mish_groupnorm.tuning.json:
-// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kForwardShapes[] = {
-    {90, modes(1, 3), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, {kOnChipIfItFits, 8, 4, 2, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, {kOnChipIfItFits, 8, 4, 2, 2, 1}},  // float16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 4, 2, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kOnChipIfItFits, 8, 4, 2, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -465,7 +465,7 @@ extern "C" int fusegen_gemm_bias_hardtanh_mish_groupnorm_forward(
       gemm_product, gemm_bias, bias, groupnorm_weight, groupnorm_bias, y, groupnorm_mean,
       groupnorm_rstd);
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -480,7 +480,7 @@ extern "C" int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_forward_workspace(
   arguments.channels = channels;
   arguments.groups = groups;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -601,12 +601,12 @@ backward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
-          load_values(columns[i], bias_ptr, active, bias[0]);
-          load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], bias_ptr, active, bias[0]);
+        load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
+      }
       Acc d_groupnorm_hat_sum_parts[kVec];
       Acc d_groupnorm_hat_groupnorm_hat_sum_parts[kVec];
 #pragma unroll
@@ -641,12 +641,12 @@ backward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
-          load_values(columns[i], bias_ptr, active, bias[0]);
-          load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], bias_ptr, active, bias[0]);
+        load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
+      }
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -1045,13 +1045,13 @@ cudaError_t backward_dispatch(
 
 // Launch shapes that were measured to be fastest, from
 // specs/gemm_bias_hardtanh_mish_groupnorm.tuning.json:
-// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kBackwardShapes[] = {
-    {90, modes(1, 3), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // float16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1083,7 +1083,7 @@ extern "C" int fusegen_gemm_bias_hardtanh_mish_groupnorm_backward(
       grad_gemm_product, grad_gemm_bias, grad_bias, grad_groupnorm_weight,
       grad_groupnorm_bias);
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1098,7 +1098,7 @@ extern "C" int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_backward_workspace(
   arguments.channels = channels;
   arguments.groups = groups;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);

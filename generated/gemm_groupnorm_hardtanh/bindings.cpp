@@ -61,7 +61,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
+constexpr const fusegen::Shapes* kChosen = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {
@@ -116,16 +116,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   const OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_groupnorm_hardtanh_forward_workspace(int(dtype_mode), rows, channels, groups,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_gemm_groupnorm_hardtanh_forward",
       fusegen_gemm_groupnorm_hardtanh_forward(
           int(dtype_mode), glue::read(gemm_product), bias_in_product ? nullptr :
           glue::read(gemm_bias_in), glue::read(group_norm_weight_in),
           glue::read(group_norm_bias_in), glue::write(y), glue::write(group_norm_mean),
-          glue::write(group_norm_rstd), rows, channels, groups, kAutomatic,
-          group_norm_eps, hardtanh_max, hardtanh_min, glue::write(workspace),
-          launch.stream));
+          glue::write(group_norm_rstd), rows, channels, groups, kChosen, group_norm_eps,
+          hardtanh_max, hardtanh_min, glue::write(workspace), launch.stream));
   return {y, gemm_product, group_norm_mean, group_norm_rstd};
 }
 
@@ -176,7 +175,7 @@ std::vector<Tensor> backward(
   const OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_groupnorm_hardtanh_backward_workspace(int(dtype_mode), rows, channels, groups,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_gemm_groupnorm_hardtanh_backward",
       fusegen_gemm_groupnorm_hardtanh_backward(
@@ -185,7 +184,7 @@ std::vector<Tensor> backward(
           glue::read(group_norm_bias_in), glue::read(group_norm_mean_in),
           glue::read(group_norm_rstd_in), glue::write(grad_gemm_product),
           glue::write(grad_gemm_bias), glue::write(grad_group_norm_weight),
-          glue::write(grad_group_norm_bias), rows, channels, groups, kAutomatic,
+          glue::write(grad_group_norm_bias), rows, channels, groups, kChosen,
           hardtanh_max, hardtanh_min, glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {

@@ -115,10 +115,10 @@ forward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+      }
       Acc group_norm_moments_parts[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -162,11 +162,11 @@ forward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
-          load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
+        load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
+      }
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -562,12 +562,12 @@ backward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
-          load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
-          load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
+        load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
+      }
       Acc d_group_norm_hat_sum_parts[kVec];
       Acc d_group_norm_hat_group_norm_hat_sum_parts[kVec];
 #pragma unroll
@@ -599,12 +599,12 @@ backward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
-          load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
-          load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
+        load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
+      }
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {

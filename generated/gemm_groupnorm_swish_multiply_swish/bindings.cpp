@@ -61,7 +61,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
+constexpr const fusegen::Shapes* kChosen = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {
@@ -118,7 +118,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   const OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_groupnorm_swish_multiply_swish_forward_workspace(int(dtype_mode), rows, channels,
-          groups, kAutomatic));
+          groups, kChosen));
   check_launch(
       "fusegen_gemm_groupnorm_swish_multiply_swish_forward",
       fusegen_gemm_groupnorm_swish_multiply_swish_forward(
@@ -126,7 +126,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
           glue::read(gemm_bias_in), glue::read(group_norm_weight_in),
           glue::read(group_norm_bias_in), glue::read(multiply_weight_in),
           glue::write(y), glue::write(group_norm_mean), glue::write(group_norm_rstd),
-          rows, channels, groups, kAutomatic, group_norm_eps, glue::write(workspace),
+          rows, channels, groups, kChosen, group_norm_eps, glue::write(workspace),
           launch.stream));
   return {y, gemm_product, group_norm_mean, group_norm_rstd};
 }
@@ -181,7 +181,7 @@ std::vector<Tensor> backward(
   const OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_groupnorm_swish_multiply_swish_backward_workspace(int(dtype_mode), rows,
-          channels, groups, kAutomatic));
+          channels, groups, kChosen));
   check_launch(
       "fusegen_gemm_groupnorm_swish_multiply_swish_backward",
       fusegen_gemm_groupnorm_swish_multiply_swish_backward(
@@ -191,7 +191,7 @@ std::vector<Tensor> backward(
           glue::read(group_norm_mean_in), glue::read(group_norm_rstd_in),
           glue::write(grad_gemm_product), glue::write(grad_gemm_bias),
           glue::write(grad_group_norm_weight), glue::write(grad_group_norm_bias),
-          glue::write(grad_multiply_weight), rows, channels, groups, kAutomatic,
+          glue::write(grad_multiply_weight), rows, channels, groups, kChosen,
           glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {

@@ -123,10 +123,10 @@ forward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+      }
       Acc group_norm_moments_parts[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -170,12 +170,12 @@ forward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
-          load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
-          load_values(columns[i], multiply_weight_ptr, active, multiply_weight[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
+        load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
+        load_values(columns[i], multiply_weight_ptr, active, multiply_weight[0]);
+      }
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -430,11 +430,11 @@ cudaError_t forward_dispatch(
 
 // Launch shapes that were measured to be fastest, from
 // specs/gemm_groupnorm_swish_multiply_swish.tuning.json:
-// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kForwardShapes[] = {
-    {90, modes(1, 3), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // bfloat16
 };
 
 }  // namespace
@@ -461,7 +461,7 @@ extern "C" int fusegen_gemm_groupnorm_swish_multiply_swish_forward(
       gemm_product, gemm_bias, group_norm_weight, group_norm_bias, multiply_weight, y,
       group_norm_mean, group_norm_rstd);
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -476,7 +476,7 @@ extern "C" int64_t fusegen_gemm_groupnorm_swish_multiply_swish_forward_workspace
   arguments.channels = channels;
   arguments.groups = groups;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -605,13 +605,13 @@ backward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
-          load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
-          load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
-          load_values(columns[i], multiply_weight_ptr, active, multiply_weight[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
+        load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
+        load_values(columns[i], multiply_weight_ptr, active, multiply_weight[0]);
+      }
       Acc d_group_norm_hat_sum_parts[kVec];
       Acc d_group_norm_hat_group_norm_hat_sum_parts[kVec];
 #pragma unroll
@@ -654,10 +654,10 @@ backward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+      }
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -1083,11 +1083,11 @@ cudaError_t backward_dispatch(
 
 // Launch shapes that were measured to be fastest, from
 // specs/gemm_groupnorm_swish_multiply_swish.tuning.json:
-// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kBackwardShapes[] = {
-    {90, modes(1, 3), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, {kOnChipIfItFits, 8, 4, 2, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 4, 2, 2, 1}},  // bfloat16
 };
 
 }  // namespace
@@ -1121,7 +1121,7 @@ extern "C" int fusegen_gemm_groupnorm_swish_multiply_swish_backward(
       group_norm_mean, group_norm_rstd, grad_gemm_product, grad_gemm_bias,
       grad_group_norm_weight, grad_group_norm_bias, grad_multiply_weight);
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1136,7 +1136,7 @@ extern "C" int64_t fusegen_gemm_groupnorm_swish_multiply_swish_backward_workspac
   arguments.channels = channels;
   arguments.groups = groups;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);

@@ -50,7 +50,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
+constexpr const fusegen::Shapes* kChosen = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {
@@ -94,14 +94,13 @@ std::tuple<Tensor, Tensor> forward(
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const OptionalTensor workspace = glue::workspace(
       gemm_input,
-      fusegen_gemm_multiply_leakyrelu_forward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+      fusegen_gemm_multiply_leakyrelu_forward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
       "fusegen_gemm_multiply_leakyrelu_forward",
       fusegen_gemm_multiply_leakyrelu_forward(
           int(dtype_mode), glue::read(gemm_product), bias_in_product ? nullptr :
-          glue::read(gemm_bias_in), glue::write(y), rows, channels, kAutomatic,
-          multiplier, negative_slope, glue::write(workspace), launch.stream));
+          glue::read(gemm_bias_in), glue::write(y), rows, channels, kChosen, multiplier,
+          negative_slope, glue::write(workspace), launch.stream));
   return {y, gemm_product};
 }
 
@@ -134,14 +133,13 @@ std::vector<Tensor> backward(
   const auto grad_gemm_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const OptionalTensor workspace = glue::workspace(
       grad_y,
-      fusegen_gemm_multiply_leakyrelu_backward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+      fusegen_gemm_multiply_leakyrelu_backward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
       "fusegen_gemm_multiply_leakyrelu_backward",
       fusegen_gemm_multiply_leakyrelu_backward(
           int(dtype_mode), glue::read(grad_y_in), glue::read(gemm_product_in), bias_in_product ?
           nullptr : glue::read(gemm_bias_in), glue::write(grad_gemm_product),
-          glue::write(grad_gemm_bias), rows, channels, kAutomatic, multiplier,
+          glue::write(grad_gemm_bias), rows, channels, kChosen, multiplier,
           negative_slope, glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {

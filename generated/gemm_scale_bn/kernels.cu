@@ -1053,15 +1053,15 @@ cudaError_t train_backward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
-// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(1, 3), 362, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 2896, {kOnChipIfItFits, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 362, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), 2896, {kOnChipIfItFits, 8, 2, 1, 3, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(1, 3), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 3, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1091,7 +1091,7 @@ extern "C" int fusegen_gemm_scale_bn_train_backward(
       grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_mean, bn_rstd, grad_gemm_product,
       grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias);
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return train_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1105,7 +1105,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_train_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   train_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   train_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1266,18 +1266,18 @@ cudaError_t eval_forward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
-// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(0), 362, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
-    {90, modes(0), 2896, {kAutomatic, 16, 2, 1, 2, 1}},  // float32
-    {90, modes(0), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
-    {90, modes(1, 3), 362, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 2896, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 362, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), 2896, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
+    {90, modes(0), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
+    {90, modes(0), 2896, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // float32
+    {90, modes(0), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
+    {90, modes(1, 3), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1303,7 +1303,7 @@ extern "C" int fusegen_gemm_scale_bn_eval_forward(
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return eval_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1317,7 +1317,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_eval_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   eval_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   eval_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1579,13 +1579,13 @@ cudaError_t eval_backward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
-// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, {kAutomatic, 16, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1617,7 +1617,7 @@ extern "C" int fusegen_gemm_scale_bn_eval_backward(
       grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_running_mean, bn_running_var,
       grad_gemm_product, grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias);
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return eval_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1631,7 +1631,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_eval_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   eval_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   eval_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);

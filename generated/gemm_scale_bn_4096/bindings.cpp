@@ -99,7 +99,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
+constexpr const fusegen::Shapes* kChosen = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {
@@ -157,8 +157,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
   const Tensor bn_rstd = glue::empty(gemm_input, dtypes.accumulator, {channels});
   const OptionalTensor workspace = glue::workspace(
       gemm_input,
-      fusegen_gemm_scale_bn_4096_train_forward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+      fusegen_gemm_scale_bn_4096_train_forward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
       "fusegen_gemm_scale_bn_4096_train_forward",
       fusegen_gemm_scale_bn_4096_train_forward(
@@ -166,7 +165,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
           glue::read(gemm_bias_in), glue::read(scale_in), glue::read(bn_weight_in),
           glue::read(bn_bias_in), glue::read(bn_num_batches_tracked), glue::write(y),
           glue::write(bn_mean), glue::write(bn_rstd), glue::write(bn_running_mean),
-          glue::write(bn_running_var), rows, channels, kAutomatic, bn_eps, bn_momentum,
+          glue::write(bn_running_var), rows, channels, kChosen, bn_eps, bn_momentum,
           glue::write(workspace), launch.stream));
   return {y, gemm_product, bn_mean, bn_rstd};
 }
@@ -211,7 +210,7 @@ std::vector<Tensor> train_backward(
   const OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_scale_bn_4096_train_backward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_gemm_scale_bn_4096_train_backward",
       fusegen_gemm_scale_bn_4096_train_backward(
@@ -220,7 +219,7 @@ std::vector<Tensor> train_backward(
           glue::read(bn_weight_in), glue::read(bn_mean_in), glue::read(bn_rstd_in),
           glue::write(grad_gemm_product), glue::write(grad_gemm_bias),
           glue::write(grad_scale), glue::write(grad_bn_weight),
-          glue::write(grad_bn_bias), rows, channels, kAutomatic, glue::write(workspace),
+          glue::write(grad_bn_bias), rows, channels, kChosen, glue::write(workspace),
           launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {
@@ -273,15 +272,14 @@ std::tuple<Tensor, Tensor> eval_forward(
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const OptionalTensor workspace = glue::workspace(
       gemm_input,
-      fusegen_gemm_scale_bn_4096_eval_forward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+      fusegen_gemm_scale_bn_4096_eval_forward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
       "fusegen_gemm_scale_bn_4096_eval_forward",
       fusegen_gemm_scale_bn_4096_eval_forward(
           int(dtype_mode), glue::read(gemm_product), bias_in_product ? nullptr :
           glue::read(gemm_bias_in), glue::read(scale_in), glue::read(bn_weight_in),
           glue::read(bn_bias_in), glue::read(bn_running_mean_in),
-          glue::read(bn_running_var_in), glue::write(y), rows, channels, kAutomatic,
+          glue::read(bn_running_var_in), glue::write(y), rows, channels, kChosen,
           bn_eps, glue::write(workspace), launch.stream));
   return {y, gemm_product};
 }
@@ -328,8 +326,7 @@ std::vector<Tensor> eval_backward(
   const auto grad_bn_bias = glue::empty_if(needs[5], grad_y, dtypes.parameter, {channels});
   const OptionalTensor workspace = glue::workspace(
       grad_y,
-      fusegen_gemm_scale_bn_4096_eval_backward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+      fusegen_gemm_scale_bn_4096_eval_backward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
       "fusegen_gemm_scale_bn_4096_eval_backward",
       fusegen_gemm_scale_bn_4096_eval_backward(
@@ -339,7 +336,7 @@ std::vector<Tensor> eval_backward(
           glue::read(bn_running_var_in), glue::write(grad_gemm_product),
           glue::write(grad_gemm_bias), glue::write(grad_scale),
           glue::write(grad_bn_weight), glue::write(grad_bn_bias), rows, channels,
-          kAutomatic, bn_eps, glue::write(workspace), launch.stream));
+          kChosen, bn_eps, glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));

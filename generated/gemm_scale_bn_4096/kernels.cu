@@ -476,15 +476,15 @@ cudaError_t train_forward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
-// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(1, 3), 5792, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 46340, {kSplit, 4, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 5792, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), 46340, {kSplit, 4, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(1, 3), 5792, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 46340, 4096, {kSplit, 4, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 5792, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), 46340, 4096, {kSplit, 4, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -515,7 +515,7 @@ extern "C" int fusegen_gemm_scale_bn_4096_train_forward(
       gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
       bn_mean, bn_rstd);
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return train_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -529,7 +529,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_train_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   train_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   train_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1067,15 +1067,15 @@ cudaError_t train_backward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
-// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(0), 5792, {kOnChipIfItFits, 8, 2, 1, 2, 1}},  // float32
-    {90, modes(0), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
-    {90, modes(1, 3), 5792, {kOnChipIfItFits, 8, 2, 1, 1, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 5792, {kOnChipIfItFits, 8, 2, 1, 3, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(0), 5792, 4096, {kOnChipIfItFits, 8, 2, 1, 2, 1}},  // float32
+    {90, modes(0), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
+    {90, modes(1, 3), 5792, 4096, {kOnChipIfItFits, 8, 2, 1, 1, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 5792, 4096, {kOnChipIfItFits, 8, 2, 1, 3, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1105,7 +1105,7 @@ extern "C" int fusegen_gemm_scale_bn_4096_train_backward(
       grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_mean, bn_rstd, grad_gemm_product,
       grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias);
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return train_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1119,7 +1119,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_train_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   train_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   train_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1280,16 +1280,16 @@ cudaError_t eval_forward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
-// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(0), 5792, {kAutomatic, 16, 2, 1, 2, 1}},  // float32
-    {90, modes(0), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
-    {90, modes(1, 3), 46340, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 5792, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), 46340, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(0), 5792, 4096, {kAutomatic, 16, 2, 1, 2, 1}},  // float32
+    {90, modes(0), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
+    {90, modes(1, 3), 46340, 4096, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 5792, 4096, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), 46340, 4096, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1315,7 +1315,7 @@ extern "C" int fusegen_gemm_scale_bn_4096_eval_forward(
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return eval_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1329,7 +1329,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_eval_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   eval_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   eval_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);

@@ -48,7 +48,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
+constexpr const fusegen::Shapes* kChosen = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {
@@ -93,12 +93,12 @@ std::tuple<Tensor, Tensor> forward(
   const OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_sigmoid_scaling_residualadd_forward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_gemm_sigmoid_scaling_residualadd_forward",
       fusegen_gemm_sigmoid_scaling_residualadd_forward(
           int(dtype_mode), glue::read(gemm_product), bias_in_product ? nullptr :
-          glue::read(gemm_bias_in), glue::write(y), rows, channels, kAutomatic,
+          glue::read(gemm_bias_in), glue::write(y), rows, channels, kChosen,
           scaling_factor, glue::write(workspace), launch.stream));
   return {y, gemm_product};
 }
@@ -133,13 +133,13 @@ std::vector<Tensor> backward(
   const OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_sigmoid_scaling_residualadd_backward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_gemm_sigmoid_scaling_residualadd_backward",
       fusegen_gemm_sigmoid_scaling_residualadd_backward(
           int(dtype_mode), glue::read(grad_y_in), glue::read(gemm_product_in), bias_in_product ?
           nullptr : glue::read(gemm_bias_in), glue::write(grad_gemm_product),
-          glue::write(grad_gemm_bias), rows, channels, kAutomatic, scaling_factor,
+          glue::write(grad_gemm_bias), rows, channels, kChosen, scaling_factor,
           glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {

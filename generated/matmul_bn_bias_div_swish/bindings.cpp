@@ -105,7 +105,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
+constexpr const fusegen::Shapes* kChosen = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {
@@ -167,7 +167,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
   const OptionalTensor workspace = glue::workspace(
       matmul_input,
       fusegen_matmul_bn_bias_div_swish_train_forward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_matmul_bn_bias_div_swish_train_forward",
       fusegen_matmul_bn_bias_div_swish_train_forward(
@@ -175,7 +175,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
           glue::read(matmul_bias_in), glue::read(bn_weight_in), glue::read(bn_bias_in),
           glue::read(bias_in), glue::read(bn_num_batches_tracked), glue::write(y),
           glue::write(bn_mean), glue::write(bn_rstd), glue::write(bn_running_mean),
-          glue::write(bn_running_var), rows, channels, kAutomatic, bn_eps, bn_momentum,
+          glue::write(bn_running_var), rows, channels, kChosen, bn_eps, bn_momentum,
           divide_value, glue::write(workspace), launch.stream));
   return {y, matmul_product, bn_mean, bn_rstd};
 }
@@ -224,7 +224,7 @@ std::vector<Tensor> train_backward(
   const OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_matmul_bn_bias_div_swish_train_backward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_matmul_bn_bias_div_swish_train_backward",
       fusegen_matmul_bn_bias_div_swish_train_backward(
@@ -233,7 +233,7 @@ std::vector<Tensor> train_backward(
           glue::read(bn_bias_in), glue::read(bias_in), glue::read(bn_mean_in),
           glue::read(bn_rstd_in), glue::write(grad_matmul_product),
           glue::write(grad_matmul_bias), glue::write(grad_bn_weight),
-          glue::write(grad_bn_bias), glue::write(grad_bias), rows, channels, kAutomatic,
+          glue::write(grad_bn_bias), glue::write(grad_bias), rows, channels, kChosen,
           divide_value, glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {
@@ -291,14 +291,14 @@ std::tuple<Tensor, Tensor> eval_forward(
   const OptionalTensor workspace = glue::workspace(
       matmul_input,
       fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_matmul_bn_bias_div_swish_eval_forward",
       fusegen_matmul_bn_bias_div_swish_eval_forward(
           int(dtype_mode), glue::read(matmul_product), bias_in_product ? nullptr :
           glue::read(matmul_bias_in), glue::read(bn_weight_in), glue::read(bn_bias_in),
           glue::read(bias_in), glue::read(bn_running_mean_in),
-          glue::read(bn_running_var_in), glue::write(y), rows, channels, kAutomatic,
+          glue::read(bn_running_var_in), glue::write(y), rows, channels, kChosen,
           bn_eps, divide_value, glue::write(workspace), launch.stream));
   return {y, matmul_product};
 }
@@ -350,7 +350,7 @@ std::vector<Tensor> eval_backward(
   const OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(int(dtype_mode), rows, channels,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_matmul_bn_bias_div_swish_eval_backward",
       fusegen_matmul_bn_bias_div_swish_eval_backward(
@@ -359,7 +359,7 @@ std::vector<Tensor> eval_backward(
           glue::read(bn_bias_in), glue::read(bias_in), glue::read(bn_running_mean_in),
           glue::read(bn_running_var_in), glue::write(grad_matmul_product),
           glue::write(grad_matmul_bias), glue::write(grad_bn_weight),
-          glue::write(grad_bn_bias), glue::write(grad_bias), rows, channels, kAutomatic,
+          glue::write(grad_bn_bias), glue::write(grad_bias), rows, channels, kChosen,
           bn_eps, divide_value, glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {

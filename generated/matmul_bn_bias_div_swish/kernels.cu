@@ -1079,13 +1079,13 @@ cudaError_t train_backward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
-// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(1, 3), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, {kSplit, 16, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, {kSplit, 16, 2, 1, 2, 1}},  // float16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kSplit, 16, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kSplit, 16, 2, 1, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1118,7 +1118,7 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
       grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bn_mean, bn_rstd,
       grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias);
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return train_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1132,7 +1132,7 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   train_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   train_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1299,18 +1299,18 @@ cudaError_t eval_forward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
-// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(0), 362, {kAutomatic, 4, 2, 1, 2, 1}},  // float32
-    {90, modes(0), 2896, {kAutomatic, 16, 2, 1, 2, 1}},  // float32
-    {90, modes(0), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
-    {90, modes(1, 3), 362, {kAutomatic, 16, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 362, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
+    {90, modes(0), 362, 8192, {kAutomatic, 4, 2, 1, 2, 1}},  // float32
+    {90, modes(0), 2896, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // float32
+    {90, modes(0), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
+    {90, modes(1, 3), 362, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 362, 8192, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1337,7 +1337,7 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
   const bool aligned = aligned_to_16(
       matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return eval_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1351,7 +1351,7 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   eval_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   eval_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1650,15 +1650,15 @@ cudaError_t eval_backward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
-// compute capability, modes, most rows, {schedule, stream_blocks, row_items, row_waves,
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 362, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, {kAutomatic, 16, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 362, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), 2896, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
+    {90, modes(1, 3), 362, 8192, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 362, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1692,7 +1692,7 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
       grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var,
       grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias);
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return eval_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1706,7 +1706,7 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows);
+      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   eval_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   eval_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);

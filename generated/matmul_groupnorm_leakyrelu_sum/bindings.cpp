@@ -59,7 +59,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
+constexpr const fusegen::Shapes* kChosen = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {
@@ -112,15 +112,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   const OptionalTensor workspace = glue::workspace(
       fc_input,
       fusegen_matmul_groupnorm_leakyrelu_sum_forward_workspace(int(dtype_mode), rows, channels,
-          groups, kAutomatic));
+          groups, kChosen));
   check_launch(
       "fusegen_matmul_groupnorm_leakyrelu_sum_forward",
       fusegen_matmul_groupnorm_leakyrelu_sum_forward(
           int(dtype_mode), glue::read(fc_product), bias_in_product ? nullptr :
           glue::read(fc_bias_in), glue::read(gn_weight_in), glue::read(gn_bias_in),
           glue::write(y), glue::write(gn_mean), glue::write(gn_rstd), rows, channels,
-          groups, kAutomatic, gn_eps, negative_slope, glue::write(workspace),
-          launch.stream));
+          groups, kChosen, gn_eps, negative_slope, glue::write(workspace), launch.stream));
   return {y, fc_product, gn_mean, gn_rstd};
 }
 
@@ -165,7 +164,7 @@ std::vector<Tensor> backward(
   const OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_matmul_groupnorm_leakyrelu_sum_backward_workspace(int(dtype_mode), rows, channels,
-          groups, kAutomatic));
+          groups, kChosen));
   check_launch(
       "fusegen_matmul_groupnorm_leakyrelu_sum_backward",
       fusegen_matmul_groupnorm_leakyrelu_sum_backward(
@@ -174,7 +173,7 @@ std::vector<Tensor> backward(
           glue::read(gn_bias_in), glue::read(gn_mean_in), glue::read(gn_rstd_in),
           glue::write(grad_fc_product), glue::write(grad_fc_bias),
           glue::write(grad_gn_weight), glue::write(grad_gn_bias), rows, channels,
-          groups, kAutomatic, negative_slope, glue::write(workspace), launch.stream));
+          groups, kChosen, negative_slope, glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_fc_product, args.required("fc_weight", fc_weight)));

@@ -115,10 +115,10 @@ forward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
+      }
       Acc gn_moments_parts[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -161,11 +161,11 @@ forward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
-          load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
+        load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
+      }
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -553,12 +553,12 @@ backward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
-          load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
-          load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
+        load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
+        load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
+      }
       Acc d_gn_hat_sum_parts[kVec];
       Acc d_gn_hat_gn_hat_sum_parts[kVec];
 #pragma unroll
@@ -584,12 +584,12 @@ backward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
-          load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
-          load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
+        load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
+        load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
+      }
       Pack<T, kVec> grad_fc_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {

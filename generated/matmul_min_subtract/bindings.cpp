@@ -49,7 +49,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
+constexpr const fusegen::Shapes* kChosen = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {
@@ -94,13 +94,13 @@ std::tuple<Tensor, Tensor> forward(
   const Tensor y = glue::empty(linear_input, dtypes.output, {rows, channels});
   const OptionalTensor workspace = glue::workspace(
       linear_input,
-      fusegen_matmul_min_subtract_forward_workspace(int(dtype_mode), rows, channels, kAutomatic));
+      fusegen_matmul_min_subtract_forward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
       "fusegen_matmul_min_subtract_forward",
       fusegen_matmul_min_subtract_forward(
           int(dtype_mode), glue::read(linear_product), bias_in_product ? nullptr :
           glue::read(linear_bias_in), glue::read(constant_in), glue::write(y), rows,
-          channels, kAutomatic, glue::write(workspace), launch.stream));
+          channels, kChosen, glue::write(workspace), launch.stream));
   return {y, linear_product};
 }
 
@@ -136,15 +136,15 @@ std::vector<Tensor> backward(
   const auto grad_constant = glue::empty_if(needs[3], grad_y, dtypes.parameter, {});
   const OptionalTensor workspace = glue::workspace(
       grad_y,
-      fusegen_matmul_min_subtract_backward_workspace(int(dtype_mode), rows, channels, kAutomatic));
+      fusegen_matmul_min_subtract_backward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
       "fusegen_matmul_min_subtract_backward",
       fusegen_matmul_min_subtract_backward(
           int(dtype_mode), glue::read(grad_y_in), glue::read(linear_product_in), bias_in_product ?
           nullptr : glue::read(linear_bias_in), glue::read(constant_in),
           glue::write(grad_linear_product), glue::write(grad_linear_bias),
-          glue::write(grad_constant), rows, channels, kAutomatic,
-          glue::write(workspace), launch.stream));
+          glue::write(grad_constant), rows, channels, kChosen, glue::write(workspace),
+          launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_linear_product,

@@ -59,7 +59,7 @@ using glue::OptionalTensor;
 using glue::ScalarType;
 using glue::Tensor;
 
-constexpr const fusegen::Shapes* kAutomatic = nullptr;  // the launch shapes that suit the sizes
+constexpr const fusegen::Shapes* kChosen = nullptr;  // the launch shapes that suit the sizes
 
 // The dtypes of a call; kernels.cu has the same rows.
 struct Dtypes {
@@ -116,7 +116,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   const OptionalTensor workspace = glue::workspace(
       matmul_input,
       fusegen_matmul_swish_sum_groupnorm_forward_workspace(int(dtype_mode), rows, channels, groups,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_matmul_swish_sum_groupnorm_forward",
       fusegen_matmul_swish_sum_groupnorm_forward(
@@ -124,7 +124,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
           glue::read(matmul_bias_in), glue::read(bias_in),
           glue::read(group_norm_weight_in), glue::read(group_norm_bias_in),
           glue::write(y), glue::write(group_norm_mean), glue::write(group_norm_rstd),
-          rows, channels, groups, kAutomatic, group_norm_eps, glue::write(workspace),
+          rows, channels, groups, kChosen, group_norm_eps, glue::write(workspace),
           launch.stream));
   return {y, matmul_product, group_norm_mean, group_norm_rstd};
 }
@@ -175,7 +175,7 @@ std::vector<Tensor> backward(
   const OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_matmul_swish_sum_groupnorm_backward_workspace(int(dtype_mode), rows, channels, groups,
-          kAutomatic));
+          kChosen));
   check_launch(
       "fusegen_matmul_swish_sum_groupnorm_backward",
       fusegen_matmul_swish_sum_groupnorm_backward(
@@ -185,7 +185,7 @@ std::vector<Tensor> backward(
           glue::read(group_norm_rstd_in), glue::write(grad_matmul_product),
           glue::write(grad_matmul_bias), glue::write(grad_bias),
           glue::write(grad_group_norm_weight), glue::write(grad_group_norm_bias), rows,
-          channels, groups, kAutomatic, glue::write(workspace), launch.stream));
+          channels, groups, kChosen, glue::write(workspace), launch.stream));
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_matmul_product,

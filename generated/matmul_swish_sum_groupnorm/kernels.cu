@@ -119,12 +119,12 @@ forward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
-              matmul_bias[0]);
-          load_values(columns[i], bias_ptr, active, bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
+            matmul_bias[0]);
+        load_values(columns[i], bias_ptr, active, bias[0]);
+      }
       Acc group_norm_moments_parts[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -171,11 +171,11 @@ forward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
-          load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
+        load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
+      }
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
@@ -585,13 +585,13 @@ backward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
-              matmul_bias[0]);
-          load_values(columns[i], bias_ptr, active, bias[0]);
-          load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
+            matmul_bias[0]);
+        load_values(columns[i], bias_ptr, active, bias[0]);
+        load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
+      }
       Acc d_group_norm_hat_sum_parts[kVec];
       Acc d_group_norm_hat_group_norm_hat_sum_parts[kVec];
 #pragma unroll
@@ -626,12 +626,12 @@ backward_row(
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       if (!kPacked && !active) continue;
-        const int kept = kKeep ? i : 0;
-        if (!kKeep) {
-          load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
-              matmul_bias[0]);
-          load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
-        }
+      const int kept = kKeep ? i : 0;
+      if (!kKeep) {
+        load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
+            matmul_bias[0]);
+        load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
+      }
       Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {

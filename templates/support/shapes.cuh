@@ -70,7 +70,7 @@ struct Stream {
   int64_t rows_per_block;
 };
 
-// Enough blocks to fill the device a few times over, and no block with fewer than 8 rows for each
+// Enough blocks to fill the device a few times over, and no block with fewer than 4 rows for each
 // of its threads unless the rows run out: partial column sums stay small beside the data they are
 // sums of.
 inline Stream stream_shape(
@@ -105,8 +105,8 @@ inline Finalise finalise_shape(int64_t channels, int64_t partials) {
 }
 
 // A launch in which `lanes` threads hold one segment (a row, or a group of its channels) in
-// registers, `items` vectors each, and a block covers `segments` neighbouring segments of `block.y`
-// rows at a time.
+// registers, `items` vectors each, and a block covers block.x / lanes neighbouring segments of
+// block.y rows at a time.
 struct Row {
   dim3 grid;
   dim3 block;
@@ -140,7 +140,7 @@ inline Row row_shape(
     const int width = per_row < 32 ? power_of_two_from(per_row) : 32;
     shape.block = dim3(width, 256 / width);
   } else {
-    // Long segments: one block each, of 256 threads with a few items, then of 512.
+    // Long segments: one block each, of up to 256 threads, then with a few items, then of 512.
     int64_t threads = 128;
     shape.items = 1;
     while (threads * shape.items < vectors) {
@@ -150,7 +150,7 @@ inline Row row_shape(
       } else {
         shape.items = row_items(shape.items * 2, packed, most_items);
       }
-      if (threads > 512) return {dim3(1), dim3(1), 0, 0};
+      if (threads > (shape.items > 1 ? 512 : 256)) return {dim3(1), dim3(1), 0, 0};
     }
     shape.lanes = int(threads);
     shape.block = dim3(unsigned(threads), 1);
@@ -235,7 +235,8 @@ inline Column column_shape(
         const Column tile = column_tile(rows, channels, vector, bytes, width, cluster);
         const bool spread = int64_t(tile.grid.x) * cluster * 2 > multiprocessors ||
             tile.rows_per_block < 256 || cluster * 2 > most_cluster;
-        const bool good = !few || (spread && tile.rows_per_block <= 512);
+        const bool good =
+            !few || most_cluster == 1 || (spread && tile.rows_per_block <= 512);
         if (good && int64_t(tile.shared_bytes) <= aim.shared_bytes) return tile;
       }
     }

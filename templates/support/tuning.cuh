@@ -1,5 +1,5 @@
 // Launch shapes out of a table of those that were measured to be fastest, by the GPU at hand, the
-// dtypes and the number of rows.
+// dtypes and the sizes.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ struct Tuned {
   int capability;     // ten times the major compute capability, plus the minor
   unsigned modes;     // the dtype modes, as bits
   int64_t most_rows;  // up to which the line holds
+  int64_t channels;   // as measured; it holds from half of them to twice as many
   Shapes shapes;
 };
 
@@ -38,11 +39,12 @@ inline int compute_capability() {
 
 // The shapes of the first line that holds, else the default.
 template <int kLines>
-Shapes tuned_shapes(const Tuned (&table)[kLines], int mode, int64_t rows) {
+Shapes tuned_shapes(const Tuned (&table)[kLines], int mode, int64_t rows, int64_t channels) {
   const int capability = compute_capability();
   for (const Tuned& line : table) {
-    const bool holds = line.capability == capability && (line.modes >> mode & 1u) != 0;
-    if (holds && rows <= line.most_rows) return line.shapes;
+    const bool same = line.capability == capability && (line.modes >> mode & 1u) != 0;
+    const bool near = channels <= 2 * line.channels && line.channels <= 2 * channels;
+    if (same && near && rows <= line.most_rows) return line.shapes;
   }
   return {};
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.plan.candidates import candidates  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.plan.plan import Plan  # noqa: E402
+from fusegen.plan.shapes import Shapes  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.runtime.importing import import_package  # noqa: E402
@@ -24,7 +26,7 @@ from fusegen.verify.subject import Subject, spread_out  # noqa: E402
 pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
-# Multiprocessors of a device so small that each candidate has another grid; rows, channels, groups. The second size has
+# Multiprocessors of a device so small that each knob makes another grid; rows, channels, groups. The second size has
 # no vectors.
 MULTIPROCESSORS = {"matmul_bn_bias_div_swish": 2, "gemm_bias_hardtanh_mish_groupnorm": 4}
 SIZES = {
@@ -65,7 +67,7 @@ def test_every_candidate_against_double_precision(name: str, root: Path) -> None
             tensors = {plan.chain.source.name: torch.randn(rows, channels), "grad_y": torch.randn(rows, channels)}
             tensors = {key: value.double() for key, value in tensors.items()}
             expected = tail_reference(plan, module, tensors, mode, variant.chain.training)
-            seen = set()
+            results: dict[Shapes, tuple[bytes, ...]] = {}
             shapes = dict.fromkeys((*candidates(variant.forward), *candidates(variant.backward)))
             for seed, each in enumerate(shapes):
                 tail = EmulatedTail(plan, variant, library, module)
@@ -74,6 +76,8 @@ def test_every_candidate_against_double_precision(name: str, root: Path) -> None
                     exact = expected[key]
                     error = (found[key].reshape(exact.shape) - exact).abs().max()
                     assert error <= LIMIT * max(1.0, float(exact.abs().max())), f"{variant.name} {each}: {key}"
-                seen.add(tuple(value.numpy().tobytes() for value in found.values()))
+                results[each] = tuple(value.numpy().tobytes() for value in found.values())
             # Another shape adds up in another order, which the last bits tell.
-            assert place or len(seen) == len(shapes), f"{variant.name}: {len(seen)} of {len(shapes)} differ"
+            for knob in [field.name for field in fields(Shapes)] if place == 0 else ():
+                pairs = [(a, b) for a, b in combinations(results, 2) if a == replace(b, **{knob: getattr(a, knob)})]
+                assert not pairs or any(results[a] != results[b] for a, b in pairs), f"{variant.name}: {knob}"

@@ -26,14 +26,14 @@ def measured(*sizes: tuple[int, Shapes]) -> tuple[Measurement, ...]:
 def test_a_range_ends_where_the_next_size_is_nearer_in_ratio() -> None:
     found = ranges(measured((8, SPLIT), (64, DEFAULT), (1000, WIDE)))
     # sqrt(8 * 64) = 22.6, sqrt(64 * 1000) = 252.98
-    assert found == (Range(22, SPLIT), Range(252, DEFAULT), Range(None, WIDE))
+    assert found == (Range(22, 8, SPLIT), Range(252, 8, DEFAULT), Range(None, 8, WIDE))
     for rows, near in ((22, 8), (23, 64), (252, 64), (253, 1000)):
         assert near == min((8, 64, 1000), key=lambda size: max(size / rows, rows / size))
 
 
 def test_neighbours_with_the_same_shapes_are_one_range() -> None:
-    assert ranges(measured((8, SPLIT), (64, SPLIT), (512, DEFAULT))) == (Range(181, SPLIT), Range(None, DEFAULT))
-    assert ranges(measured((8, SPLIT), (64, SPLIT))) == (Range(None, SPLIT),)
+    assert ranges(measured((8, SPLIT), (64, SPLIT), (512, DEFAULT))) == (Range(181, 8, SPLIT), Range(None, 8, DEFAULT))
+    assert ranges(measured((8, SPLIT), (64, SPLIT))) == (Range(None, 8, SPLIT),)
 
 
 def test_where_the_default_is_all_there_are_no_ranges() -> None:

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "matmul_bn_bias_div_swish"
+CHANNELS = 8192
 SPLIT_16, SPLIT_4 = {"schedule": "split", "stream_blocks": 16}, {"schedule": "split", "stream_blocks": 4}
 TILE = {"schedule": "on_chip", "column_blocks": 3}
 # Programs of a tuning: dtype, rows and the shapes that are not the default.
@@ -43,7 +44,7 @@ SM_80 = {"eval_backward": [("float32", 8, {"stream_blocks": 32})]}
 
 
 def machine(programs: dict) -> dict:
-    figures = {"channels": 48, "microseconds": 1.0, "default_microseconds": 2.0}
+    figures = {"channels": CHANNELS, "microseconds": 1.0, "default_microseconds": 2.0}
     entries = {
         name: [{"dtype": dtype, "rows": rows, **figures, **shapes} for dtype, rows, shapes in found]
         for name, found in programs.items()
@@ -83,13 +84,13 @@ def test_a_line_for_each_range_of_each_dtype(kernels: str) -> None:
     (lines,) = re.findall(r"constexpr Tuned kTrainForwardShapes\[\] = \{\n(.*?)\};", kernels, re.DOTALL)
     # Autocast modes are in the line of their activations' dtype; sqrt(2000 * 8000) = 4000.
     assert lines.splitlines() == [
-        "    {90, modes(0), 4000, {kSplit, 16, 2, 1, 2, 1}},  // float32",
-        "    {90, modes(0), kAnyRows, {kAutomatic, 8, 2, 1, 2, 1}},  // float32",
-        "    {90, modes(1, 3), 447, {kOnChipIfItFits, 8, 2, 1, 3, 1}},  // bfloat16",
-        "    {90, modes(1, 3), 10000, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16",
-        "    {90, modes(1, 3), kAnyRows, {kSplit, 4, 2, 1, 2, 1}},  // bfloat16",
+        "    {90, modes(0), 4000, 8192, {kSplit, 16, 2, 1, 2, 1}},  // float32",
+        "    {90, modes(0), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float32",
+        "    {90, modes(1, 3), 447, 8192, {kOnChipIfItFits, 8, 2, 1, 3, 1}},  // bfloat16",
+        "    {90, modes(1, 3), 10000, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16",
+        "    {90, modes(1, 3), kAnyRows, 8192, {kSplit, 4, 2, 1, 2, 1}},  // bfloat16",
     ]
-    assert "{80, modes(0), kAnyRows, {kAutomatic, 32, 2, 1, 2, 1}},  // float32" in kernels
+    assert "{80, modes(0), kAnyRows, 8192, {kAutomatic, 32, 2, 1, 2, 1}},  // float32" in kernels
 
 
 def test_the_columns_are_named_in_their_order(kernels: str) -> None:
@@ -117,7 +118,6 @@ def test_a_tuned_spec_is_rendered_alike_elsewhere(plan: Plan, tmp_path: Path) ->
 # What launchers take. The split schedule needs a workspace, more of it the more blocks there are; that on chip next to
 # none.
 
-CHANNELS = 8192
 MODES = {"float32": 0, "bfloat16": 1, "float16": 2, "autocast bfloat16": 3}
 
 
@@ -146,6 +146,15 @@ def test_the_launcher_takes_the_line_of_its_gpu_mode_and_rows(library, program, 
     others = [Shapes(**SPLIT_16), Shapes(**SPLIT_4), Shapes("split"), Shapes("split", stream_blocks=32)]
     if program == "train_forward" and rows >= 4000:
         assert len({workspace(library, program, mode, rows, each) for each in others}) == 4, "they are told apart"
+
+
+def test_other_widths_are_not_what_was_measured(library) -> None:
+    name, rows = f"fusegen_{NAME}_train_forward_workspace", 500
+    for channels, near in ((4096, True), (16384, True), (4092, False), (16388, False)):
+        found, split = (
+            library.call_int64(name, 0, rows, channels, forced(shapes)) for shapes in (None, Shapes(**SPLIT_16))
+        )
+        assert (found == split) == near
 
 
 def test_another_gpu_would_take_its_own_line(library) -> None:

@@ -79,10 +79,10 @@ def test_what_was_not_measured_again_stays(plan: Plan) -> None:
     other = architecture(*FORWARD, target="sm_80")
     plan = replace(plan, tuning=(other, architecture(*FORWARD, *BACKWARD)))
     again = measured("train_forward", 64, SPLIT)
-    assert merged(plan, architecture(again)) == (other, architecture(again, *BACKWARD))
-    # Measured again, and nothing gained.
-    default = replace(again, shapes=DEFAULT)
-    assert merged(plan, architecture(default)) == (other, architecture(*BACKWARD))
+    assert merged(plan, architecture(again)) == (other, architecture(FORWARD[0], again, *BACKWARD))
+    # Every size measured again, and nothing gained.
+    defaults = [replace(each, shapes=DEFAULT) for each in FORWARD]
+    assert merged(plan, architecture(*defaults)) == (other, architecture(*BACKWARD))
 
 
 def test_figures_of_another_gpu_do_not_stay(plan: Plan) -> None:
