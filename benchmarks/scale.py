@@ -26,11 +26,11 @@ from scale_chains import DTYPES, Chain, chains
 
 from fusegen.bench.clock import Clock, CudaClock
 from fusegen.bench.rounds import Spread
-from fusegen.bench.scale import AUTOMATIC, ScaleRow, append_scale
+from fusegen.bench.scale import ScaleRow, append_scale
 from fusegen.bench.scale_text import report
 from fusegen.plan.candidates import schedule_names
 from fusegen.plan.model import Program
-from fusegen.plan.shapes import Shapes
+from fusegen.plan.shapes import AUTOMATIC, Shapes
 from fusegen.tune.agreement import agreeing
 from fusegen.tune.launchers import compile_launchers
 from fusegen.tune.measure import measure

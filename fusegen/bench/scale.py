@@ -13,7 +13,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import get_type_hints
 
-AUTOMATIC, ON_CHIP, SPLIT = "automatic", "on_chip", "split"
+from fusegen.plan.shapes import AUTOMATIC
+
 MOST_OVER_BEST, MOST_JUMP = 1.1, 1.5
 # Two sizes whose rows or channels differ by no more than this are neighbours.
 _NEIGHBOURS = 1.5

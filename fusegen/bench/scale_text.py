@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
-from fusegen.bench.scale import AUTOMATIC, MOST_JUMP, MOST_OVER_BEST, ScaleRow, grouped, jumps, poor_choices
+from fusegen.bench.scale import MOST_JUMP, MOST_OVER_BEST, ScaleRow, grouped, jumps, poor_choices
 from fusegen.bench.table import number
+from fusegen.plan.shapes import AUTOMATIC
 
 _HEAD = """
 ## Scale on {device}

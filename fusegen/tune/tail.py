@@ -19,7 +19,7 @@ from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import Shapes
 from fusegen.render.cuda import symbol
 from fusegen.tune.launchers import Launchers
-from fusegen.verify.emulated import forced, in_product
+from fusegen.verify.emulated import constant, dtype_of, forced, in_product
 from fusegen.verify.sizes import Sizes
 
 
@@ -66,7 +66,9 @@ class TailProgram:
         mode = ctypes.c_int(tail.mode.index)
         bytes_ = tail.launchers.workspace(name, mode, *sizes)
         workspace = torch.empty(bytes_, dtype=torch.uint8, device=tail.device) if bytes_ else None
-        constants = [ctypes.c_double(tail.constant(constant)) for constant in self.program.constants]
+        constants = [
+            ctypes.c_double(constant(tail.plan, tail.module, tail.mode, each)) for each in self.program.constants
+        ]
         stream = torch.cuda.current_stream().cuda_stream if tail.device == "cuda" else None
         call = tail.launchers.bind(
             name, mode, *pointers, *sizes, *constants, _pointer(workspace), ctypes.c_void_p(stream)
@@ -115,24 +117,15 @@ class Tail:
             chain = self.plan.chain
             owner: Mapping[str, Any] = chain.parameters if tensor.name in chain.parameters else chain.buffers
             if tensor.name in owner:
-                value = attrgetter(owner[tensor.name].attribute)(self.module).detach().to(self._dtype(tensor))
+                value = attrgetter(owner[tensor.name].attribute)(self.module).detach().to(dtype_of(self.mode, tensor))
             else:
-                value = torch.randn(self._shape(tensor), dtype=self._dtype(tensor), device=self.device)
+                value = torch.randn(self._shape(tensor), dtype=dtype_of(self.mode, tensor), device=self.device)
             self.tensors[tensor.name] = value.contiguous()
         return self.tensors[tensor.name]
 
     def empty(self, tensor: PlanTensor) -> Tensor:
         """Memory for a result."""
-        return torch.empty(self._shape(tensor), dtype=self._dtype(tensor), device=self.device)
-
-    def constant(self, name: str) -> float:
-        """A constant of the module as it is passed: -1 stands for a cumulative average."""
-        value = attrgetter(self.plan.chain.constants[name].attribute)(self.module)
-        return -1.0 if value is None else float(value)
-
-    def _dtype(self, tensor: PlanTensor) -> torch.dtype:
-        fixed = {"count": torch.int64, "accumulator": torch.float32}
-        return fixed.get(tensor.role) or getattr(torch, self.mode.roles[tensor.role])
+        return torch.empty(self._shape(tensor), dtype=dtype_of(self.mode, tensor), device=self.device)
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, int]:
         blocks = tensor.extent.blocks

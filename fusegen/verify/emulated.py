@@ -22,6 +22,26 @@ from fusegen.plan.shapes import AUTOMATIC, Shapes
 from fusegen.render.cuda import symbol
 
 
+def constant(plan: Plan, module: nn.Module, mode: Mode, name: str) -> float:
+    """A constant of the module as it passes it: for None a cumulative average, or the eps that F.rms_norm takes."""
+    attribute = plan.chain.constants[name].attribute
+    value = attrgetter(attribute)(module)
+    if value is not None:
+        return float(value)
+    activation = getattr(torch, mode.roles["activation"])
+    eps = torch.finfo(torch.promote_types(activation, torch.float32)).eps
+    return eps if attribute.endswith(".eps") else -1.0
+
+
+def dtype_of(mode: Mode, tensor: PlanTensor) -> torch.dtype:
+    """The dtype of a tensor that kernels read or write in a mode."""
+    if tensor.role == "count":
+        return torch.int64
+    if tensor.role == "accumulator":
+        return torch.float64 if mode.roles["activation"] == "float64" else torch.float32
+    return getattr(torch, mode.roles[tensor.role])
+
+
 @dataclass
 class TailRun:
     """Results of one forward and backward pass, by name: `y`, `grad_*`, and the buffers that were updated."""
@@ -87,28 +107,19 @@ class EmulatedTail:
             pointers.append(outputs[tensor.name])
         # The workspace in floats, so that what is not written reads as NaN; none where the op would allocate none.
         workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
-        constants = [self._constant(name) for name in program.constants]
+        constants = [constant(self.plan, self.module, self.mode, name) for name in program.constants]
         self.library.call(name, self.mode.index, *pointers, *sizes, *constants, workspace, None, seed=seed)
         return {key: buffer.tensor() for key, buffer in outputs.items()}
 
-    def _constant(self, name: str) -> float:
-        attribute = self.variant.chain.constants[name].attribute
-        value = attrgetter(attribute)(self.module)
-        if value is None:  # as the module passes it: a cumulative average, or the eps that F.rms_norm takes
-            activation = getattr(torch, self.mode.roles["activation"])
-            eps = torch.finfo(torch.promote_types(activation, torch.float32)).eps
-            return eps if attribute.endswith(".eps") else -1.0
-        return float(value)
-
     def _buffer(self, tensor: PlanTensor, known: Mapping[str, Tensor], updated: bool = False) -> Buffer:
         value = known[tensor.name] if tensor.name in known else self._owned(tensor.name)
-        dtype = self._dtype(tensor)
+        dtype = dtype_of(self.mode, tensor)
         value = value.detach().to(dtype).reshape(self._shape(tensor)).contiguous()
         offset = value.element_size() if self.misalign and tensor.extent.is_full else 0
         return Buffer.from_tensor(value, offset_bytes=offset, readonly=not updated)
 
     def _poisoned(self, tensor: PlanTensor) -> Buffer:
-        dtype = self._dtype(tensor)
+        dtype = dtype_of(self.mode, tensor)
         offset = torch.empty((), dtype=dtype).element_size() if self.misalign and tensor.extent.is_full else 0
         return Buffer.poisoned(self._shape(tensor), dtype, offset_bytes=offset)
 
@@ -116,13 +127,6 @@ class EmulatedTail:
         chain = self.variant.chain
         table = chain.parameters if name in chain.parameters else chain.buffers
         return attrgetter(table[name].attribute)(self.module)
-
-    def _dtype(self, tensor: PlanTensor) -> torch.dtype:
-        if tensor.role == "count":
-            return torch.int64
-        if tensor.role == "accumulator":
-            return torch.float64 if self.mode.roles["activation"] == "float64" else torch.float32
-        return getattr(torch, self.mode.roles[tensor.role])
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, ...]:
         extent = tensor.extent

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from fusegen.emulate import EmulatedLibrary, compile_kernels
 from fusegen.ir.extent import Dim
+from fusegen.paths import templates_directory
 from fusegen.plan.load import plan_file
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import Shapes
@@ -53,6 +56,15 @@ def forced_shapes(schedule: str) -> Shapes | None:
     if schedule.startswith("clusters of "):
         return Shapes("on_chip", column_cluster=int(schedule.removeprefix("clusters of ")))
     return Shapes(schedule.replace(" ", "_"))
+
+
+def compiled_shapes(source: str, root: Path) -> EmulatedLibrary:
+    """The text of a kernels.cu that has no kernels and calls functions of shapes.cuh, compiled below `root`."""
+    (root / "support").mkdir()
+    shutil.copy(templates_directory() / "support" / "shapes.cuh", root / "support")
+    (root / "shapes").mkdir()
+    (root / "shapes" / "kernels.cu").write_text(source, encoding="utf-8")
+    return compile_kernels(root / "shapes" / "kernels.cu", cache=root / "cache", checked=False)
 
 
 def size(dim: Dim, dynamic: int) -> int:

@@ -18,9 +18,10 @@ from tests.emulate.mutants.coverage import template_sources, untouched  # noqa: 
 from tests.emulate.mutants.mutant import Mutant  # noqa: E402
 from tests.emulate.mutants.scenario import Alike, Copy, Tail, build, choose  # noqa: E402
 from tests.emulate.mutants.stores import STORES  # noqa: E402
+from tests.emulate.mutants.strided import STRIDED  # noqa: E402
 from tests.emulate.mutants.sums import SUMS  # noqa: E402
 
-MUTANTS = dict(enumerate([*BARRIERS, *BOUNDS, *CLUSTERS, *STORES, *SUMS], start=1))
+MUTANTS = dict(enumerate([*BARRIERS, *BOUNDS, *CLUSTERS, *STRIDED, *STORES, *SUMS], start=1))
 
 # Between them they have every kind of kernel.
 COPIES = {

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import pytest
 import torch
 
-from fusegen.emulate import Buffer, compile_kernels
+from fusegen.emulate import Buffer
 from fusegen.plan.shapes import SCHEDULES
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.emulate.building import compiled_shapes
 
 SOURCE = """
 #include "../support/shapes.cuh"
@@ -36,12 +32,7 @@ LIMIT = 227 * 1024
 
 @pytest.fixture(scope="module")
 def shape(tmp_path_factory):
-    root = tmp_path_factory.mktemp("shapes")
-    (root / "support").mkdir()
-    shutil.copy(ROOT / "templates/support/shapes.cuh", root / "support")
-    (root / "shapes").mkdir()
-    (root / "shapes" / "kernels.cu").write_text(SOURCE)
-    library = compile_kernels(root / "shapes" / "kernels.cu", cache=root / "cache", checked=False)
+    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"))
 
     def shape(
         rows, channels, vector=4, element=4, narrowest=4, most_cluster=8, packed=True, schedule="automatic", cluster=1

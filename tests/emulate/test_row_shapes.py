@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import pytest
 import torch
 
-from fusegen.emulate import Buffer, compile_kernels
-
-ROOT = Path(__file__).resolve().parents[2]
+from fusegen.emulate import Buffer
+from tests.emulate.building import compiled_shapes
 
 SOURCE = """
 #include "../support/shapes.cuh"
@@ -30,12 +26,7 @@ extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, i
 
 @pytest.fixture(scope="module")
 def shape(tmp_path_factory):
-    root = tmp_path_factory.mktemp("shapes")
-    (root / "support").mkdir()
-    shutil.copy(ROOT / "templates/support/shapes.cuh", root / "support")
-    (root / "shapes").mkdir()
-    (root / "shapes" / "kernels.cu").write_text(SOURCE)
-    library = compile_kernels(root / "shapes" / "kernels.cu", cache=root / "cache", checked=False)
+    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"))
 
     def shape(rows, groups, length, vector, most_items, row_items, blocks):
         found = Buffer.poisoned([6], torch.int64)

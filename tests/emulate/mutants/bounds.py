@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.emulate.mutants.mutant import BEYOND_SHARED, BLOCKS, EARLY, MISALIGNED, RACE, UNWRITTEN, Mutant, nan, wrong
+from tests.emulate.mutants.mutant import BEYOND_SHARED, BLOCKS, EARLY, MISALIGNED, RACE, UNWRITTEN, Mutant, wrong
 
 _FULL = r"Buffer\(float32, \[70, 132\]\)"  # what the stream kernels read and write
 _CHANNELS = r"Buffer\(float32, \[1, 132\]\)"
@@ -382,40 +382,6 @@ SHARED += [
     ),
 ]
 
-STRIDED = [
-    Mutant(
-        f"{run}: {name}",
-        run,
-        old,
-        new,
-        caught,
-        within=within,
-        file=file,
-        kernel=kernel,
-        nth=nth,
-        of=of,
-    )
-    for name, run, within, file, kernel, old, new, caught, nth, of in (
-        ("a column past the end", "odd", "columns_of", "types.cuh", None, "first + v * threads < end",
-         "first + v * threads <= end", rf"{_PAST}|which (another|thread)", 0, 1),
-        ("a column past the end", "odd columns", "columns_of", "types.cuh", None, "first + v * threads < end",
-         "first + v * threads <= end", rf"{_PAST}|which (another|thread)", 0, 1),
-        ("a column less", "odd", "columns_of", "types.cuh", None, "first + v * threads < end",
-         "first + v * threads + 1 < end", UNWRITTEN, 0, 1),
-        ("neighbours", "odd", "columns_of", "types.cuh", None, "return {first, threads, count};",
-         "return {first, 1, count};", rf"which (another|thread)|{nan('y')}", 0, 1),
-        ("what does not exist is stored", "odd", "store_pack", "types.cuh", None,
-         "if (columns.has(v)) row[columns.at(v)] = pack[v];", "row[columns.at(v)] = pack[v];", wrong("y"), 0, 1),
-        ("distances of what does not exist", "odd rows", "forward_row", "kernels.cu", None,
-         "columns[i].has(v) ? gemm - group_norm_moments.mean : Acc(0)", "gemm - group_norm_moments.mean",
-         wrong("y"), 0, 1),
-        ("the group of the first column for all", "odd segments", "forward_apply", "kernels.cu", None,
-         "columns.at(kPacked ? 0 : v)", "columns.at(0)", wrong("y"), 0, 1),
-        ("a statistic of what does not exist", "odd, split", "train_forward_partials", "kernels.cu", None,
-         "if (!columns.has(v)) continue;", "", wrong("y"), 0, 1),
-    )
-]  # fmt: skip
-
 ALIGNMENT = [
     Mutant(
         "a vector at an address of one element",
@@ -446,4 +412,4 @@ ALIGNMENT = [
     ),
 ]
 
-BOUNDS = [*INPUTS, *OUTPUTS, *WORKSPACE, *SHARED, *STRIDED, *ALIGNMENT]
+BOUNDS = [*INPUTS, *OUTPUTS, *WORKSPACE, *SHARED, *ALIGNMENT]
