@@ -36,6 +36,16 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Fetch:
+    """A tensor that is brought to the tile of this name."""
+
+    name: str
+    pointer: str
+    type: str
+    tile: str
+
+
+@dataclass(frozen=True)
 class Store:
     """A tensor that is written. optional: its pointer may be null."""
 
@@ -116,6 +126,19 @@ class KernelContext:
     tiles: list[Load]
     uses_groups: bool
     inner_groups: bool
+
+    @property
+    def fetched(self) -> list[Fetch]:
+        """The first sweep's loads that go to shared memory on their own: to their tiles, or to where a value will be
+        held in place of them."""
+        tiles = {tile.name: tile for tile in self.tiles}
+        free = [name for name, tile in tiles.items() if not tile.pointer]
+        found = []
+        for load in self.loads:
+            place = load.name if load.name in tiles else free.pop(0) if free else None
+            if place:
+                found.append(Fetch(load.name, load.pointer, load.type, place))
+        return found
 
     @property
     def has_moments(self) -> bool:

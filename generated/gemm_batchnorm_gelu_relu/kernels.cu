@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "../support/cluster.cuh"
+#include "../support/fetch.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
@@ -60,18 +61,31 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     double batch_norm_momentum,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
-const int first = blockIdx.y * rows_per_block;
+  const int first = blockIdx.y * rows_per_block;
   const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
+  const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
+  const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
+  const int end = active ? (last - first) * int(blockDim.x) : 0;
   const int vectors = rows_per_block * blockDim.x;  // of a tile
   // Each thread reads back only what it wrote, so a tile needs no barrier.
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   Acc* exchange = behind<Acc>(gemm_product_tile, vectors);
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
+  // Neighbouring columns come to the tile on their own, some rows ahead of the one at hand.
+  Place next = begin;
+  const auto fetch = [&] {
+    if (next.at < end) {
+      fetch_pack(columns, gemm_product_tile + next.at, gemm_product_ptr + next.row);
+    }
+    end_row();
+    next += step;
+  };
+#pragma unroll
+  for (int i = 0; kPacked && i < kRowsAhead; ++i) fetch();
   const int own = last - first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const Acc batch_norm_num_batches_tracked = batch_norm_num_batches_tracked_ptr != nullptr
@@ -88,25 +102,20 @@ const int first = blockIdx.y * rows_per_block;
   load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
 
   PilotSums<Acc> batch_norm_moments_sums[kVec] = {};
-  for (int64_t base = first + threadIdx.y; active && base < last; base += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t row = base + u * blockDim.y;
-      if (row >= last) break;
-      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + row * channels);
+#pragma unroll (kPacked ? 1 : 2)
+  for (Place here = begin; here.at < end; here += step) {
+    if (kPacked) {
+      fetch();
+      wait_for_rows<kRowsAhead>();
     }
+    const auto gemm_product_in = kPacked ? fetched<T, kVec, kPacked>(gemm_product_tile + here.at)
+        : load_pack(columns, gemm_product_ptr + here.row);
+    if (!kPacked) gemm_product_tile[here.at] = gemm_product_in;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t row = base + u * blockDim.y;
-      if (row >= last) break;
-      gemm_product_tile[(row - first) * blockDim.x + threadIdx.x] = gemm_product_in[u];
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        if (u == 0 && base == first + threadIdx.y) batch_norm_moments_sums[v].pilot = gemm_product;
-        add_value(batch_norm_moments_sums[v], gemm_product);
-      }
+    for (int v = 0; v < kVec; ++v) {
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      if (here.at == begin.at) batch_norm_moments_sums[v].pilot = gemm_product;
+      add_value(batch_norm_moments_sums[v], gemm_product);
     }
   }
   Moments<Acc> batch_norm_moments[kVec];
@@ -156,8 +165,8 @@ const int first = blockIdx.y * rows_per_block;
   }
 
 #pragma unroll 2
-  for (int64_t row = first + threadIdx.y; active && row < last; row += blockDim.y) {
-    const auto gemm_product_in = gemm_product_tile[(row - first) * blockDim.x + threadIdx.x];
+  for (Place here = begin; here.at < end; here += step) {
+    const auto gemm_product_in = gemm_product_tile[here.at];
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -169,7 +178,7 @@ const int first = blockIdx.y * rows_per_block;
       const Acc relu_value = relu(gelu_value);
       y_out[v] = narrow<Out>(relu_value);
     }
-    store_pack(columns, y_ptr + row * channels, y_out);
+    store_pack(columns, y_ptr + here.row, y_out);
   }
   cluster_wait();  // others may read them until here
 }
@@ -561,12 +570,14 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     T* __restrict__ grad_gemm_product_ptr,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight / 2;
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
-const int first = blockIdx.y * rows_per_block;
+  const int first = blockIdx.y * rows_per_block;
   const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
+  const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
+  const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
+  const int end = active ? (last - first) * int(blockDim.x) : 0;
   const int vectors = rows_per_block * blockDim.x;  // of a tile
   // Each thread reads back only what it wrote, so a tile needs no barrier.
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
@@ -574,6 +585,18 @@ const int first = blockIdx.y * rows_per_block;
   Acc* exchange = behind<Acc>(d_batch_norm_tile, vectors);
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
+  // Neighbouring columns come to the tile on their own, some rows ahead of the one at hand.
+  Place next = begin;
+  const auto fetch = [&] {
+    if (next.at < end) {
+      fetch_pack(columns, gemm_product_tile + next.at, gemm_product_ptr + next.row);
+      fetch_pack(columns, d_batch_norm_tile + next.at, grad_y_ptr + next.row);
+    }
+    end_row();
+    next += step;
+  };
+#pragma unroll
+  for (int i = 0; kPacked && i < kRowsAhead; ++i) fetch();
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
   load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
@@ -595,38 +618,33 @@ const int first = blockIdx.y * rows_per_block;
 
   Acc d_batch_norm_sum[kVec] = {};
   Acc batch_norm_centered_d_batch_norm_sum[kVec] = {};
-  for (int64_t base = first + threadIdx.y; active && base < last; base += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
-    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t row = base + u * blockDim.y;
-      if (row >= last) break;
-      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + row * channels);
-      grad_y_in[u] = load_pack(columns, grad_y_ptr + row * channels);
+#pragma unroll (kPacked ? 1 : 2)
+  for (Place here = begin; here.at < end; here += step) {
+    if (kPacked) {
+      fetch();
+      wait_for_rows<kRowsAhead>();
     }
+    const auto gemm_product_in = kPacked ? fetched<T, kVec, kPacked>(gemm_product_tile + here.at)
+        : load_pack(columns, gemm_product_ptr + here.row);
+    if (!kPacked) gemm_product_tile[here.at] = gemm_product_in;
+    const auto grad_y_in = kPacked ? fetched<Out, kVec, kPacked>(d_batch_norm_tile + here.at)
+        : load_pack(columns, grad_y_ptr + here.row);
+    Pack<Acc, kVec> d_batch_norm_kept;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t row = base + u * blockDim.y;
-      if (row >= last) break;
-      gemm_product_tile[(row - first) * blockDim.x + threadIdx.x] = gemm_product_in[u];
-      Pack<Acc, kVec> d_batch_norm_kept;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
-        const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-        const Acc cdf = normal_cdf(batch_norm);
-        const Acc gelu_value = batch_norm * cdf;
-        const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-        const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
-        d_batch_norm_kept[v] = d_batch_norm;
-        d_batch_norm_sum[v] += d_batch_norm;
-        batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
-      }
-      d_batch_norm_tile[(row - first) * blockDim.x + threadIdx.x] = d_batch_norm_kept;
+    for (int v = 0; v < kVec; ++v) {
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
+      const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
+      const Acc cdf = normal_cdf(batch_norm);
+      const Acc gelu_value = batch_norm * cdf;
+      const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
+      const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
+      d_batch_norm_kept[v] = d_batch_norm;
+      d_batch_norm_sum[v] += d_batch_norm;
+      batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
     }
+    d_batch_norm_tile[here.at] = d_batch_norm_kept;
   }
   sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
   sum_over_cluster<kVec>(exchange, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
@@ -654,9 +672,9 @@ const int first = blockIdx.y * rows_per_block;
   }
 
 #pragma unroll 2
-  for (int64_t row = first + threadIdx.y; active && row < last; row += blockDim.y) {
-    const auto gemm_product_in = gemm_product_tile[(row - first) * blockDim.x + threadIdx.x];
-    const auto d_batch_norm_in = d_batch_norm_tile[(row - first) * blockDim.x + threadIdx.x];
+  for (Place here = begin; here.at < end; here += step) {
+    const auto gemm_product_in = gemm_product_tile[here.at];
+    const auto d_batch_norm_in = d_batch_norm_tile[here.at];
     Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -668,7 +686,7 @@ const int first = blockIdx.y * rows_per_block;
       grad_gemm_product_out[v] = narrow<T>(d_gemm);
     }
     if (grad_gemm_product_ptr != nullptr)
-        store_pack(columns, grad_gemm_product_ptr + row * channels, grad_gemm_product_out);
+        store_pack(columns, grad_gemm_product_ptr + here.row, grad_gemm_product_out);
   }
   cluster_wait();  // others may read them until here
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "../support/cluster.cuh"
+#include "../support/fetch.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
@@ -59,18 +60,31 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     double bn_momentum,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
-const int first = blockIdx.y * rows_per_block;
+  const int first = blockIdx.y * rows_per_block;
   const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
+  const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
+  const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
+  const int end = active ? (last - first) * int(blockDim.x) : 0;
   const int vectors = rows_per_block * blockDim.x;  // of a tile
   // Each thread reads back only what it wrote, so a tile needs no barrier.
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   Acc* exchange = behind<Acc>(gemm_product_tile, vectors);
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
+  // Neighbouring columns come to the tile on their own, some rows ahead of the one at hand.
+  Place next = begin;
+  const auto fetch = [&] {
+    if (next.at < end) {
+      fetch_pack(columns, gemm_product_tile + next.at, gemm_product_ptr + next.row);
+    }
+    end_row();
+    next += step;
+  };
+#pragma unroll
+  for (int i = 0; kPacked && i < kRowsAhead; ++i) fetch();
   const int own = last - first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const Acc bn_num_batches_tracked = bn_num_batches_tracked_ptr != nullptr
@@ -93,25 +107,20 @@ const int first = blockIdx.y * rows_per_block;
   }
 
   PilotSums<Acc> bn_moments_sums[kVec] = {};
-  for (int64_t base = first + threadIdx.y; active && base < last; base += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t row = base + u * blockDim.y;
-      if (row >= last) break;
-      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + row * channels);
+#pragma unroll (kPacked ? 1 : 2)
+  for (Place here = begin; here.at < end; here += step) {
+    if (kPacked) {
+      fetch();
+      wait_for_rows<kRowsAhead>();
     }
+    const auto gemm_product_in = kPacked ? fetched<T, kVec, kPacked>(gemm_product_tile + here.at)
+        : load_pack(columns, gemm_product_ptr + here.row);
+    if (!kPacked) gemm_product_tile[here.at] = gemm_product_in;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t row = base + u * blockDim.y;
-      if (row >= last) break;
-      gemm_product_tile[(row - first) * blockDim.x + threadIdx.x] = gemm_product_in[u];
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        if (u == 0 && base == first + threadIdx.y) bn_moments_sums[v].pilot = gemm_product;
-        add_value(bn_moments_sums[v], gemm_product);
-      }
+    for (int v = 0; v < kVec; ++v) {
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      if (here.at == begin.at) bn_moments_sums[v].pilot = gemm_product;
+      add_value(bn_moments_sums[v], gemm_product);
     }
   }
   Moments<Acc> bn_moments[kVec];
@@ -157,8 +166,8 @@ const int first = blockIdx.y * rows_per_block;
   }
 
 #pragma unroll 2
-  for (int64_t row = first + threadIdx.y; active && row < last; row += blockDim.y) {
-    const auto gemm_product_in = gemm_product_tile[(row - first) * blockDim.x + threadIdx.x];
+  for (Place here = begin; here.at < end; here += step) {
+    const auto gemm_product_in = gemm_product_tile[here.at];
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -167,7 +176,7 @@ const int first = blockIdx.y * rows_per_block;
       const Acc bn = bn_centered * bn_scale[v] + bn_bias[v];
       y_out[v] = narrow<Out>(bn);
     }
-    store_pack(columns, y_ptr + row * channels, y_out);
+    store_pack(columns, y_ptr + here.row, y_out);
   }
   cluster_wait();  // others may read them until here
 }
@@ -553,12 +562,14 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     Param* __restrict__ grad_scale_ptr,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight / 2;
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
-const int first = blockIdx.y * rows_per_block;
+  const int first = blockIdx.y * rows_per_block;
   const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
+  const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
+  const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
+  const int end = active ? (last - first) * int(blockDim.x) : 0;
   const int vectors = rows_per_block * blockDim.x;  // of a tile
   // Each thread reads back only what it wrote, so a tile needs no barrier.
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
@@ -566,6 +577,18 @@ const int first = blockIdx.y * rows_per_block;
   Acc* exchange = behind<Acc>(grad_y_tile, vectors);
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
+  // Neighbouring columns come to the tile on their own, some rows ahead of the one at hand.
+  Place next = begin;
+  const auto fetch = [&] {
+    if (next.at < end) {
+      fetch_pack(columns, gemm_product_tile + next.at, gemm_product_ptr + next.row);
+      fetch_pack(columns, grad_y_tile + next.at, grad_y_ptr + next.row);
+    }
+    end_row();
+    next += step;
+  };
+#pragma unroll
+  for (int i = 0; kPacked && i < kRowsAhead; ++i) fetch();
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
   load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
@@ -587,30 +610,25 @@ const int first = blockIdx.y * rows_per_block;
 
   Acc grad_y_sum[kVec] = {};
   Acc bn_centered_grad_y_sum[kVec] = {};
-  for (int64_t base = first + threadIdx.y; active && base < last; base += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
-    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t row = base + u * blockDim.y;
-      if (row >= last) break;
-      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + row * channels);
-      grad_y_in[u] = load_pack(columns, grad_y_ptr + row * channels);
+#pragma unroll (kPacked ? 1 : 2)
+  for (Place here = begin; here.at < end; here += step) {
+    if (kPacked) {
+      fetch();
+      wait_for_rows<kRowsAhead>();
     }
+    const auto gemm_product_in = kPacked ? fetched<T, kVec, kPacked>(gemm_product_tile + here.at)
+        : load_pack(columns, gemm_product_ptr + here.row);
+    if (!kPacked) gemm_product_tile[here.at] = gemm_product_in;
+    const auto grad_y_in = kPacked ? fetched<Out, kVec, kPacked>(grad_y_tile + here.at)
+        : load_pack(columns, grad_y_ptr + here.row);
+    if (!kPacked) grad_y_tile[here.at] = grad_y_in;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t row = base + u * blockDim.y;
-      if (row >= last) break;
-      gemm_product_tile[(row - first) * blockDim.x + threadIdx.x] = gemm_product_in[u];
-      grad_y_tile[(row - first) * blockDim.x + threadIdx.x] = grad_y_in[u];
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
-        grad_y_sum[v] += grad_y;
-        bn_centered_grad_y_sum[v] += grad_y * bn_centered;
-      }
+    for (int v = 0; v < kVec; ++v) {
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
+      grad_y_sum[v] += grad_y;
+      bn_centered_grad_y_sum[v] += grad_y * bn_centered;
     }
   }
   sum_over_y<kVec>(shared, grad_y_sum, bn_centered_grad_y_sum);
@@ -642,9 +660,9 @@ const int first = blockIdx.y * rows_per_block;
 
   Acc gemm_d_times_scale_unscaled_sum[kVec] = {};
 #pragma unroll 2
-  for (int64_t row = first + threadIdx.y; active && row < last; row += blockDim.y) {
-    const auto gemm_product_in = gemm_product_tile[(row - first) * blockDim.x + threadIdx.x];
-    const auto grad_y_in = grad_y_tile[(row - first) * blockDim.x + threadIdx.x];
+  for (Place here = begin; here.at < end; here += step) {
+    const auto gemm_product_in = gemm_product_tile[here.at];
+    const auto grad_y_in = grad_y_tile[here.at];
     Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -660,7 +678,7 @@ const int first = blockIdx.y * rows_per_block;
       grad_gemm_product_out[v] = narrow<T>(d_gemm);
     }
     if (grad_gemm_product_ptr != nullptr)
-        store_pack(columns, grad_gemm_product_ptr + row * channels, grad_gemm_product_out);
+        store_pack(columns, grad_gemm_product_ptr + here.row, grad_gemm_product_out);
   }
   sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum);
   sum_over_cluster<kVec>(exchange, gemm_d_times_scale_unscaled_sum);

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "../support/cluster.cuh"
+#include "../support/fetch.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
@@ -64,18 +65,31 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     double divide_value,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
-const int first = blockIdx.y * rows_per_block;
+  const int first = blockIdx.y * rows_per_block;
   const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
+  const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
+  const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
+  const int end = active ? (last - first) * int(blockDim.x) : 0;
   const int vectors = rows_per_block * blockDim.x;  // of a tile
   // Each thread reads back only what it wrote, so a tile needs no barrier.
   auto* matmul_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   Acc* exchange = behind<Acc>(matmul_product_tile, vectors);
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
+  // Neighbouring columns come to the tile on their own, some rows ahead of the one at hand.
+  Place next = begin;
+  const auto fetch = [&] {
+    if (next.at < end) {
+      fetch_pack(columns, matmul_product_tile + next.at, matmul_product_ptr + next.row);
+    }
+    end_row();
+    next += step;
+  };
+#pragma unroll
+  for (int i = 0; kPacked && i < kRowsAhead; ++i) fetch();
   const int own = last - first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const Acc bn_num_batches_tracked = bn_num_batches_tracked_ptr != nullptr
@@ -98,25 +112,20 @@ const int first = blockIdx.y * rows_per_block;
   }
 
   PilotSums<Acc> bn_moments_sums[kVec] = {};
-  for (int64_t base = first + threadIdx.y; active && base < last; base += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t row = base + u * blockDim.y;
-      if (row >= last) break;
-      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + row * channels);
+#pragma unroll (kPacked ? 1 : 2)
+  for (Place here = begin; here.at < end; here += step) {
+    if (kPacked) {
+      fetch();
+      wait_for_rows<kRowsAhead>();
     }
+    const auto matmul_product_in = kPacked ? fetched<T, kVec,
+        kPacked>(matmul_product_tile + here.at) : load_pack(columns, matmul_product_ptr + here.row);
+    if (!kPacked) matmul_product_tile[here.at] = matmul_product_in;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t row = base + u * blockDim.y;
-      if (row >= last) break;
-      matmul_product_tile[(row - first) * blockDim.x + threadIdx.x] = matmul_product_in[u];
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u][v]);
-        if (u == 0 && base == first + threadIdx.y) bn_moments_sums[v].pilot = matmul_product;
-        add_value(bn_moments_sums[v], matmul_product);
-      }
+    for (int v = 0; v < kVec; ++v) {
+      const Acc matmul_product = widen(matmul_product_in[v]);
+      if (here.at == begin.at) bn_moments_sums[v].pilot = matmul_product;
+      add_value(bn_moments_sums[v], matmul_product);
     }
   }
   Moments<Acc> bn_moments[kVec];
@@ -162,8 +171,8 @@ const int first = blockIdx.y * rows_per_block;
   }
 
 #pragma unroll 2
-  for (int64_t row = first + threadIdx.y; active && row < last; row += blockDim.y) {
-    const auto matmul_product_in = matmul_product_tile[(row - first) * blockDim.x + threadIdx.x];
+  for (Place here = begin; here.at < end; here += step) {
+    const auto matmul_product_in = matmul_product_tile[here.at];
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -173,7 +182,7 @@ const int first = blockIdx.y * rows_per_block;
       const Acc silu_value = over_divide_value * gate;
       y_out[v] = narrow<Out>(silu_value);
     }
-    store_pack(columns, y_ptr + row * channels, y_out);
+    store_pack(columns, y_ptr + here.row, y_out);
   }
   cluster_wait();  // others may read them until here
 }
@@ -569,12 +578,14 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     double divide_value,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kRowsInFlight / 2;
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
-const int first = blockIdx.y * rows_per_block;
+  const int first = blockIdx.y * rows_per_block;
   const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
+  const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
+  const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
+  const int end = active ? (last - first) * int(blockDim.x) : 0;
   const int vectors = rows_per_block * blockDim.x;  // of a tile
   // Each thread reads back only what it wrote, so a tile needs no barrier.
   auto* matmul_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
@@ -582,6 +593,18 @@ const int first = blockIdx.y * rows_per_block;
   Acc* exchange = behind<Acc>(d_over_divide_value_tile, vectors);
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
+  // Neighbouring columns come to the tile on their own, some rows ahead of the one at hand.
+  Place next = begin;
+  const auto fetch = [&] {
+    if (next.at < end) {
+      fetch_pack(columns, matmul_product_tile + next.at, matmul_product_ptr + next.row);
+      fetch_pack(columns, d_over_divide_value_tile + next.at, grad_y_ptr + next.row);
+    }
+    end_row();
+    next += step;
+  };
+#pragma unroll
+  for (int i = 0; kPacked && i < kRowsAhead; ++i) fetch();
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   const Acc inverse_count = reciprocal(Acc(rows));
@@ -607,36 +630,31 @@ const int first = blockIdx.y * rows_per_block;
 
   Acc d_over_divide_value_sum[kVec] = {};
   Acc bn_centered_d_over_divide_value_sum[kVec] = {};
-  for (int64_t base = first + threadIdx.y; active && base < last; base += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
-    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t row = base + u * blockDim.y;
-      if (row >= last) break;
-      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + row * channels);
-      grad_y_in[u] = load_pack(columns, grad_y_ptr + row * channels);
+#pragma unroll (kPacked ? 1 : 2)
+  for (Place here = begin; here.at < end; here += step) {
+    if (kPacked) {
+      fetch();
+      wait_for_rows<kRowsAhead>();
     }
+    const auto matmul_product_in = kPacked ? fetched<T, kVec,
+        kPacked>(matmul_product_tile + here.at) : load_pack(columns, matmul_product_ptr + here.row);
+    if (!kPacked) matmul_product_tile[here.at] = matmul_product_in;
+    const auto grad_y_in = kPacked ? fetched<Out, kVec,
+        kPacked>(d_over_divide_value_tile + here.at) : load_pack(columns, grad_y_ptr + here.row);
+    Pack<Acc, kVec> d_over_divide_value_kept;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t row = base + u * blockDim.y;
-      if (row >= last) break;
-      matmul_product_tile[(row - first) * blockDim.x + threadIdx.x] = matmul_product_in[u];
-      Pack<Acc, kVec> d_over_divide_value_kept;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc bn_centered = matmul_product - bn_center[v];
-        const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-        const Acc gate = sigmoid(over_divide_value);
-        const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
-        d_over_divide_value_kept[v] = d_over_divide_value;
-        d_over_divide_value_sum[v] += d_over_divide_value;
-        bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
-      }
-      d_over_divide_value_tile[(row - first) * blockDim.x + threadIdx.x] = d_over_divide_value_kept;
+    for (int v = 0; v < kVec; ++v) {
+      const Acc matmul_product = widen(matmul_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc bn_centered = matmul_product - bn_center[v];
+      const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
+      const Acc gate = sigmoid(over_divide_value);
+      const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
+      d_over_divide_value_kept[v] = d_over_divide_value;
+      d_over_divide_value_sum[v] += d_over_divide_value;
+      bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
     }
+    d_over_divide_value_tile[here.at] = d_over_divide_value_kept;
   }
   sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
   sum_over_cluster<kVec>(exchange, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
@@ -672,10 +690,9 @@ const int first = blockIdx.y * rows_per_block;
   }
 
 #pragma unroll 2
-  for (int64_t row = first + threadIdx.y; active && row < last; row += blockDim.y) {
-    const auto matmul_product_in = matmul_product_tile[(row - first) * blockDim.x + threadIdx.x];
-    const auto d_over_divide_value_in =
-        d_over_divide_value_tile[(row - first) * blockDim.x + threadIdx.x];
+  for (Place here = begin; here.at < end; here += step) {
+    const auto matmul_product_in = matmul_product_tile[here.at];
+    const auto d_over_divide_value_in = d_over_divide_value_tile[here.at];
     Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -687,7 +704,7 @@ const int first = blockIdx.y * rows_per_block;
       grad_matmul_product_out[v] = narrow<T>(d_matmul);
     }
     if (grad_matmul_product_ptr != nullptr)
-        store_pack(columns, grad_matmul_product_ptr + row * channels, grad_matmul_product_out);
+        store_pack(columns, grad_matmul_product_ptr + here.row, grad_matmul_product_out);
   }
   cluster_wait();  // others may read them until here
 }

@@ -31,6 +31,13 @@ std::uint64_t exchange(Exchange kind, unsigned mask, std::uint64_t value, int op
 void cluster_arrive(Site site);
 void cluster_wait(Site site);
 
+// A copy to shared memory that the running thread asks for. It is made where the thread waits for it and not
+// before, so that whoever reads it too early finds what was there.
+void copy_later(void* to, const void* from, std::size_t bytes);
+void end_batch();
+// Makes the copies of all batches but the last `left`.
+void wait_for_batches(unsigned left);
+
 // What block `rank` of the cluster has where this block has `address`, in shared memory.
 void* peer_address(void* address, unsigned rank);
 

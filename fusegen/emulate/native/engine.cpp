@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "cluster.h"
+#include "copies.h"
 #include "hooks.h"
 #include "schedule.h"
 
@@ -57,6 +58,8 @@ void begin_block(Block& block) {
     thread.visitor = {static_cast<Who>(block.rank << rank_shift | i), 0, 0};
     thread.arrivals = thread.waits = 0;
     thread.waits_for_cluster = false;
+    thread.copies.clear();
+    thread.batches = 0;
     const unsigned stack = first_stack + i;
     prepare_fibre(thread.fibre, engine.stacks.stack(stack), Stacks::usable(stack), run_thread);
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 
 #include "emulate_engine.h"
 #include "fault.h"
@@ -21,6 +22,14 @@ constexpr unsigned most_threads = 1024;
 constexpr unsigned most_blocks = 8;  // of a cluster: what every GPU that has clusters can run
 constexpr unsigned no_warp = most_threads / warp_size;
 
+// Not yet made: see copies.h.
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+  unsigned batch;
+};
+
 struct Thread {
   Fibre fibre;
   uint3 index;
@@ -36,6 +45,8 @@ struct Thread {
   unsigned arrivals;
   unsigned waits;
   bool waits_for_cluster;
+  std::deque<Copy> copies;
+  unsigned batches;  // of copies that it has ended
 };
 
 struct Warp {  // a bit for each lane

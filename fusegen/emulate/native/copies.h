@@ -1,0 +1,32 @@
+// Copies to shared memory that a thread asks for and waits for later. Included once, by engine.cpp.
+#pragma once
+
+#include "hooks.h"
+
+namespace fusegen::emulate {
+
+void copy_later(void* to, const void* from, std::size_t bytes) {
+  Thread& self = *engine.current;
+  const auto misaligned = [&](const void* address) { return reinterpret_cast<std::uintptr_t>(address) % bytes != 0; };
+  if (bytes != 4 && bytes != 8 && bytes != 16) fail(&self, "copies %zu bytes at a time to shared memory", bytes);
+  if (misaligned(to) || misaligned(from)) fail(&self, "copies %zu bytes to or from an address between them", bytes);
+  if (owner_of(to) != engine.block) fail(&self, "copies to %p, which is not in its block's shared memory", to);
+  self.copies.push_back({to, from, bytes, self.batches});
+}
+
+void end_batch() { ++engine.current->batches; }
+
+void wait_for_batches(unsigned left) {
+  Thread& self = *engine.current;
+  // The accesses are those of the wait: nothing else can tell where they happen.
+  const void* caller = __builtin_return_address(0);
+  while (!self.copies.empty() && self.copies.front().batch + left < self.batches) {
+    const Copy copy = self.copies.front();
+    self.copies.pop_front();
+    check(copy.from, copy.bytes, false, caller);
+    check(copy.to, copy.bytes, true, caller);
+    std::memcpy(copy.to, copy.from, copy.bytes);
+  }
+}
+
+}  // namespace fusegen::emulate
