@@ -74,17 +74,19 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   Acc* exchange = behind<Acc>(gemm_product_tile, vectors);
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
-  // Neighbouring columns come to the tile on their own, some rows ahead of the one at hand.
+  // Rows are on their way for some time before they are used.
+  constexpr int kAhead = kPacked ? kRowsAhead : 1;
   Place next = begin;
+  Incoming<T, kVec, kPacked> gemm_product_next;
   const auto fetch = [&] {
     if (next.at < end) {
-      fetch_pack(columns, gemm_product_tile + next.at, gemm_product_ptr + next.row);
+      gemm_product_next.fetch(columns, gemm_product_tile + next.at, gemm_product_ptr + next.row);
     }
     end_row();
     next += step;
   };
 #pragma unroll
-  for (int i = 0; kPacked && i < kRowsAhead; ++i) fetch();
+  for (int i = 0; i < kAhead; ++i) fetch();
   const int own = last - first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const Acc bn_num_batches_tracked = bn_num_batches_tracked_ptr != nullptr
@@ -107,15 +109,10 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   }
 
   PilotSums<Acc> bn_moments_sums[kVec] = {};
-#pragma unroll (kPacked ? 1 : 2)
   for (Place here = begin; here.at < end; here += step) {
-    if (kPacked) {
-      fetch();
-      wait_for_rows<kRowsAhead>();
-    }
-    const auto gemm_product_in = kPacked ? fetched<T, kVec, kPacked>(gemm_product_tile + here.at)
-        : load_pack(columns, gemm_product_ptr + here.row);
-    if (!kPacked) gemm_product_tile[here.at] = gemm_product_in;
+    wait_for_rows<kAhead - 1>();
+    const auto gemm_product_in = gemm_product_next.take(gemm_product_tile + here.at);
+    fetch();
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       const Acc gemm_product = widen(gemm_product_in[v]);
@@ -577,18 +574,21 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   Acc* exchange = behind<Acc>(grad_y_tile, vectors);
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
-  // Neighbouring columns come to the tile on their own, some rows ahead of the one at hand.
+  // Rows are on their way for some time before they are used.
+  constexpr int kAhead = kPacked ? kRowsAhead : 1;
   Place next = begin;
+  Incoming<T, kVec, kPacked> gemm_product_next;
+  Incoming<Out, kVec, kPacked> grad_y_next;
   const auto fetch = [&] {
     if (next.at < end) {
-      fetch_pack(columns, gemm_product_tile + next.at, gemm_product_ptr + next.row);
-      fetch_pack(columns, grad_y_tile + next.at, grad_y_ptr + next.row);
+      gemm_product_next.fetch(columns, gemm_product_tile + next.at, gemm_product_ptr + next.row);
+      grad_y_next.fetch(columns, grad_y_tile + next.at, grad_y_ptr + next.row);
     }
     end_row();
     next += step;
   };
 #pragma unroll
-  for (int i = 0; kPacked && i < kRowsAhead; ++i) fetch();
+  for (int i = 0; i < kAhead; ++i) fetch();
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
   load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
@@ -610,18 +610,11 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
 
   Acc grad_y_sum[kVec] = {};
   Acc bn_centered_grad_y_sum[kVec] = {};
-#pragma unroll (kPacked ? 1 : 2)
   for (Place here = begin; here.at < end; here += step) {
-    if (kPacked) {
-      fetch();
-      wait_for_rows<kRowsAhead>();
-    }
-    const auto gemm_product_in = kPacked ? fetched<T, kVec, kPacked>(gemm_product_tile + here.at)
-        : load_pack(columns, gemm_product_ptr + here.row);
-    if (!kPacked) gemm_product_tile[here.at] = gemm_product_in;
-    const auto grad_y_in = kPacked ? fetched<Out, kVec, kPacked>(grad_y_tile + here.at)
-        : load_pack(columns, grad_y_ptr + here.row);
-    if (!kPacked) grad_y_tile[here.at] = grad_y_in;
+    wait_for_rows<kAhead - 1>();
+    const auto gemm_product_in = gemm_product_next.take(gemm_product_tile + here.at);
+    const auto grad_y_in = grad_y_next.take(grad_y_tile + here.at);
+    fetch();
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       const Acc gemm_product = widen(gemm_product_in[v]);

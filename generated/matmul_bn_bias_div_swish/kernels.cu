@@ -79,17 +79,20 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   Acc* exchange = behind<Acc>(matmul_product_tile, vectors);
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
-  // Neighbouring columns come to the tile on their own, some rows ahead of the one at hand.
+  // Rows are on their way for some time before they are used.
+  constexpr int kAhead = kPacked ? kRowsAhead : 1;
   Place next = begin;
+  Incoming<T, kVec, kPacked> matmul_product_next;
   const auto fetch = [&] {
     if (next.at < end) {
-      fetch_pack(columns, matmul_product_tile + next.at, matmul_product_ptr + next.row);
+      matmul_product_next.fetch(columns, matmul_product_tile + next.at, matmul_product_ptr
+          + next.row);
     }
     end_row();
     next += step;
   };
 #pragma unroll
-  for (int i = 0; kPacked && i < kRowsAhead; ++i) fetch();
+  for (int i = 0; i < kAhead; ++i) fetch();
   const int own = last - first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const Acc bn_num_batches_tracked = bn_num_batches_tracked_ptr != nullptr
@@ -112,15 +115,10 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   }
 
   PilotSums<Acc> bn_moments_sums[kVec] = {};
-#pragma unroll (kPacked ? 1 : 2)
   for (Place here = begin; here.at < end; here += step) {
-    if (kPacked) {
-      fetch();
-      wait_for_rows<kRowsAhead>();
-    }
-    const auto matmul_product_in = kPacked ? fetched<T, kVec,
-        kPacked>(matmul_product_tile + here.at) : load_pack(columns, matmul_product_ptr + here.row);
-    if (!kPacked) matmul_product_tile[here.at] = matmul_product_in;
+    wait_for_rows<kAhead - 1>();
+    const auto matmul_product_in = matmul_product_next.take(matmul_product_tile + here.at);
+    fetch();
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       const Acc matmul_product = widen(matmul_product_in[v]);
@@ -593,18 +591,22 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   Acc* exchange = behind<Acc>(d_over_divide_value_tile, vectors);
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
-  // Neighbouring columns come to the tile on their own, some rows ahead of the one at hand.
+  // Rows are on their way for some time before they are used.
+  constexpr int kAhead = kPacked ? kRowsAhead : 1;
   Place next = begin;
+  Incoming<T, kVec, kPacked> matmul_product_next;
+  Incoming<Out, kVec, kPacked> grad_y_next;
   const auto fetch = [&] {
     if (next.at < end) {
-      fetch_pack(columns, matmul_product_tile + next.at, matmul_product_ptr + next.row);
-      fetch_pack(columns, d_over_divide_value_tile + next.at, grad_y_ptr + next.row);
+      matmul_product_next.fetch(columns, matmul_product_tile + next.at, matmul_product_ptr
+          + next.row);
+      grad_y_next.fetch(columns, d_over_divide_value_tile + next.at, grad_y_ptr + next.row);
     }
     end_row();
     next += step;
   };
 #pragma unroll
-  for (int i = 0; kPacked && i < kRowsAhead; ++i) fetch();
+  for (int i = 0; i < kAhead; ++i) fetch();
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
   const Acc inverse_count = reciprocal(Acc(rows));
@@ -630,17 +632,11 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
 
   Acc d_over_divide_value_sum[kVec] = {};
   Acc bn_centered_d_over_divide_value_sum[kVec] = {};
-#pragma unroll (kPacked ? 1 : 2)
   for (Place here = begin; here.at < end; here += step) {
-    if (kPacked) {
-      fetch();
-      wait_for_rows<kRowsAhead>();
-    }
-    const auto matmul_product_in = kPacked ? fetched<T, kVec,
-        kPacked>(matmul_product_tile + here.at) : load_pack(columns, matmul_product_ptr + here.row);
-    if (!kPacked) matmul_product_tile[here.at] = matmul_product_in;
-    const auto grad_y_in = kPacked ? fetched<Out, kVec,
-        kPacked>(d_over_divide_value_tile + here.at) : load_pack(columns, grad_y_ptr + here.row);
+    wait_for_rows<kAhead - 1>();
+    const auto matmul_product_in = matmul_product_next.take(matmul_product_tile + here.at);
+    const auto grad_y_in = grad_y_next.take(d_over_divide_value_tile + here.at);
+    fetch();
     Pack<Acc, kVec> d_over_divide_value_kept;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {

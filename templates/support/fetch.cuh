@@ -1,6 +1,5 @@
-// Rows on their way to shared memory while the threads compute: copies that take no registers, and
-// that nobody waits for before they are needed. A thread waits for its own copies only, and reads
-// only what it has asked for itself.
+// Rows on their way to shared memory while the threads compute. Nobody waits for them before they
+// are needed; a thread waits for its own only, and reads only what it has asked for itself.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +23,37 @@ struct Place {
 };
 
 // How many rows a thread asks for before it uses the first.
-constexpr int kRowsAhead = 3;
+constexpr int kRowsAhead = 4;
 
-// Begins to copy the thread's neighbouring elements of a row to `slot`, in shared memory. They are
-// 16 bytes, a multiple of that, or 8.
-template <int N, bool kPacked, typename T>
-__device__ __forceinline__ void fetch_pack(
-    const Columns<N, kPacked>& columns, void* slot, const T* row) {
-  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
-  auto* to = static_cast<Word<T, N>*>(slot);
-  const auto* from = reinterpret_cast<const Word<T, N>*>(row + columns.first);
+// A row's elements on their way to a thread's slot in shared memory. Neighbours are copied there
+// while the thread computes: 8 bytes, 16 or a multiple of that. Others are loaded to registers, one
+// row ahead.
+template <typename T, int N, bool kPacked>
+class Incoming {
+ public:
+  __device__ __forceinline__ void fetch(
+      const Columns<N, kPacked>& columns, void* slot, const T* row) {
+    if constexpr (kPacked) {
+      constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
+      auto* to = static_cast<Word<T, N>*>(slot);
+      const auto* from = reinterpret_cast<const Word<T, N>*>(row + columns.first);
 #pragma unroll
-  for (int w = 0; w < kWords; ++w) __pipeline_memcpy_async(to + w, from + w, sizeof(Word<T, N>));
-}
+      for (int w = 0; w < kWords; ++w) __pipeline_memcpy_async(to + w, from + w, sizeof(*to));
+    } else {
+      loaded_ = load_pack(columns, row);
+    }
+  }
+
+  // The oldest row that was fetched, after waiting for it; it is in its slot from now on.
+  __device__ __forceinline__ Loaded<T, N, kPacked> take(void* slot) {
+    auto* place = static_cast<Loaded<T, N, kPacked>*>(slot);
+    if constexpr (!kPacked) *place = loaded_;
+    return *place;
+  }
+
+ private:
+  Loaded<T, N, kPacked> loaded_ = {};
+};
 
 // The copies since the last call are those of one row.
 __device__ __forceinline__ void end_row() { __pipeline_commit(); }
@@ -45,12 +62,6 @@ __device__ __forceinline__ void end_row() { __pipeline_commit(); }
 template <int kLeft>
 __device__ __forceinline__ void wait_for_rows() {
   __pipeline_wait_prior(kLeft);
-}
-
-// What was copied to `slot`.
-template <typename T, int N, bool kPacked>
-__device__ __forceinline__ Loaded<T, N, kPacked> fetched(const void* slot) {
-  return *static_cast<const Loaded<T, N, kPacked>*>(slot);
 }
 
 }  // namespace fusegen
