@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
   // Rows are on their way for some time before they are used.
-  constexpr int kAhead = kPacked ? kRowsAhead : 1;
+  constexpr int kAhead = kRowsAhead<kPacked, T>;
   Place next = begin;
   Incoming<T, kVec, kPacked> gemm_product_next;
   const auto fetch = [&] {
@@ -583,7 +583,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
   // Rows are on their way for some time before they are used.
-  constexpr int kAhead = kPacked ? kRowsAhead : 1;
+  constexpr int kAhead = kRowsAhead<kPacked, T, Out>;
   Place next = begin;
   Incoming<T, kVec, kPacked> gemm_product_next;
   Incoming<Out, kVec, kPacked> grad_y_next;

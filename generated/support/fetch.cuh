@@ -22,12 +22,16 @@ struct Place {
   }
 };
 
-// How many rows a thread asks for before it uses the first.
-constexpr int kRowsAhead = 4;
+// Whether elements are copied to shared memory while the thread computes: neighbours, or single ones
+// of the 4 bytes that such a copy has at least. Others are loaded to registers.
+template <bool kPacked, typename T>
+constexpr bool kCopied = kPacked || sizeof(T) >= 4;
 
-// A row's elements on their way to a thread's slot in shared memory. Neighbours are copied there
-// while the thread computes: 8 bytes, 16 or a multiple of that. Others are loaded to registers, one
-// row ahead.
+// How many rows a thread asks for before it uses the first.
+template <bool kPacked, typename... T>
+constexpr int kRowsAhead = (kCopied<kPacked, T> && ...) ? 4 : 1;
+
+// A row's elements on their way to a thread's slot in shared memory.
 template <typename T, int N, bool kPacked>
 class Incoming {
  public:
@@ -39,6 +43,10 @@ class Incoming {
       const auto* from = reinterpret_cast<const Word<T, N>*>(row + columns.first);
 #pragma unroll
       for (int w = 0; w < kWords; ++w) __pipeline_memcpy_async(to + w, from + w, sizeof(*to));
+    } else if constexpr (kCopied<kPacked, T>) {
+      auto* to = static_cast<T*>(slot);
+#pragma unroll
+      for (int v = 0; v < N; ++v) __pipeline_memcpy_async(to + v, row + columns.at(v), sizeof(T));
     } else {
       loaded_ = load_pack(columns, row);
     }
@@ -47,7 +55,7 @@ class Incoming {
   // The oldest row that was fetched, after waiting for it; it is in its slot from now on.
   __device__ __forceinline__ Loaded<T, N, kPacked> take(void* slot) {
     auto* place = static_cast<Loaded<T, N, kPacked>*>(slot);
-    if constexpr (!kPacked) *place = loaded_;
+    if constexpr (!kCopied<kPacked, T>) *place = loaded_;
     return *place;
   }
 
