@@ -64,7 +64,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A tensor of the module's state that is not learnt. integer: int64 rather than the parameters' dtype."""
+    """A tensor of the module's state that is not learnt.
+
+    integer: an int64 count of batches, to which a forward pass adds one, rather than of the parameters' dtype.
+    """
 
     name: str
     attribute: str

@@ -10,7 +10,8 @@ from fusegen.ir.extent import Dim, Extent
 from fusegen.ir.graph import Node
 
 Role = str
-"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", or "input <name>"."""
+"""Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", or "input <name>". A count is
+that of the batches behind running statistics: who reads it to move them adds one."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,13 @@ class Kernel:
         return _unique((*(t for p in self.passes for t in p.loads), *self.vectors))
 
     @property
+    def counts(self) -> tuple[Tensor, ...]:
+        """The counts of batches that it adds one to: those of the running statistics that it moves."""
+        return tuple(t for t in self.vectors if t.role == "count")
+
+    @property
     def writes(self) -> tuple[Tensor, ...]:
-        return _unique(tuple(t for p in self.passes for t in (*p.stores, *p.vector_stores)))
+        return _unique((*(t for p in self.passes for t in (*p.stores, *p.vector_stores)), *self.counts))
 
     @property
     def scalars(self) -> tuple[str, ...]:

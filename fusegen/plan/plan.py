@@ -73,6 +73,7 @@ def _variant(name: str, chain: Chain) -> Variant:
     forward_outputs += [Tensor(node.name, node, "accumulator") for node in saved]
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
     sources = _sources(chain)
+    forward_outputs += [tensor for tensor in sources if tensor.role == "count"]
     # A product has a rounding error of its own; what the module is given may be exact.
     rounded = {chain.source} if chain.contraction else set()
     forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, rounded=rounded).program()

@@ -58,6 +58,14 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Count:
+    """A count of batches. momentum: where it is negative kernels read the count, else one thread adds one to it."""
+
+    pointer: str
+    momentum: str
+
+
+@dataclass(frozen=True)
 class Sum:
     """A sum that a pass takes. moments: mean and squared distances instead. slot: its place among the partial
     results."""
@@ -104,6 +112,7 @@ class Stage:
     owner_loads: list[Load] = field(default_factory=list)
     owner_arrays: list[str] = field(default_factory=list)
     owner_lines: list[str] = field(default_factory=list)
+    counts: list[Count] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

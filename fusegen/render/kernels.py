@@ -6,7 +6,7 @@ from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Extent
 from fusegen.ir.graph import Node, ancestors
 from fusegen.ops.functions import COSTLY
 from fusegen.plan.model import Kernel, Pass, Tensor
-from fusegen.render.contexts import KernelContext, Load, Parameter, Stage, Store, Sum, Sweep
+from fusegen.render.contexts import Count, KernelContext, Load, Parameter, Stage, Store, Sum, Sweep
 from fusegen.render.expressions import Expressions
 from fusegen.render.types import pointer, type_parameter
 
@@ -34,9 +34,10 @@ class KernelRenderer:
         return node.name
 
     def _load(self, tensor: Tensor) -> Load:
-        condition = f"{pointer(tensor)} != nullptr" if tensor.optional else ""
+        conditions = [f"{self._momentum(tensor)} < 0"] if tensor.role == "count" else []
+        conditions += [f"{pointer(tensor)} != nullptr"] if tensor.optional else []
         index = self._segment_index(tensor) if tensor.extent.is_segment else ""
-        return Load(tensor.node.name, pointer(tensor), type_parameter(tensor.role), condition, index)
+        return Load(tensor.node.name, pointer(tensor), type_parameter(tensor.role), " && ".join(conditions), index)
 
     def _segment_index(self, tensor: Tensor) -> str:
         row = "at" if self.kernel.kind == "stream" else "row"
@@ -61,6 +62,16 @@ class KernelRenderer:
         value, type_ = self.expressions.operand(tensor.node), type_parameter(tensor.role)
         narrowed = value if tensor.role == "accumulator" else f"narrow<{type_}>({value})"
         return Store(tensor.name, pointer(tensor), type_, tensor.optional, value, narrowed)
+
+    def _momentum(self, count: Tensor) -> str:
+        """The momentum of the running statistics that a count belongs to."""
+        uses = (node.operands for node in self._all_nodes() if node.op == "average_factor")
+        return next(momentum.name for momentum, batches in uses if batches is count.node)
+
+    def _counts(self, pass_: Pass) -> list[Count]:
+        """The counts behind the running statistics that a pass stores."""
+        behind = ancestors([t.node for t in pass_.vector_stores], {t.node for t in self.kernel.vectors})
+        return [Count(pointer(t), self._momentum(t)) for t in self.kernel.counts if t.node in behind]
 
     # The parts of a kernel
 
@@ -161,7 +172,8 @@ class KernelRenderer:
             return self._column_stage(sweep, pass_)
         results = list(pass_.results)
         lines = self.expressions.statements(results, self._uses_outside(results), _constant)
-        return Stage(sweep, deviation, [], lines, [self._store(t) for t in pass_.vector_stores])
+        stores = [self._store(t) for t in pass_.vector_stores]
+        return Stage(sweep, deviation, [], lines, stores, counts=self._counts(pass_))
 
     def _column_stage(self, sweep: Sweep, pass_: Pass) -> Stage:
         stored = [t.node for t in pass_.vector_stores]
@@ -181,6 +193,7 @@ class KernelRenderer:
             [self._load(t) for t in self.kernel.vectors if t.node in self.owned and t.node in behind],
             [node.name for node in own if node in own_pinned],
             own_lines,
+            self._counts(pass_),
         )
 
     def _owned(self) -> set[Node]:

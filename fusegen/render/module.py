@@ -287,13 +287,15 @@ class ModuleRenderer:
                 f"{name}_batches = None",
                 f"if {norm}.training and {norm}.track_running_stats:",
                 f"    {name}_batches = {self._read('_buffer', f'{name}.num_batches_tracked')}",
-                f"    if {name}_batches is not None:",
-                f"        {name}_batches.add_(1)",
                 "else:",
                 f"    {name}_mean, {name}_var = None, None",
                 f"{name}_momentum = {norm}.momentum",
                 f"if {name}_momentum is None:  # a cumulative average, by the count on the device",
-                f"    {name}_momentum = 0.0 if {name}_batches is None else -1.0",
+                f"    {name}_momentum = 0.0",
+                f"    if {name}_batches is not None:",
+                "        # All blocks of the kernels read it, so none of them may count.",
+                f"        {name}_batches.add_(1)",
+                f"        {name}_momentum = -1.0",
             ]
             replaced |= {
                 f"{name}_num_batches_tracked": f"{name}_batches",

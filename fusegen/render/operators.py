@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from string import ascii_lowercase
 
 from fusegen.ir.extent import CHANNEL, FULL, SCALAR, Dim
 from fusegen.plan.model import Program, Role, Tensor, Variant
@@ -97,13 +98,13 @@ class OpRenderer:
     def forward(self) -> Op:
         chain, program = self.chain, self.variant.forward
         op = self._op("forward", program)
-        updated = set(chain.updates)
-        mutated = iter("abcdefghijklmnop")
+        written = {t.name for t in program.outputs}
+        mutated = iter(ascii_lowercase)
         if chain.contraction:
             op.arguments += [Argument(self.operand, *_TENSOR), Argument(chain.contraction.weight, *_TENSOR)]
         op.arguments += [Argument(name, *_TENSOR) for name, _, _ in self.sources()]
         for buffer in self.buffers():
-            if buffer.name in updated:
+            if buffer.name in written:
                 op.arguments.append(Argument(buffer.name, _OPTIONAL[0], f"Tensor({next(mutated)}!)?"))
             else:
                 op.arguments.append(Argument(buffer.name, *(_OPTIONAL if buffer.optional else _TENSOR)))
@@ -130,10 +131,9 @@ class OpRenderer:
         for name, role, shape in self.sources():
             op.checks.append(self._input(name, role, shape))
         for buffer in self.buffers():
-            if buffer.name in chain.updates:
-                op.checks.append(f'args.buffer("{buffer.name}", {buffer.name}, dtypes.parameter, {{channels}});')
-            elif buffer.role == "count":
-                op.checks.append(f'args.buffer("{buffer.name}", {buffer.name}, ScalarType::Long, {{}});')
+            if buffer.name in {t.name for t in self.variant.forward.outputs}:
+                expected = f"{self._dtype(buffer)}, {self._extent(buffer)}"
+                op.checks.append(f'args.buffer("{buffer.name}", {buffer.name}, {expected});')
             else:
                 op.checks.append(self._input(buffer.name, "parameter", (chain.channels,)))
 
@@ -148,7 +148,7 @@ class OpRenderer:
                 else f"glue::mm({c.operand}, glue::transposed({c.weight}))"
             )
             op.allocations.append(f"const Tensor {c.product} = {product};")
-        returned = {t.name: t for t in program.outputs if t.name not in chain.updates}
+        returned = {t.name: t for t in program.outputs if t.name not in chain.buffers}
         for tensor in returned.values():
             op.allocations.append(
                 f"const Tensor {tensor.name} = glue::empty({op.first}, {self._dtype(tensor)}, {self._extent(tensor)});"
@@ -158,7 +158,7 @@ class OpRenderer:
             names.insert(1, chain.contraction.product)
         op.returns = names
         raw = {chain.contraction.product} if chain.contraction else set()
-        op.call = self._call(program, raw | self._unchecked())
+        op.call = self._call(program, raw)
         op.results = [f"return {{{', '.join(names)}}};"]
         self._declare_bias(op, program)
 
@@ -166,10 +166,6 @@ class OpRenderer:
         """The bias that the library adds: in 16-bit dtypes only."""
         bias = next((p.name for p in self.chain.parameters.values() if p.in_product), None)
         return f"bias_in_product ? OptionalTensor({bias}_in) : std::nullopt" if bias else ""
-
-    def _unchecked(self) -> set[str]:
-        """Buffers that are passed as they came."""
-        return {b.name for b in self.buffers() if b.name in self.chain.updates or b.role == "count"}
 
     # Backward
 

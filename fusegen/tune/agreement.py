@@ -12,8 +12,8 @@ from fusegen.plan.shapes import Shapes
 from fusegen.tune.launchers import DOES_NOT_FIT
 from fusegen.tune.tail import Launch, TailError, TailProgram
 
-# Of the largest and of each element: an ulp or two of the dtype, and some of a sum in float32.
-LIMITS = {torch.float32: 2e-5, torch.bfloat16: 2**-7, torch.float16: 2**-10}
+# Of the largest and of each element: an ulp or two of the dtype, and some of a sum in float32. Counts are exact.
+LIMITS = {torch.float32: 2e-5, torch.bfloat16: 2**-7, torch.float16: 2**-10, torch.int64: 0.0}
 _PIECE = 1 << 27
 
 Name = TypeVar("Name")

@@ -247,13 +247,15 @@ class GemmBatchnormGeluRelu(nn.Module):
         batch_norm_batches = None
         if batch_norm.training and batch_norm.track_running_stats:
             batch_norm_batches = _buffer(batch_norm, "num_batches_tracked")
-            if batch_norm_batches is not None:
-                batch_norm_batches.add_(1)
         else:
             batch_norm_mean, batch_norm_var = None, None
         batch_norm_momentum = batch_norm.momentum
         if batch_norm_momentum is None:  # a cumulative average, by the count on the device
-            batch_norm_momentum = 0.0 if batch_norm_batches is None else -1.0
+            batch_norm_momentum = 0.0
+            if batch_norm_batches is not None:
+                # All blocks of the kernels read it, so none of them may count.
+                batch_norm_batches.add_(1)
+                batch_norm_momentum = -1.0
         arguments = (
             gemm_input, gemm_weight, gemm_bias, batch_norm_weight, batch_norm_bias,
             batch_norm_batches, batch_norm_mean, batch_norm_var, dtype_mode, batch_norm.eps,

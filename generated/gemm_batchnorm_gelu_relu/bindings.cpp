@@ -25,12 +25,12 @@ int fusegen_gemm_batchnorm_gelu_relu_train_forward(
     const void* gemm_bias,
     const void* batch_norm_weight,
     const void* batch_norm_bias,
-    const void* batch_norm_num_batches_tracked,
     void* y,
     void* batch_norm_mean,
     void* batch_norm_rstd,
     void* batch_norm_running_mean,
     void* batch_norm_running_var,
+    void* batch_norm_num_batches_tracked,
     int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double batch_norm_eps,
     double batch_norm_momentum,
@@ -162,11 +162,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
       fusegen_gemm_batchnorm_gelu_relu_train_forward(
           int(dtype_mode), glue::read(gemm_product), bias_in_product ? nullptr :
           glue::read(gemm_bias_in), glue::read(batch_norm_weight_in),
-          glue::read(batch_norm_bias_in), glue::read(batch_norm_num_batches_tracked),
-          glue::write(y), glue::write(batch_norm_mean), glue::write(batch_norm_rstd),
-          glue::write(batch_norm_running_mean), glue::write(batch_norm_running_var),
-          rows, channels, kChosen, batch_norm_eps, batch_norm_momentum,
-          glue::write(workspace), launch.stream));
+          glue::read(batch_norm_bias_in), glue::write(y), glue::write(batch_norm_mean),
+          glue::write(batch_norm_rstd), glue::write(batch_norm_running_mean),
+          glue::write(batch_norm_running_var),
+          glue::write(batch_norm_num_batches_tracked), rows, channels, kChosen,
+          batch_norm_eps, batch_norm_momentum, glue::write(workspace), launch.stream));
   return {y, gemm_product, batch_norm_mean, batch_norm_rstd};
 }
 
@@ -364,8 +364,8 @@ std::vector<Tensor> eval_backward(
 STABLE_TORCH_LIBRARY_FRAGMENT(fusegen, library) {
   library.def(
       "gemm_batchnorm_gelu_relu_train_forward(Tensor gemm_input, Tensor gemm_weight, Tensor "
-      "gemm_bias, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor? "
-      "batch_norm_num_batches_tracked, Tensor(a!)? batch_norm_running_mean, Tensor(b!)? "
+      "gemm_bias, Tensor batch_norm_weight, Tensor batch_norm_bias, Tensor(a!)? "
+      "batch_norm_num_batches_tracked, Tensor(b!)? batch_norm_running_mean, Tensor(c!)? "
       "batch_norm_running_var, int dtype_mode, float batch_norm_eps, float "
       "batch_norm_momentum) -> (Tensor y, Tensor gemm_product, Tensor batch_norm_mean, "
       "Tensor batch_norm_rstd)");

@@ -49,7 +49,6 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
-    const int64_t* __restrict__ batch_norm_num_batches_tracked_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
     const Param* __restrict__ batch_norm_bias_ptr,
     Accumulate<T>* __restrict__ batch_norm_mean_ptr,
@@ -57,6 +56,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     Param* batch_norm_running_mean_ptr,
     Param* batch_norm_running_var_ptr,
     Out* __restrict__ y_ptr,
+    int64_t* batch_norm_num_batches_tracked_ptr,
     double batch_norm_eps,
     double batch_norm_momentum,
     int64_t rows, int64_t channels, int rows_per_block) {
@@ -90,8 +90,9 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   for (int i = 0; i < kAhead; ++i) fetch();
   const int own = last - first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
-  const Acc batch_norm_num_batches_tracked = batch_norm_num_batches_tracked_ptr != nullptr
-      ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
+  const Acc batch_norm_num_batches_tracked = batch_norm_momentum < 0
+      && batch_norm_num_batches_tracked_ptr != nullptr
+          ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
   const Acc batch_norm_factor =
       average_factor(Acc(batch_norm_momentum), batch_norm_num_batches_tracked);
   const Acc batch_norm_kept_2 = Acc(1) - batch_norm_factor;
@@ -159,6 +160,11 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
         store_values(columns, batch_norm_running_mean_ptr, new_batch_norm_running_mean);
     if (batch_norm_running_var_ptr != nullptr)
         store_values(columns, batch_norm_running_var_ptr, new_batch_norm_running_var);
+    // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
+    // count, so the caller has raised it.
+    if (columns.first == 0 && batch_norm_momentum >= 0) {
+      if (batch_norm_num_batches_tracked_ptr != nullptr) ++*batch_norm_num_batches_tracked_ptr;
+    }
   }
 
 #pragma unroll 2
@@ -242,7 +248,6 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
 template <typename T, typename Out, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     const Param* __restrict__ gemm_bias_ptr,
-    const int64_t* __restrict__ batch_norm_num_batches_tracked_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
     Accumulate<T>* __restrict__ batch_norm_mean_ptr,
     Accumulate<T>* __restrict__ batch_norm_rstd_ptr,
@@ -250,6 +255,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     Param* batch_norm_running_var_ptr,
     Accumulate<T>* __restrict__ batch_norm_scale_ptr,
     Accumulate<T>* __restrict__ batch_norm_center_ptr,
+    int64_t* batch_norm_num_batches_tracked_ptr,
     const Accumulate<T>* __restrict__ partials,
     double batch_norm_eps,
     double batch_norm_momentum,
@@ -289,14 +295,20 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   if (threadIdx.y != 0 || !active) return;
 
   const Moments<Acc> batch_norm_moments = batch_norm_moments_all[0];
-  const Acc batch_norm_num_batches_tracked = batch_norm_num_batches_tracked_ptr != nullptr
-      ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
+  const Acc batch_norm_num_batches_tracked = batch_norm_momentum < 0
+      && batch_norm_num_batches_tracked_ptr != nullptr
+          ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
   const Acc gemm_bias = gemm_bias_ptr != nullptr ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
   const Acc batch_norm_running_mean = batch_norm_running_mean_ptr != nullptr
       ? Acc(widen(batch_norm_running_mean_ptr[column])) : Acc(0);
   const Acc batch_norm_running_var = batch_norm_running_var_ptr != nullptr
       ? Acc(widen(batch_norm_running_var_ptr[column])) : Acc(0);
   const Acc batch_norm_weight = widen(batch_norm_weight_ptr[column]);
+  // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
+  // count, so the caller has raised it.
+  if (column == 0 && batch_norm_momentum >= 0) {
+    if (batch_norm_num_batches_tracked_ptr != nullptr) ++*batch_norm_num_batches_tracked_ptr;
+  }
   const Acc batch_norm_mean_of_gemm_product = batch_norm_moments.mean;
   const Acc batch_norm_mean = batch_norm_mean_of_gemm_product + gemm_bias;
   const Acc batch_norm_variance_of_gemm_product = batch_norm_moments.m2 / Acc(rows);
@@ -379,12 +391,12 @@ struct TrainForwardArguments {
   const void* gemm_bias;
   const void* batch_norm_weight;
   const void* batch_norm_bias;
-  const void* batch_norm_num_batches_tracked;
   void* y;
   void* batch_norm_mean;
   void* batch_norm_rstd;
   void* batch_norm_running_mean;
   void* batch_norm_running_var;
+  void* batch_norm_num_batches_tracked;
   int64_t rows, channels;
   double batch_norm_eps, batch_norm_momentum;
 };
@@ -397,13 +409,13 @@ cudaError_t train_forward_launch(
   auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
   auto* batch_norm_weight_ptr = static_cast<const Param*>(a.batch_norm_weight);
   auto* batch_norm_bias_ptr = static_cast<const Param*>(a.batch_norm_bias);
-  auto* batch_norm_num_batches_tracked_ptr =
-      static_cast<const int64_t*>(a.batch_norm_num_batches_tracked);
   auto* y_ptr = static_cast<Out*>(a.y);
   auto* batch_norm_mean_ptr = static_cast<Accumulate<T>*>(a.batch_norm_mean);
   auto* batch_norm_rstd_ptr = static_cast<Accumulate<T>*>(a.batch_norm_rstd);
   auto* batch_norm_running_mean_ptr = static_cast<Param*>(a.batch_norm_running_mean);
   auto* batch_norm_running_var_ptr = static_cast<Param*>(a.batch_norm_running_var);
+  auto* batch_norm_num_batches_tracked_ptr =
+      static_cast<int64_t*>(a.batch_norm_num_batches_tracked);
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
@@ -415,9 +427,9 @@ cudaError_t train_forward_launch(
     if (scratch.measures()) return cudaSuccess;
     return launch_clusters(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid,
         tile.grid.y, tile.block, tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr,
-        batch_norm_num_batches_tracked_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr,
-        batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_running_mean_ptr,
-        batch_norm_running_var_ptr, y_ptr, a.batch_norm_eps, a.batch_norm_momentum, rows, channels,
+        batch_norm_weight_ptr, batch_norm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr,
+        batch_norm_running_mean_ptr, batch_norm_running_var_ptr, y_ptr,
+        batch_norm_num_batches_tracked_ptr, a.batch_norm_eps, a.batch_norm_momentum, rows, channels,
         tile.rows_per_block);
   }
 
@@ -435,11 +447,11 @@ cudaError_t train_forward_launch(
         shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, batch_norm_num_batches_tracked_ptr,
-        batch_norm_weight_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr,
-        batch_norm_running_mean_ptr, batch_norm_running_var_ptr, batch_norm_scale_ptr,
-        batch_norm_center_ptr, partials, a.batch_norm_eps, a.batch_norm_momentum, rows, channels,
-        int64_t(shape.grid.y), shape.rows_per_block);
+        kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, batch_norm_weight_ptr,
+        batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_running_mean_ptr,
+        batch_norm_running_var_ptr, batch_norm_scale_ptr, batch_norm_center_ptr,
+        batch_norm_num_batches_tracked_ptr, partials, a.batch_norm_eps, a.batch_norm_momentum, rows,
+        channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
         stream, gemm_product_ptr, batch_norm_bias_ptr, batch_norm_scale_ptr, batch_norm_center_ptr,
@@ -496,22 +508,21 @@ extern "C" int fusegen_gemm_batchnorm_gelu_relu_train_forward(
     const void* gemm_bias,
     const void* batch_norm_weight,
     const void* batch_norm_bias,
-    const void* batch_norm_num_batches_tracked,
     void* y,
     void* batch_norm_mean,
     void* batch_norm_rstd,
     void* batch_norm_running_mean,
     void* batch_norm_running_var,
+    void* batch_norm_num_batches_tracked,
     int64_t rows, int64_t channels, const Shapes* forced,
     double batch_norm_eps,
     double batch_norm_momentum,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const TrainForwardArguments arguments{
-      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias,
-      batch_norm_num_batches_tracked, y, batch_norm_mean, batch_norm_rstd,
-      batch_norm_running_mean, batch_norm_running_var, rows, channels, batch_norm_eps,
-      batch_norm_momentum};
+      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, y, batch_norm_mean,
+      batch_norm_rstd, batch_norm_running_mean, batch_norm_running_var,
+      batch_norm_num_batches_tracked, rows, channels, batch_norm_eps, batch_norm_momentum};
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
       batch_norm_running_var, y, batch_norm_mean, batch_norm_rstd);

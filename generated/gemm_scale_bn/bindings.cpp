@@ -26,12 +26,12 @@ int fusegen_gemm_scale_bn_train_forward(
     const void* scale,
     const void* bn_weight,
     const void* bn_bias,
-    const void* bn_num_batches_tracked,
     void* y,
     void* bn_mean,
     void* bn_rstd,
     void* bn_running_mean,
     void* bn_running_var,
+    void* bn_num_batches_tracked,
     int64_t rows, int64_t channels, const fusegen::Shapes* forced,
     double bn_eps,
     double bn_momentum,
@@ -163,10 +163,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
       fusegen_gemm_scale_bn_train_forward(
           int(dtype_mode), glue::read(gemm_product), bias_in_product ? nullptr :
           glue::read(gemm_bias_in), glue::read(scale_in), glue::read(bn_weight_in),
-          glue::read(bn_bias_in), glue::read(bn_num_batches_tracked), glue::write(y),
-          glue::write(bn_mean), glue::write(bn_rstd), glue::write(bn_running_mean),
-          glue::write(bn_running_var), rows, channels, kChosen, bn_eps, bn_momentum,
-          glue::write(workspace), launch.stream));
+          glue::read(bn_bias_in), glue::write(y), glue::write(bn_mean),
+          glue::write(bn_rstd), glue::write(bn_running_mean),
+          glue::write(bn_running_var), glue::write(bn_num_batches_tracked), rows,
+          channels, kChosen, bn_eps, bn_momentum, glue::write(workspace), launch.stream));
   return {y, gemm_product, bn_mean, bn_rstd};
 }
 
@@ -356,8 +356,8 @@ std::vector<Tensor> eval_backward(
 STABLE_TORCH_LIBRARY_FRAGMENT(fusegen, library) {
   library.def(
       "gemm_scale_bn_train_forward(Tensor gemm_input, Tensor gemm_weight, Tensor gemm_bias, "
-      "Tensor scale, Tensor bn_weight, Tensor bn_bias, Tensor? bn_num_batches_tracked, "
-      "Tensor(a!)? bn_running_mean, Tensor(b!)? bn_running_var, int dtype_mode, float "
+      "Tensor scale, Tensor bn_weight, Tensor bn_bias, Tensor(a!)? bn_num_batches_tracked, "
+      "Tensor(b!)? bn_running_mean, Tensor(c!)? bn_running_var, int dtype_mode, float "
       "bn_eps, float bn_momentum) -> (Tensor y, Tensor gemm_product, Tensor bn_mean, Tensor "
       "bn_rstd)");
   library.def(

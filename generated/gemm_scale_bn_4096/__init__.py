@@ -245,13 +245,15 @@ class GemmScaleBn4096(nn.Module):
         bn_batches = None
         if bn.training and bn.track_running_stats:
             bn_batches = _buffer(bn, "num_batches_tracked")
-            if bn_batches is not None:
-                bn_batches.add_(1)
         else:
             bn_mean, bn_var = None, None
         bn_momentum = bn.momentum
         if bn_momentum is None:  # a cumulative average, by the count on the device
-            bn_momentum = 0.0 if bn_batches is None else -1.0
+            bn_momentum = 0.0
+            if bn_batches is not None:
+                # All blocks of the kernels read it, so none of them may count.
+                bn_batches.add_(1)
+                bn_momentum = -1.0
         arguments = (
             gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, bn_batches,
             bn_mean, bn_var, dtype_mode, bn.eps, bn_momentum

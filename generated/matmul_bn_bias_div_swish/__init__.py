@@ -253,13 +253,15 @@ class MatmulBnBiasDivSwish(nn.Module):
         bn_batches = None
         if bn.training and bn.track_running_stats:
             bn_batches = _buffer(bn, "num_batches_tracked")
-            if bn_batches is not None:
-                bn_batches.add_(1)
         else:
             bn_mean, bn_var = None, None
         bn_momentum = bn.momentum
         if bn_momentum is None:  # a cumulative average, by the count on the device
-            bn_momentum = 0.0 if bn_batches is None else -1.0
+            bn_momentum = 0.0
+            if bn_batches is not None:
+                # All blocks of the kernels read it, so none of them may count.
+                bn_batches.add_(1)
+                bn_momentum = -1.0
         arguments = (
             matmul_input, matmul_weight, matmul_bias, bn_weight, bn_bias, bias, bn_batches,
             bn_mean, bn_var, dtype_mode, bn.eps, bn_momentum, self.divide_value

@@ -51,7 +51,6 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     const T* __restrict__ matmul_product_ptr,
     const Param* __restrict__ matmul_bias_ptr,
-    const int64_t* __restrict__ bn_num_batches_tracked_ptr,
     const Param* __restrict__ bn_weight_ptr,
     const Param* __restrict__ bn_bias_ptr,
     const Param* __restrict__ bias_ptr,
@@ -60,6 +59,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     Param* bn_running_mean_ptr,
     Param* bn_running_var_ptr,
     Out* __restrict__ y_ptr,
+    int64_t* bn_num_batches_tracked_ptr,
     double bn_eps,
     double bn_momentum,
     double divide_value,
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   for (int i = 0; i < kAhead; ++i) fetch();
   const int own = last - first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
-  const Acc bn_num_batches_tracked = bn_num_batches_tracked_ptr != nullptr
+  const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
   const Acc bias = widen(*bias_ptr);
   const Acc bn_factor = average_factor(Acc(bn_momentum), bn_num_batches_tracked);
@@ -166,6 +166,11 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
         store_values(columns, bn_running_mean_ptr, new_bn_running_mean);
     if (bn_running_var_ptr != nullptr)
         store_values(columns, bn_running_var_ptr, new_bn_running_var);
+    // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
+    // count, so the caller has raised it.
+    if (columns.first == 0 && bn_momentum >= 0) {
+      if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
+    }
   }
 
 #pragma unroll 2
@@ -246,7 +251,6 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
 template <typename T, typename Out, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     const Param* __restrict__ matmul_bias_ptr,
-    const int64_t* __restrict__ bn_num_batches_tracked_ptr,
     const Param* __restrict__ bn_weight_ptr,
     Accumulate<T>* __restrict__ bn_mean_ptr,
     Accumulate<T>* __restrict__ bn_rstd_ptr,
@@ -254,6 +258,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     Param* bn_running_var_ptr,
     Accumulate<T>* __restrict__ bn_scale_ptr,
     Accumulate<T>* __restrict__ bn_center_ptr,
+    int64_t* bn_num_batches_tracked_ptr,
     const Accumulate<T>* __restrict__ partials,
     double bn_eps,
     double bn_momentum,
@@ -293,7 +298,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   if (threadIdx.y != 0 || !active) return;
 
   const Moments<Acc> bn_moments = bn_moments_all[0];
-  const Acc bn_num_batches_tracked = bn_num_batches_tracked_ptr != nullptr
+  const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
   const Acc matmul_bias = matmul_bias_ptr != nullptr ? Acc(widen(matmul_bias_ptr[column])) : Acc(0);
   const Acc bn_running_mean = bn_running_mean_ptr != nullptr
@@ -301,6 +306,11 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const Acc bn_running_var = bn_running_var_ptr != nullptr ? Acc(widen(bn_running_var_ptr[column]))
       : Acc(0);
   const Acc bn_weight = widen(bn_weight_ptr[column]);
+  // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
+  // count, so the caller has raised it.
+  if (column == 0 && bn_momentum >= 0) {
+    if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
+  }
   const Acc bn_mean_of_matmul_product = bn_moments.mean;
   const Acc bn_mean = bn_mean_of_matmul_product + matmul_bias;
   const Acc bn_variance_of_matmul_product = bn_moments.m2 / Acc(rows);
@@ -388,12 +398,12 @@ struct TrainForwardArguments {
   const void* bn_weight;
   const void* bn_bias;
   const void* bias;
-  const void* bn_num_batches_tracked;
   void* y;
   void* bn_mean;
   void* bn_rstd;
   void* bn_running_mean;
   void* bn_running_var;
+  void* bn_num_batches_tracked;
   int64_t rows, channels;
   double bn_eps, bn_momentum, divide_value;
 };
@@ -407,12 +417,12 @@ cudaError_t train_forward_launch(
   auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
   auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias);
   auto* bias_ptr = static_cast<const Param*>(a.bias);
-  auto* bn_num_batches_tracked_ptr = static_cast<const int64_t*>(a.bn_num_batches_tracked);
   auto* y_ptr = static_cast<Out*>(a.y);
   auto* bn_mean_ptr = static_cast<Accumulate<T>*>(a.bn_mean);
   auto* bn_rstd_ptr = static_cast<Accumulate<T>*>(a.bn_rstd);
   auto* bn_running_mean_ptr = static_cast<Param*>(a.bn_running_mean);
   auto* bn_running_var_ptr = static_cast<Param*>(a.bn_running_var);
+  auto* bn_num_batches_tracked_ptr = static_cast<int64_t*>(a.bn_num_batches_tracked);
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
@@ -424,9 +434,9 @@ cudaError_t train_forward_launch(
     if (scratch.measures()) return cudaSuccess;
     return launch_clusters(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid,
         tile.grid.y, tile.block, tile.shared_bytes, stream, matmul_product_ptr, matmul_bias_ptr,
-        bn_num_batches_tracked_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_mean_ptr, bn_rstd_ptr,
-        bn_running_mean_ptr, bn_running_var_ptr, y_ptr, a.bn_eps, a.bn_momentum, a.divide_value,
-        rows, channels, tile.rows_per_block);
+        bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
+        bn_running_var_ptr, y_ptr, bn_num_batches_tracked_ptr, a.bn_eps, a.bn_momentum,
+        a.divide_value, rows, channels, tile.rows_per_block);
   }
 
   // Any size: statistics first, then one more pass.
@@ -443,9 +453,9 @@ cudaError_t train_forward_launch(
         channels, shape.rows_per_block);
     if (error != cudaSuccess) return error;
     error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, matmul_bias_ptr, bn_num_batches_tracked_ptr,
-        bn_weight_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr,
-        bn_scale_ptr, bn_center_ptr, partials, a.bn_eps, a.bn_momentum, a.divide_value, rows,
+        kStreamThreads * 2 * sizeof(Acc), stream, matmul_bias_ptr, bn_weight_ptr, bn_mean_ptr,
+        bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_scale_ptr, bn_center_ptr,
+        bn_num_batches_tracked_ptr, partials, a.bn_eps, a.bn_momentum, a.divide_value, rows,
         channels, int64_t(shape.grid.y), shape.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
@@ -504,12 +514,12 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
     const void* bn_weight,
     const void* bn_bias,
     const void* bias,
-    const void* bn_num_batches_tracked,
     void* y,
     void* bn_mean,
     void* bn_rstd,
     void* bn_running_mean,
     void* bn_running_var,
+    void* bn_num_batches_tracked,
     int64_t rows, int64_t channels, const Shapes* forced,
     double bn_eps,
     double bn_momentum,
@@ -517,9 +527,9 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const TrainForwardArguments arguments{
-      matmul_product, matmul_bias, bn_weight, bn_bias, bias, bn_num_batches_tracked, y, bn_mean,
-      bn_rstd, bn_running_mean, bn_running_var, rows, channels, bn_eps, bn_momentum,
-      divide_value};
+      matmul_product, matmul_bias, bn_weight, bn_bias, bias, y, bn_mean, bn_rstd,
+      bn_running_mean, bn_running_var, bn_num_batches_tracked, rows, channels, bn_eps,
+      bn_momentum, divide_value};
   const bool aligned = aligned_to_16(
       matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
       bn_mean, bn_rstd);

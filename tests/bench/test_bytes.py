@@ -32,8 +32,9 @@ def test_a_norm_behind_a_linear_layer(tmp_path: Path) -> None:
         # The product and the result; the linear bias where the kernels add it; the norm's weight, bias, mean, variance.
         evaluation = (2 * full + (bias + 4) * column) * width
         assert tail_bytes(plan, mode, sizes, EVAL) == (evaluation,)
-        # The running statistics are written too, the batch's saved in float32; the count of batches is read.
-        training = evaluation + 2 * column * width + 2 * column * 4 + 8
+        # The running statistics are written too, the batch's saved in float32; the count of batches is read and
+        # written.
+        training = evaluation + 2 * column * width + 2 * column * 4 + 2 * 8
         assert tail_bytes(plan, mode, sizes, TRAIN) == (training,)
         # Two full inputs, one full result, three column sums; the saved statistics are read again.
         backward = (3 * full + (bias + 2 + 3) * column) * width + 2 * column * 4

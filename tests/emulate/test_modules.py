@@ -116,6 +116,45 @@ def test_running_statistics(momentum, chain):
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6, msg=name)
 
 
+def _without_running_statistics(bn):
+    bn.running_mean = bn.running_var = None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda bn: bn.num_batches_tracked.fill_(2**24 + 1), id="more than float32 can count"),
+        pytest.param(lambda bn: bn.eval(), id="evaluation"),
+        pytest.param(lambda bn: setattr(bn, "track_running_stats", False), id="no longer tracked"),
+        pytest.param(lambda bn: setattr(bn, "num_batches_tracked", None), id="no count"),
+        pytest.param(_without_running_statistics, id="no running statistics"),
+    ],
+)
+@pytest.mark.parametrize("momentum", [None, 0.3])
+def test_batches_are_counted_as_in_eager(momentum, change, chain):
+    fused, original, x = pair(chain, SIZES[0])
+    if not hasattr(fused, "bn"):
+        pytest.skip("no batch norm in this chain")
+    for module in (fused, original):
+        module.bn.momentum = momentum
+        change(module.bn)
+        module(x)
+        with torch.no_grad():
+            module(x)
+    assert fused.bn.num_batches_tracked == original.bn.num_batches_tracked
+
+
+def test_a_count_of_another_dtype_is_refused(chain):
+    fused, _, x = pair(chain, SIZES[0])
+    if not hasattr(fused, "bn"):
+        pytest.skip("no batch norm in this chain")
+    fused.bn.num_batches_tracked = fused.bn.num_batches_tracked.int()
+    before = copy.deepcopy(fused.state_dict())
+    with pytest.raises(RuntimeError, match="bn_num_batches_tracked: expected dtype Long, got Int"):
+        fused(x)
+    assert all(torch.equal(value, before[name]) for name, value in fused.state_dict().items())
+
+
 def test_second_derivatives_are_refused(chain):
     fused, _, x = pair(chain, SIZES[0])
     (first,) = torch.autograd.grad(fused(x).square().sum(), x, retain_graph=True)

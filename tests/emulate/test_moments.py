@@ -236,8 +236,7 @@ def comparisons(chain: str, case: Case, schedule: str, root: Path) -> list[Compa
     alone = chain == "batch" and case.values == 1  # which a module refuses
     exact = None if alone else reference(module.train(), [x.requires_grad_()], grad)
     tail = EmulatedTail(package.plan, package.plan.variants[0], package.library, module)
-    counted = {"bn_num_batches_tracked": torch.ones(1, dtype=torch.int64)} if chain == "batch" else {}
-    given = {"x": x.detach(), "grad_y": grad, **counted}
+    given = {"x": x.detach(), "grad_y": grad}
     values = tail.run(given, package.plan.modes[0], shapes=forced_shapes(schedule)).values
     norm = attrgetter(NORMS[chain])(module)
     eager = Eager(sets, sets_of(chain, grad), *(spread(chain, p.detach(), x) for p in (norm.weight, norm.bias)))

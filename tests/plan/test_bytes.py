@@ -21,14 +21,14 @@ def bytes_of(program: dict) -> dict[str, int]:
 def test_batch_norm_forward() -> None:
     found = programs(committed("matmul_bn_bias_div_swish"))["train_forward"]
     # Read: the product; linear bias, weight, shift, two running statistics; bias; the batch count.
-    # Written: y; mean, 1/deviation, two running statistics.
-    floor = MATRIX + 5 * VECTOR + SCALAR + COUNT + MATRIX + 4 * VECTOR
+    # Written: y; mean, 1/deviation, two running statistics; the batch count.
+    floor = MATRIX + 5 * VECTOR + SCALAR + COUNT + MATRIX + 4 * VECTOR + COUNT
     assert found["floor_bytes"] == floor
     assert bytes_of(found)["column"] == floor, "one kernel: each tensor moves once"
     # Split: partial sums read the product. Finalise reads the running statistics, the count, the linear bias and the
-    # weight, and writes the running and the batch's statistics and what follows from them for each column, `bn_center`
-    # and `bn_scale`; the last pass reads the latter with the shift.
-    partials, finalise = MATRIX, 2 * VECTOR + COUNT + 2 * VECTOR + 4 * VECTOR + 2 * VECTOR
+    # weight, and writes the running and the batch's statistics, the count and what follows from the statistics for
+    # each column, `bn_center` and `bn_scale`; the last pass reads the latter with the shift.
+    partials, finalise = MATRIX, 2 * VECTOR + COUNT + 2 * VECTOR + 4 * VECTOR + COUNT + 2 * VECTOR
     apply_ = MATRIX + 2 * VECTOR + VECTOR + SCALAR + MATRIX
     assert bytes_of(found)["split"] == partials + finalise + apply_
 

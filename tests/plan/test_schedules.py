@@ -65,6 +65,18 @@ def test_kernels_of_one_name_are_one_kernel(name: str) -> None:
             assert seen.setdefault(kernel.name, kernel) == kernel
 
 
+@pytest.mark.parametrize("between", ["op: relu", "op: layer_norm, name: ln"])
+def test_a_batch_is_counted_where_running_statistics_are_moved(tmp_path, between: str) -> None:
+    plan = planned(tmp_path, LINEAR, "op: batch_norm, name: bn", between, "op: batch_norm, name: bn2")
+    forward, *others = programs(plan).values()
+    for schedule in forward.schedules:
+        for norm in ("bn", "bn2"):
+            count, variance = f"{norm}_num_batches_tracked", f"{norm}_running_var"
+            (kernel,) = [k for k in schedule.kernels if count in {t.name for t in k.counts}]
+            assert kernel.kind in ("column", "finalise") and {count, variance} <= {t.name for t in kernel.writes}
+    assert not any(kernel.counts for program in others for kernel in program.kernels)
+
+
 def test_element_wise_chains_are_one_pass() -> None:
     plan = committed("gemm_multiply_leakyrelu")
     assert kinds(plan) == {"forward": ["stream"], "backward": ["stream"]}

@@ -115,7 +115,7 @@ def test_as_the_command_line_ends(spec: Path, cache: Path, monkeypatch: pytest.M
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 1
-    assert "schedule split, stream_blocks 16: 1 of 24 elements" in capsys.readouterr().err
+    assert "schedule split, stream_blocks 16: 1 of 1 elements of bn_num_batches_tracked" in capsys.readouterr().err
 
 
 def test_a_gpu_for_which_nothing_is_built(spec: Path, cache: Path) -> None:
