@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from tests.emulate.mutants.barriers import BARRIERS  # noqa: E402
 from tests.emulate.mutants.bounds import BOUNDS  # noqa: E402
 from tests.emulate.mutants.clusters import CLUSTERS  # noqa: E402
+from tests.emulate.mutants.counts import COUNTS  # noqa: E402
 from tests.emulate.mutants.coverage import template_sources, untouched  # noqa: E402
 from tests.emulate.mutants.mutant import Mutant  # noqa: E402
 from tests.emulate.mutants.scenario import Alike, Copy, Tail, build, choose  # noqa: E402
@@ -21,7 +22,7 @@ from tests.emulate.mutants.stores import STORES  # noqa: E402
 from tests.emulate.mutants.strided import STRIDED  # noqa: E402
 from tests.emulate.mutants.sums import SUMS  # noqa: E402
 
-MUTANTS = dict(enumerate([*BARRIERS, *BOUNDS, *CLUSTERS, *STRIDED, *STORES, *SUMS], start=1))
+MUTANTS = dict(enumerate([*BARRIERS, *BOUNDS, *CLUSTERS, *COUNTS, *STRIDED, *STORES, *SUMS], start=1))
 
 # Between them they have every kind of kernel.
 COPIES = {
@@ -42,6 +43,8 @@ SCENARIOS = {
     # Forward 8 blocks of 9 rows, the last one of 7; then 7 blocks of 7 rows and one of none.
     "cluster": Tail("batch norm", 70, 132, schedule="clusters of 4"),
     "cluster, few rows": Tail("batch norm", 49, 133, schedule="clusters of 8"),
+    "column, cumulative": Tail("batch norm", 70, 132, schedule="on chip", cumulative=True),
+    "split, cumulative": Tail("batch norm", 70, 132, schedule="split", cumulative=True),
     "alike": Alike("batch norm", 70, 132, schedule="clusters of 4"),
     # Some threads have a column and no row.
     "few rows": Tail("batch norm", 5, 12, schedule="on chip"),

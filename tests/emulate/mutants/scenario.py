@@ -70,7 +70,7 @@ def choose(library: EmulatedLibrary, number: int) -> None:
 
 @dataclass(frozen=True)
 class Tail:
-    """A chain in training mode. Groups count only where the chain has them."""
+    """A chain in training mode. Groups count only where the chain has them, `cumulative` where it has batch norms."""
 
     copy: str
     rows: int
@@ -79,10 +79,12 @@ class Tail:
     schedule: str = "automatic"
     misalign: bool = False
     mean: float = 0.0  # of the elements, whose deviation is one
+    cumulative: bool = False  # the running statistics are averages of all batches
 
     def verdict(self, library: EmulatedLibrary, chain: str, root: Path, seed: int) -> str:
         """What was wrong, or "fine"."""
-        plan, module, tensors, expected = prepared(chain, self.rows, self.channels, self.groups, self.mean, root)
+        size = (self.rows, self.channels, self.groups)
+        plan, module, tensors, expected = prepared(chain, *size, self.mean, self.cumulative, root)
         tail = EmulatedTail(plan, plan.variants[0], library, module)
         try:
             shapes = forced_shapes(self.schedule)
@@ -102,7 +104,7 @@ class Alike:
     schedule: str
 
     def verdict(self, library: EmulatedLibrary, chain: str, root: Path, seed: int) -> str:
-        plan, module, tensors, _ = prepared(chain, self.rows, self.channels, 1, 0.0, root)
+        plan, module, tensors, _ = prepared(chain, self.rows, self.channels, 1, 0.0, False, root)
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         for tensor in tensors.values():
             tensor[::3] = tensor[0]
@@ -117,7 +119,7 @@ class Alike:
 
 
 @functools.cache
-def prepared(chain: str, rows: int, channels: int, groups: int, mean: float, root: Path):
+def prepared(chain: str, rows: int, channels: int, groups: int, mean: float, cumulative: bool, root: Path):
     """The generated module with every parameter and buffer away from its initial value, and what is expected of it."""
     given = CHAINS[chain]
     plan = plan_file(ROOT / "specs" / f"{given.spec}.yaml")
@@ -126,7 +128,9 @@ def prepared(chain: str, rows: int, channels: int, groups: int, mean: float, roo
     for tensor in (*module.parameters(), *module.buffers()):
         if tensor.is_floating_point():
             tensor.data.uniform_(0.5, 1.5)
-    module.train()
+    for part in module.train().modules():
+        if isinstance(part, torch.nn.BatchNorm1d) and cumulative:
+            part.momentum = None
     tensors = {plan.chain.source.name: mean + torch.randn(rows, channels), "grad_y": torch.randn(rows, channels)}
     expected = tail_reference(plan, module, tensors, plan.modes[0], True)
     count_batch(plan, module, True)
