@@ -1,6 +1,6 @@
 """Times of cold and repeated builds of the seed specs, and of importing what was built.
 
-    PYTHONPATH=. python benchmarks/build_times.py [--runs 3] [--out benchmarks/results/build_times.csv]
+    PYTHONPATH=. python benchmarks/build_times.py [--runs 3] [--out benchmarks/results/build_times_2_cores.csv]
 
 Needs a CUDA compiler and no GPU. Each figure is the median of some runs in processes of their own. `cpu_s` is the
 user and system time of a build with all its compilers: it bounds the wall time on any number of cores, and says
@@ -119,7 +119,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="cold builds of each kind")
     parser.add_argument("--many", type=int, default=9, help="no-op builds and imports of each")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "build_times.csv")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "build_times_2_cores.csv")
     options = parser.parse_args()
     rows = measure(options.runs, options.many)
     with options.out.open("w", newline="", encoding="utf-8") as file:

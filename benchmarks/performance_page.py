@@ -2,17 +2,18 @@
 
     PYTHONPATH=. python benchmarks/performance_page.py
 
-bench_*.csv are those of `fusegen bench --csv`, kernel_times_*.csv and scale_*.csv those of the scripts of these
-names. Needs no GPU.
+bench_*.csv are those of `fusegen bench --csv`, the others those of the scripts that they are named after. Needs no
+GPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from performance_sections import build_section, host_section, limits_section, read_lines
 
 from fusegen.bench.names import COPY, FUSED, GRAPH_PEERS, MODES, PEERS, STEP, SUBJECTS
 from fusegen.bench.rows import Row, by_configuration, latest, read_rows
@@ -225,12 +226,19 @@ def _is_small(shape: str) -> bool:
 def page_of(results: Path) -> str:
     """The page of all CSVs in `results`."""
     rows = [row for path in sorted(results.glob("bench_*.csv")) for row in read_rows(path)]
-    kernels = []
-    for path in sorted(results.glob("kernel_times_*.csv")):
-        with path.open(newline="", encoding="utf-8") as file:
-            kernels += list(csv.DictReader(file))
     scale = [row for path in sorted(results.glob("scale_*.csv")) for row in read_scale(path)]
-    return page(rows, kernels) + scale_section(scale, _markdown)
+
+    def lines(name: str) -> list[dict[str, str]]:
+        return [line for path in sorted(results.glob(f"{name}_*.csv")) for line in read_lines(path)]
+
+    parts = [
+        page(rows, lines("kernel_times")),
+        limits_section(lines("kernel_limits"), _markdown),
+        scale_section(scale, _markdown),
+        host_section(lines("host_time"), _markdown),
+        build_section(lines("build_times"), _markdown),
+    ]
+    return "\n".join(part.strip("\n") + "\n" for part in parts if part)
 
 
 def main() -> None:

@@ -1,0 +1,107 @@
+"""What bounds each generated kernel, as Nsight Compute counts it: memory, or the issue of instructions.
+
+    PYTHONPATH=. python benchmarks/kernel_limits.py --out DIR     on a CUDA device, with ncu and with _C.so built
+
+One forward and backward pass in training at the full sizes, from cold caches, at the clocks that the GPU has. Kernels
+of a few thousand elements (finalise, totals) are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from kernel_times import PRECISIONS
+from subjects import SEEDS, subjects
+
+# Columns of the CSV by the names that ncu has for them.
+METRICS = {
+    "us": "gpu__time_duration.sum",
+    "dram_percent": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "issue_percent": "smsp__issue_active.avg.pct_of_peak_sustained_elapsed",
+    "warps_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "instructions": "smsp__thread_inst_executed.sum",
+}
+PATTERN = r"(forward|backward)(_(row|column|partials|apply|segments))?$"
+COLUMNS = (
+    "config",
+    "precision",
+    "kernel",
+    "us",
+    "dram_percent",
+    "issue_percent",
+    "warps_percent",
+    "per_element",
+    "device",
+)
+
+
+def run_once(name: str, precision: str) -> None:
+    """What is profiled: the second pass of two, so that nothing is set up in it."""
+    subject = subjects([name])[name]
+    module, _, x = subject.pair(subject.chain.full, PRECISIONS[precision], "cuda", seed=1)
+    module.train()
+    wanted = [x, *module.parameters()]
+    gradient = torch.randn_like(module(x))
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    torch.autograd.grad(module(x), wanted, gradient)
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
+
+
+def limits(name: str, precision: str) -> list[dict[str, str | float]]:
+    """A row for each kernel of a chain. per_element: instructions of threads for each element of the activations."""
+    command = ["ncu", "--csv", "--print-units", "base", "--profile-from-start", "off", "--clock-control", "none"]
+    command += ["--kernel-name", f"regex:{PATTERN}", "--metrics", ",".join(METRICS.values())]
+    command += [sys.executable, __file__, "--run", name, precision]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(done.stdout + done.stderr)
+    found: dict[str, dict[str, float]] = {}
+    names: dict[str, str] = {}
+    for line in csv.DictReader(text for text in done.stdout.splitlines() if text.startswith('"')):
+        names[line["ID"]] = re.search(r"\b\w*(forward|backward)\w*", line["Kernel Name"]).group()
+        found.setdefault(line["ID"], {})[line["Metric Name"]] = float(line["Metric Value"].replace(",", ""))
+    rows, _, channels, _ = subjects([name])[name].chain.full
+    return [
+        {
+            "config": name,
+            "precision": precision,
+            "kernel": names[launch],
+            "us": round(values[METRICS["us"]] / 1e3, 1),
+            **{key: round(values[METRICS[key]], 1) for key in ("dram_percent", "issue_percent", "warps_percent")},
+            "per_element": round(values[METRICS["instructions"]] / (rows * channels), 1),
+            "device": torch.cuda.get_device_name(),
+        }
+        for launch, values in found.items()
+    ]
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument("--chains", nargs="*", default=list(SEEDS))
+    parser.add_argument("--run", nargs=2, metavar=("CHAIN", "PRECISION"), help="what ncu starts")
+    options = parser.parse_args()
+    if options.run:
+        run_once(*options.run)
+        return
+    with (options.out / "kernel_limits.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        for name in options.chains:
+            for precision in PRECISIONS:
+                for row in limits(name, precision):
+                    writer.writerow(row)
+                    print(*row.values(), sep="  ", flush=True)
+
+
+if __name__ == "__main__":
+    main()
