@@ -218,7 +218,8 @@ class LauncherRenderer:
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
             case "row":
                 grid, shared = ["row.grid", "row.block"], "512 * kVec * sizeof(Acc)"
-                sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else []), "row.lanes"]
+                sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
+                sizes += ["row.lanes", "row.across", "row.height"]
                 lines += [f"auto* kernel = {kernel.name}<{types}, kVec, kPacked, 1>;"]
                 for items in _ITEMS[1:]:
                     instance = f"{kernel.name}<{types}, kVec, kPacked, row_items({items}, kPacked, kMost)>"

@@ -57,12 +57,14 @@ forward_row(
     Out* __restrict__ y_ptr,
     double gn_eps,
     double negative_slope,
-    int64_t rows, int64_t channels, int64_t groups, int lanes) {
+    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
-  const int64_t segment = int64_t(blockIdx.x) * (blockDim.x / lanes) + threadIdx.x / lanes;
-  const int lane = threadIdx.x % lanes;
+  const Seat seat = seat_of(threadIdx.x, lanes, across, height);
+  // A thread without a seat has no columns, like one behind the last group.
+  const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
+  const int lane = seat.lane;
   Acc* shared = shared_memory<Acc>();
   Columns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -96,10 +98,11 @@ forward_row(
     }
   };
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  const int64_t step = int64_t(gridDim.y) * blockDim.y;
-  int64_t row = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
-  if (kAhead) load_row(row);
-  for (; row - threadIdx.y < rows; row += step) {
+  const int64_t step = int64_t(gridDim.y) * height;
+  int64_t base = int64_t(blockIdx.y) * height;
+  if (kAhead) load_row(base + seat.row);
+  for (; base < rows; base += step) {
+    const int64_t row = base + seat.row;
     const bool valid = row < rows;
     if (!kAhead) load_row(row);
     Loaded<T, kVec, kPacked> fc_product_in[kItems];
@@ -347,7 +350,7 @@ cudaError_t forward_launch(
         kMost)>;
     return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, fc_product_ptr,
         fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr, a.gn_eps,
-        a.negative_slope, rows, channels, groups, row.lanes);
+        a.negative_slope, rows, channels, groups, row.lanes, row.across, row.height);
   }
 
   // Any size: statistics first, then one more pass.
@@ -479,11 +482,13 @@ backward_row(
     T* __restrict__ grad_fc_product_ptr,
     Accumulate<T>* __restrict__ partials,
     double negative_slope,
-    int64_t rows, int64_t channels, int64_t groups, int lanes) {
+    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
-  const int64_t segment = int64_t(blockIdx.x) * (blockDim.x / lanes) + threadIdx.x / lanes;
-  const int lane = threadIdx.x % lanes;
+  const Seat seat = seat_of(threadIdx.x, lanes, across, height);
+  // A thread without a seat has no columns, like one behind the last group.
+  const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
+  const int lane = seat.lane;
   Acc* shared = shared_memory<Acc>();
   Columns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -530,10 +535,11 @@ backward_row(
     }
   };
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  const int64_t step = int64_t(gridDim.y) * blockDim.y;
-  int64_t row = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
-  if (kAhead) load_row(row);
-  for (; row - threadIdx.y < rows; row += step) {
+  const int64_t step = int64_t(gridDim.y) * height;
+  int64_t base = int64_t(blockIdx.y) * height;
+  if (kAhead) load_row(base + seat.row);
+  for (; base < rows; base += step) {
+    const int64_t row = base + seat.row;
     const bool valid = row < rows;
     if (!kAhead) load_row(row);
     Loaded<T, kVec, kPacked> fc_product_in[kItems];
@@ -613,12 +619,15 @@ backward_row(
   }
 
   // Column sums over the rows of this block; the order of every addition is fixed.
+  // The seat is found again, from another expression: kept, it would take registers from the loop.
+  const Seat again = seat_of(thread_index(), lanes, across, height);
   Acc* mine = partials + blockIdx.y * 3 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_gn_sum[i], d_gn_weight_sum[i]);
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_fc_sum[i]);
-    if (threadIdx.y != 0 || !columns[i].any()) continue;
+    if (height > 1)
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_gn_sum[i], d_gn_weight_sum[i]);
+    if (height > 1) sum_over_rows<kVec>(again, lanes * across, height, shared, d_fc_sum[i]);
+    if (again.row != 0 || !columns[i].any()) continue;
     store_values(columns[i], mine + 0 * channels, d_gn_sum[i]);
     store_values(columns[i], mine + 1 * channels, d_gn_weight_sum[i]);
     store_values(columns[i], mine + 2 * channels, d_fc_sum[i]);
@@ -895,7 +904,8 @@ cudaError_t backward_launch(
         kMost)>;
     error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, fc_product_ptr,
         grad_y_ptr, fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr,
-        grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups, row.lanes);
+        grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups, row.lanes,
+        row.across, row.height);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,

@@ -58,12 +58,14 @@ forward_row(
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Out* __restrict__ y_ptr,
     double group_norm_eps,
-    int64_t rows, int64_t channels, int64_t groups, int lanes) {
+    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
-  const int64_t segment = int64_t(blockIdx.x) * (blockDim.x / lanes) + threadIdx.x / lanes;
-  const int lane = threadIdx.x % lanes;
+  const Seat seat = seat_of(threadIdx.x, lanes, across, height);
+  // A thread without a seat has no columns, like one behind the last group.
+  const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
+  const int lane = seat.lane;
   Acc* shared = shared_memory<Acc>();
   Columns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -100,10 +102,11 @@ forward_row(
     }
   };
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  const int64_t step = int64_t(gridDim.y) * blockDim.y;
-  int64_t row = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
-  if (kAhead) load_row(row);
-  for (; row - threadIdx.y < rows; row += step) {
+  const int64_t step = int64_t(gridDim.y) * height;
+  int64_t base = int64_t(blockIdx.y) * height;
+  if (kAhead) load_row(base + seat.row);
+  for (; base < rows; base += step) {
+    const int64_t row = base + seat.row;
     const bool valid = row < rows;
     if (!kAhead) load_row(row);
     Loaded<T, kVec, kPacked> matmul_product_in[kItems];
@@ -367,7 +370,8 @@ cudaError_t forward_launch(
         kMost)>;
     return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, matmul_product_ptr,
         matmul_bias_ptr, bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
-        group_norm_rstd_ptr, y_ptr, a.group_norm_eps, rows, channels, groups, row.lanes);
+        group_norm_rstd_ptr, y_ptr, a.group_norm_eps, rows, channels, groups, row.lanes, row.across,
+        row.height);
   }
 
   // Any size: statistics first, then one more pass.
@@ -506,11 +510,13 @@ backward_row(
     const Param* __restrict__ group_norm_weight_ptr,
     T* __restrict__ grad_matmul_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t groups, int lanes) {
+    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
-  const int64_t segment = int64_t(blockIdx.x) * (blockDim.x / lanes) + threadIdx.x / lanes;
-  const int lane = threadIdx.x % lanes;
+  const Seat seat = seat_of(threadIdx.x, lanes, across, height);
+  // A thread without a seat has no columns, like one behind the last group.
+  const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
+  const int lane = seat.lane;
   Acc* shared = shared_memory<Acc>();
   Columns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -559,10 +565,11 @@ backward_row(
     }
   };
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  const int64_t step = int64_t(gridDim.y) * blockDim.y;
-  int64_t row = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
-  if (kAhead) load_row(row);
-  for (; row - threadIdx.y < rows; row += step) {
+  const int64_t step = int64_t(gridDim.y) * height;
+  int64_t base = int64_t(blockIdx.y) * height;
+  if (kAhead) load_row(base + seat.row);
+  for (; base < rows; base += step) {
+    const int64_t row = base + seat.row;
     const bool valid = row < rows;
     if (!kAhead) load_row(row);
     Loaded<T, kVec, kPacked> matmul_product_in[kItems];
@@ -658,12 +665,18 @@ backward_row(
   }
 
   // Column sums over the rows of this block; the order of every addition is fixed.
+  // The seat is found again, from another expression: kept, it would take registers from the loop.
+  const Seat again = seat_of(thread_index(), lanes, across, height);
   Acc* mine = partials + blockIdx.y * 4 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, grad_y_sum[i], d_group_norm_weight_sum[i]);
-    if (blockDim.y > 1) sum_over_y<kVec>(shared, d_plus_bias_sum[i], d_matmul_sum[i]);
-    if (threadIdx.y != 0 || !columns[i].any()) continue;
+    if (height > 1)
+        sum_over_rows<kVec>(again, lanes * across, height, shared, grad_y_sum[i],
+            d_group_norm_weight_sum[i]);
+    if (height > 1)
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_plus_bias_sum[i],
+            d_matmul_sum[i]);
+    if (again.row != 0 || !columns[i].any()) continue;
     store_values(columns[i], mine + 0 * channels, grad_y_sum[i]);
     store_values(columns[i], mine + 1 * channels, d_group_norm_weight_sum[i]);
     store_values(columns[i], mine + 2 * channels, d_plus_bias_sum[i]);
@@ -960,7 +973,7 @@ cudaError_t backward_launch(
     error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream,
         matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bias_ptr, group_norm_mean_ptr,
         group_norm_rstd_ptr, group_norm_weight_ptr, grad_matmul_product_ptr, partials, rows,
-        channels, groups, row.lanes);
+        channels, groups, row.lanes, row.across, row.height);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,

@@ -105,12 +105,14 @@ inline Finalise finalise_shape(int64_t channels, int64_t partials) {
 }
 
 // A launch in which `lanes` threads hold one segment (a row, or a group of its channels) in
-// registers, `items` vectors each, and a block covers block.x / lanes neighbouring segments of
-// block.y rows at a time.
+// registers, `items` vectors each, and a block has `across` neighbouring segments of `height` rows
+// at a time. seat_of() in reduce.cuh says which thread has what.
 struct Row {
   dim3 grid;
   dim3 block;
   int lanes;
+  int across;
+  int height;
   int items;
 };
 
@@ -126,19 +128,46 @@ constexpr int row_blocks(int items, int vector, int blocks) {
   return items > 1 ? 1 : vector > 4 && blocks > 3 ? 3 : blocks;
 }
 
+// Lanes of a warp for a segment of up to 32 vectors. The sum over a power of two is the simpler
+// one, so there are fewer only where a warp then holds more segments.
+inline int row_lanes(int64_t vectors) {
+  const int power = power_of_two_from(vectors);
+  return 32 / vectors > 32 / power ? int(vectors) : power;
+}
+
+// Neighbouring segments of a row that a block has, where its warps hold `a_warp` each: as many as a
+// warp, or down to half of them where fewer places stay empty, behind a row's last segment and
+// behind the block's last row. Not more: the more rows a block has, the fewer are its partial
+// results.
+inline int row_across(int64_t groups, int a_warp, int warps) {
+  const int most = groups < a_warp ? int(groups) : a_warp;
+  const int places = a_warp * warps;
+  int best = most;
+  for (int across = most - 1; across * 2 >= most; --across) {
+    const int64_t blocks = ceil_div(groups, across), blocks_of_best = ceil_div(groups, best);
+    if (places / across * blocks_of_best > places / best * blocks) best = across;
+  }
+  return best;
+}
+
 // items is 0 where a segment is longer than `most_items` vectors for each thread of a block.
 inline Row row_shape(
     const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int vector, bool packed,
     int most_items, int blocks, int multiprocessors) {
   const int64_t vectors = ceil_div(length, vector);
-  Row shape{dim3(1), dim3(256), 1, 1};
-  shape.items = row_items(vectors <= 32 ? 1 : 2, packed, most_items);
-  if (vectors <= 32 * shape.items) {
-    // Short segments: some lanes of a warp each.
-    shape.lanes = power_of_two_from(ceil_div(vectors, shape.items));
-    const int64_t per_row = groups * shape.lanes;
-    const int width = per_row < 32 ? power_of_two_from(per_row) : 32;
-    shape.block = dim3(width, 256 / width);
+  const int two = row_items(2, packed, most_items);
+  Row shape{dim3(1), dim3(256), 1, 1, 1, 1};
+  if (vectors <= 32 * two) {
+    // Short segments: some lanes of a warp each, with two vectors where one leaves more lanes idle.
+    const int half = row_lanes(ceil_div(vectors, two));
+    shape.lanes = vectors <= 32 ? row_lanes(vectors) : half;
+    if (vectors > 32 || 32 / half > 32 / shape.lanes * two) {
+      shape.items = two;
+      shape.lanes = half;
+    }
+    const int a_warp = 32 / shape.lanes;
+    shape.across = row_across(groups, a_warp, 256 / 32);
+    shape.height = 256 / 32 * a_warp / shape.across;
   } else {
     // Long segments: one block each, of up to 256 threads, then with a few items, then of 512.
     int64_t threads = 128;
@@ -150,17 +179,17 @@ inline Row row_shape(
       } else {
         shape.items = row_items(shape.items * 2, packed, most_items);
       }
-      if (threads > (shape.items > 1 ? 512 : 256)) return {dim3(1), dim3(1), 0, 0};
+      if (threads > (shape.items > 1 ? 512 : 256)) return {dim3(1), dim3(1), 0, 0, 0, 0};
     }
     shape.lanes = int(threads);
-    shape.block = dim3(unsigned(threads), 1);
+    shape.block = dim3(unsigned(threads));
   }
-  const int64_t across = ceil_div(groups * shape.lanes, shape.block.x);
-  const int64_t threads = int64_t(shape.block.x) * shape.block.y;
+  const int64_t across = ceil_div(groups, shape.across);
   const int64_t resident = row_blocks(shape.items, vector, blocks) * multiprocessors *
-      ((shape.items > 1 ? 512 : 256) / threads) * shapes.row_waves;
-  int64_t down = resident / across > 0 ? resident / across : 1;
-  const int64_t most = ceil_div(rows, shape.block.y);
+      ((shape.items > 1 ? 512 : 256) / int(shape.block.x)) * shapes.row_waves;
+  int64_t down = resident / across;
+  if (down < 1) down = 1;
+  const int64_t most = ceil_div(rows, shape.height);
   if (down > most) down = most;
   if (down > 65535) down = 65535;
   shape.grid = dim3(unsigned(across), unsigned(down));

@@ -1,8 +1,8 @@
 // Sums and moments over the threads of a block, always in the same order: results are bitwise
 // reproducible.
 //
-// A block is blockDim.x lanes wide (a power of two, at most 32 when blockDim.y > 1) and blockDim.y
-// rows high.
+// A block is a multiple of 32 threads: of blockDim.x lanes (a power of two up to 32) and blockDim.y
+// rows, or of one row that is divided as a Seat says.
 #pragma once
 
 #include <cstdint>
@@ -145,13 +145,83 @@ __device__ __forceinline__ Acc sum_of(const Acc (&value)[N]) {
   return sum[0];
 }
 
+// Where a thread of a row kernel is. A segment has `lanes` neighbouring threads of a warp, or all
+// of the block. Segments follow each other, `across` of one row, then those of the next, for
+// `height` rows. What a warp has left behind its last segment, and a block behind its last row, is
+// not taken.
+struct Seat {
+  int lane;     // of its segment
+  int segment;  // of `across`
+  int row;      // of `height`
+  int slot;     // the thread's number among those that are taken
+  bool taken;
+};
+
+__device__ __forceinline__ Seat seat_of(int thread, int lanes, int across, int height) {
+  if (lanes > 32) return {thread, 0, 0, thread, true};
+  const int a_warp = 32 / lanes;
+  const int place = thread % 32 / lanes;
+  const int lane = thread % 32 % lanes;
+  const int number = thread / 32 * a_warp + place;
+  const int row = number / across;
+  return {lane, number % across, row, number * lanes + lane, place < a_warp && row < height};
+}
+
+// Sums each array over the `height` rows that a block's seats are of, at least three, with `slots`
+// seats each; the threads of the first one get the results. `shared` holds blockDim.x * N values
+// for each array.
+template <int N, typename Acc, typename... More>
+__device__ __forceinline__ void sum_over_rows(
+    const Seat& seat, int slots, int height, Acc* shared, Acc (&first)[N], More (&... more)[N]) {
+  constexpr int kArrays = 1 + sizeof...(More);
+  Acc* const arrays[kArrays] = {first, more...};
+  Acc* mine = shared + seat.slot;
+  // What the second half of the rows has is added to the first. A call writes a slot once, and
+  // comes to two barriers at least: one of them is between who reads a slot and who writes it next.
+#pragma unroll 1
+  for (int rows = height, half; rows > 1; rows = half) {
+    half = (rows + 1) / 2;
+    if (seat.taken && seat.row >= half && seat.row < rows) {
+#pragma unroll
+      for (int i = 0; i < kArrays * N; ++i) mine[i * blockDim.x] = arrays[i / N][i % N];
+    }
+    __syncthreads();
+    if (seat.taken && seat.row + half < rows) {
+#pragma unroll
+      for (int i = 0; i < kArrays * N; ++i) {
+        arrays[i / N][i % N] += mine[i * blockDim.x + half * slots];
+      }
+    }
+  }
+}
+
 // Sums each value over the `lanes` neighbouring threads that share a segment; each of them gets the
-// results. lanes is a power of two up to 32, or blockDim.x (then blockDim.y is 1 and `shared` holds
-// 32 values for each sum).
+// results, to the same bits. lanes is a power of two up to 32, or less than 16, and the segments
+// are next to each other from a warp's first thread on; or it is blockDim.x, a multiple of 32 (then
+// `shared` holds 32 values for each sum).
 template <typename Acc, typename... More>
 __device__ __forceinline__ void sum_over_lanes(int lanes, Acc* shared, Acc& first, More&... more) {
   constexpr int kValues = 1 + sizeof...(More);
   Acc* const values[kValues] = {&first, &more...};
+  if (lanes < 32 && (lanes & (lanes - 1)) != 0) {
+    // To the first lane, and from there to all. The thread's lane is found again, by the division
+    // of 16 bits, which is the cheap one: kept all the time, it would take a register.
+    const uint16_t thread = threadIdx.x % 32, divisor = lanes;
+    const int lane = thread % divisor;
+#pragma unroll
+    for (int offset = 8; offset > 0; offset /= 2) {
+#pragma unroll
+      for (int i = 0; i < kValues; ++i) {
+        const Acc other = __shfl_down_sync(kAllLanes, *values[i], offset);
+        if (lane + offset < lanes) *values[i] += other;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      *values[i] = __shfl_sync(kAllLanes, *values[i], thread - lane);
+    }
+    return;
+  }
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
 #pragma unroll

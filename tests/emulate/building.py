@@ -59,9 +59,8 @@ def forced_shapes(schedule: str) -> Shapes | None:
 
 
 def compiled_shapes(source: str, root: Path) -> EmulatedLibrary:
-    """The text of a kernels.cu that has no kernels and calls functions of shapes.cuh, compiled below `root`."""
-    (root / "support").mkdir()
-    shutil.copy(templates_directory() / "support" / "shapes.cuh", root / "support")
+    """The text of a kernels.cu that calls functions of the support headers, compiled below `root`."""
+    shutil.copytree(templates_directory() / "support", root / "support")
     (root / "shapes").mkdir()
     (root / "shapes" / "kernels.cu").write_text(source, encoding="utf-8")
     return compile_kernels(root / "shapes" / "kernels.cu", cache=root / "cache", checked=False)

@@ -57,8 +57,10 @@ SCENARIOS = {
     # A group is a warp with two vectors in some threads; 41 rows are more than one turn of each block.
     "short rows": Tail("group norm", 41, 264, 2, schedule="on chip"),
     "few lanes": Tail("group norm", 5, 64, 2, schedule="on chip"),
-    # One lane in four has no group.
-    "three groups": Tail("group norm", 9, 96, 3, schedule="on chip"),
+    # A block has ten rows of three groups, and no use for what would be two groups more.
+    "three groups": Tail("group norm", 37, 96, 3, schedule="on chip"),
+    # A block has two groups of 16 rows, the last one of three blocks has one.
+    "five groups": Tail("group norm", 37, 160, 5, schedule="on chip"),
     # A group is four warps, and a block has more than one of them to do.
     "long rows": Tail("group norm", 9, 544, 2, schedule="on chip"),
     "segments": Tail("group norm", 41, 264, 2, schedule="split"),
@@ -71,7 +73,8 @@ SCENARIOS = {
     # Columns that are not neighbours.
     "odd columns": Tail("batch norm", 70, 33, schedule="on chip"),
     "odd, split": Tail("batch norm", 70, 33, schedule="split"),
-    "odd rows": Tail("group norm", 9, 66, 2, schedule="on chip"),
+    # A group is nine lanes, of which a warp has three times as many; a block has 12 rows, or 11 whole ones.
+    "odd rows": Tail("group norm", 41, 66, 2, schedule="on chip"),
     "odd segments": Tail("group norm", 9, 66, 2, schedule="split"),
 }
 OF_COPY = {

@@ -155,3 +155,26 @@ def test_columns_in_clusters_against_double_precision(key, channels, cache):
         assert compare(found, expected, mode.name)
         other = tail.run(tensors, mode, shapes=shapes, seed=1).values
         assert all(torch.equal(found[name], other[name]) for name in found)
+
+
+# The lanes of a group: some of a warp, as many as it takes or a power of two, with one vector or two, and some warps.
+LENGTHS = (3, 5, 9, 17, 33, 44, 65, 72, 129, 257, 388, 1036)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("key", ["kb30", "kb94"])
+def test_groups_of_any_length_against_double_precision(key, length, cache):
+    chain, rows, groups = CHAINS[key], 27, 5
+    plan, module = prepared(chain, (rows, groups * length, groups), True)
+    for number, mode in enumerate(plan.modes):
+        activation, output = (getattr(torch, mode.roles[role]) for role in ("activation", "output"))
+        tensors = {
+            plan.chain.source.name: torch.randn(rows, groups * length).to(activation),
+            "grad_y": torch.randn(rows, groups * length).to(output),
+        }
+        expected = tail_reference(plan, module, tensors, mode, True)
+        tail = EmulatedTail(plan, plan.variants[0], library(chain.spec, cache), module)
+        found = tail.run(tensors, mode, schedule="on chip", seed=number).values
+        assert compare(found, expected, mode.name)
+        other = tail.run(tensors, mode, schedule="on chip", seed=number + 1).values
+        assert all(torch.equal(found[name], other[name]) for name in found)

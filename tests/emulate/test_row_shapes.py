@@ -1,4 +1,4 @@
-"""Launch shapes of the row kernels, as the emitted launchers compute them."""
+"""Launch shapes of the row kernels, as the emitted launchers compute them, and what their threads make of them."""
 
 from __future__ import annotations
 
@@ -9,50 +9,157 @@ from fusegen.emulate import Buffer
 from tests.emulate.building import compiled_shapes
 
 SOURCE = """
+#include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
 
-extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, int64_t length, int64_t most_items,
-                     int64_t row_items, int64_t blocks) {
+extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, int64_t length, int64_t packed,
+                     int64_t most_items, int64_t row_items, int64_t blocks) {
   fusegen::Shapes shapes;
   shapes.row_items = row_items;
   const fusegen::Row row = fusegen::row_shape(
-      shapes, rows, groups, length, vector, true, int(most_items), int(blocks), 132);
-  const int64_t values[] = {row.items, row.lanes, row.block.x, row.block.y, row.grid.x, row.grid.y};
-  for (int i = 0; i < 6; ++i) found[i] = values[i];
+      shapes, rows, groups, length, vector, packed != 0, int(most_items), int(blocks), 132);
+  const int64_t values[] = {row.items, row.lanes, row.across, row.height, row.block.x, row.block.y,
+                            row.grid.x, row.grid.y};
+  for (int i = 0; i < 8; ++i) found[i] = values[i];
   return cudaGetLastError();
 }
+
+__global__ void take_seats(int lanes, int across, int height, int* found) {
+  const fusegen::Seat seat = fusegen::seat_of(threadIdx.x, lanes, across, height);
+  const int values[] = {seat.taken, seat.row, seat.segment, seat.lane, seat.slot};
+  for (int i = 0; i < 5; ++i) found[threadIdx.x * 5 + i] = values[i];
+}
+
+extern "C" int seats(int threads, int* found, int64_t lanes, int64_t across, int64_t height) {
+  return fusegen::launch(take_seats, dim3(1), dim3(threads), 0, nullptr, int(lanes), int(across), int(height), found);
+}
 """
+FIELDS = ("items", "lanes", "across", "height", "threads", "one", "grid_x", "grid_y")
+MULTIPROCESSORS = 132
+
+# Segments of so many vectors at most, and the least share of the threads that have one.
+LEAST = ((32, 0.65), (64, 0.25), (1024, 0.50))
+
+# Elements of a vector, whether they are neighbours, and the vectors that fit a thread.
+KINDS = [(4, True, 8), (8, True, 4), (4, True, 2), (8, True, 1), (2, True, 8), (2, True, 4), (4, False, 2)]
 
 
 @pytest.fixture(scope="module")
-def shape(tmp_path_factory):
-    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"))
+def library(tmp_path_factory):
+    return compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"))
 
-    def shape(rows, groups, length, vector, most_items, row_items, blocks):
-        found = Buffer.poisoned([6], torch.int64)
-        library.call("shape", vector, found, rows, groups, length, most_items, row_items, blocks)
-        return dict(zip(("items", "lanes", "width", "height", "across", "down"), found.tensor().tolist(), strict=True))
+
+@pytest.fixture(scope="module")
+def shape(library):
+    found = Buffer.poisoned([len(FIELDS)], torch.int64)
+
+    def shape(rows, groups, length, vector, packed, most_items, row_items=2, blocks=4):
+        library.call("shape", vector, found, rows, groups, length, int(packed), most_items, row_items, blocks)
+        return dict(zip(FIELDS, found.tensor().tolist(), strict=True))
 
     return shape
 
 
+@pytest.fixture(scope="module")
+def seats(library):
+    """What each thread of a block takes: whether it does, its row, segment, lane and slot."""
+
+    def seats(threads, lanes, across, height):
+        found = Buffer.poisoned([threads, 5], torch.int32)
+        library.call("seats", threads, found, lanes, across, height)
+        return found.tensor().tolist()
+
+    return seats
+
+
+def is_power_of_two(n):
+    return n & (n - 1) == 0
+
+
+def share(row, groups, vectors):
+    """What the block's threads do not do in vain: the vectors of a turn, of those that they have room for."""
+    return vectors * groups * row["height"] / (row["grid_x"] * row["threads"] * row["items"])
+
+
 @pytest.mark.parametrize("blocks", [3, 4])
 @pytest.mark.parametrize("row_items", [2, 4])
-@pytest.mark.parametrize("vector, most_items", [(4, 8), (8, 4), (4, 2), (8, 1), (2, 8), (2, 4)])
-def test_every_shape_covers_the_rows_within_the_launch_bounds(shape, vector, most_items, row_items, blocks):
+@pytest.mark.parametrize("vector, packed, most_items", KINDS)
+def test_every_shape_covers_the_rows_within_the_launch_bounds(shape, vector, packed, most_items, row_items, blocks):
     """The bounds are 256 threads with one vector each, 512 with more."""
     fitted = 0
     for length in (vector, 33 * vector, 64 * vector, 65 * vector, 2048, 2056, 4096, 8192, 16384):
         for rows, groups in ((1, 1), (3, 5), (100_000, 2)):
-            row = shape(rows, groups, length, vector, most_items, row_items, blocks)
+            row = shape(rows, groups, length, vector, packed, most_items, row_items, blocks)
             if row["items"] == 0:
                 assert length > 256 * most_items * vector
                 continue
             fitted += 1
-            threads = row["width"] * row["height"]
-            assert threads <= (512 if row["items"] > 1 else 256)
+            bound, bounds_blocks = (512, 1) if row["items"] > 1 else (256, 3 if vector > 4 else blocks)
+            assert row["threads"] <= bound and row["threads"] % 32 == 0 and row["one"] == 1
             assert row["items"] <= most_items and row["items"] * row["lanes"] * vector >= length
-            assert row["across"] * row["width"] >= groups * row["lanes"]
-            assert 1 <= row["down"] <= -(-rows // row["height"])
-            assert row["lanes"] <= 32 or row["height"] == 1
+            assert row["grid_x"] * row["across"] >= groups > (row["grid_x"] - 1) * row["across"]
+            assert 1 <= row["grid_y"] <= -(-rows // row["height"])
+            resident = bounds_blocks * (bound // row["threads"]) * MULTIPROCESSORS
+            assert row["grid_y"] == 1 or row["grid_x"] * row["grid_y"] <= resident
+            assert row["height"] == 1 or row["lanes"] <= 32
     assert fitted >= 12
+
+
+@pytest.mark.parametrize("vector, packed, most_items", KINDS)
+def test_segments_of_every_length_have_seats_of_their_own(shape, seats, vector, packed, most_items):
+    checked = set()
+    for length in range(1, 1101):
+        if packed and length % vector:
+            continue
+        for groups in (1, 2, 3, 5, 8, 33):
+            row = shape(1_000_000, groups, length, vector, packed, most_items)
+            lanes, across, height = row["lanes"], row["across"], row["height"]
+            # More than that and the sums over lanes and over rows would be wrong.
+            assert is_power_of_two(lanes) if 16 <= lanes <= 32 else lanes < 16 or lanes == row["threads"]
+            assert height == 1 or height > 2
+            block = row["threads"], lanes, across, height
+            if block not in checked:
+                check_seats(seats(*block), lanes, across, height)
+                checked.add(block)
+
+
+def check_seats(found, lanes, across, height):
+    taken = {}
+    for thread, (is_taken, row, segment, lane, slot) in enumerate(found):
+        if not is_taken:
+            continue
+        assert (row, segment, lane) not in taken
+        taken[row, segment, lane] = thread
+        assert slot == (row * across + segment) * lanes + lane < len(found)
+        # Neighbours, of one warp where they are no more than that.
+        first = taken[row, segment, 0]
+        assert thread == first + lane and (lanes > 32 or thread // 32 == first // 32)
+        assert lanes > 32 or lane == thread % 32 % lanes
+    assert len(taken) == lanes * across * height
+
+
+@pytest.mark.parametrize("vector, packed, most_items", KINDS)
+def test_few_threads_are_idle(shape, vector, packed, most_items):
+    """Of a warp and more; what the last groups of a row leave idle comes on top of it, less than a sixth."""
+    most_groups = [1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 32, 33, 100]
+    for vectors in range(1, 1025):
+        row = shape(1_000_000, 1, vectors * vector, vector, packed, most_items)
+        if row["items"] == 0:
+            assert vectors > 256 * most_items
+            break
+        least = next(least for most, least in LEAST if vectors <= most)
+        if vectors <= 32 and most_items == 1:
+            least = 0.53
+        assert share(row, 1, vectors) >= least, vectors
+        for groups in most_groups:
+            row = shape(1_000_000, groups, vectors * vector, vector, packed, most_items)
+            assert share(row, groups, vectors) >= least * 5 / 6, (vectors, groups)
+
+
+@pytest.mark.parametrize(
+    "groups, across, height", [(1, 1, 24), (2, 2, 12), (3, 3, 8), (4, 2, 12), (6, 3, 8), (7, 2, 12)]
+)
+def test_blocks_are_divided_among_a_rows_groups(shape, groups, across, height):
+    """Groups of 33 elements without vectors, of which a warp has three."""
+    row = shape(1000, groups, 33, 4, False, 2)
+    assert (row["items"], row["lanes"], row["across"], row["height"]) == (1, 9, across, height)

@@ -69,7 +69,7 @@ INPUTS = [
     ),
     Mutant(
         "a group too many",
-        "three groups",
+        "five groups",
         "segment < groups ? (segment + 1) * length : 0",
         "(segment + 1) * length",
         rf"(reads|writes) .*{_PAST}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.emulate.mutants.mutant import Mutant, nan, wrong
+from tests.emulate.mutants.mutant import EARLY, RACE, Mutant, nan, wrong
 
 _Y_SHUFFLE = "__shfl_xor_sync(kAllLanes, arrays[i / N][i % N], offset)"
 _LANES_SHUFFLE = "__shfl_xor_sync(kAllLanes, *values[i], offset)"
@@ -67,8 +67,8 @@ SHUFFLES = [
     Mutant(
         "sum_over_lanes: a step less",
         "short rows",
-        "offset < lanes",
-        "2 * offset < lanes",
+        "(offset < lanes)",
+        "(2 * offset < lanes)",
         wrong("y"),
         within="sum_over_lanes",
         file="reduce.cuh",
@@ -76,8 +76,8 @@ SHUFFLES = [
     Mutant(
         "sum_over_lanes: a step more",
         "few lanes",
-        "offset < lanes",
-        "offset <= lanes",
+        "(offset < lanes)",
+        "(offset <= lanes)",
         wrong("y"),
         within="sum_over_lanes",
         file="reduce.cuh",
@@ -92,6 +92,61 @@ SHUFFLES = [
         file="reduce.cuh",
     ),
 ]
+
+_DOWN = "__shfl_down_sync(kAllLanes, *values[i], offset)"
+_FIRST_LANE = "__shfl_sync(kAllLanes, *values[i], thread - lane)"
+
+# Lanes that are no power of two: nine of them, three times in a warp.
+NINES = [
+    *(
+        Mutant(f"{within}: {name}", "odd rows", old, new, caught, within=within, file="reduce.cuh")
+        for within, name, old, new, caught in (
+            ("sum_over_lanes", "all lanes take another's", "lane + offset < lanes", "true", wrong("y")),
+            ("sum_over_lanes", "the last lane is not added", "lane + offset < lanes", "lane + offset < lanes - 1",
+             wrong("y")),
+            ("sum_over_lanes", "a lane of the next segment is added", "lane + offset < lanes",
+             "lane + offset <= lanes", wrong("y")),
+            ("sum_over_lanes", "from above", _DOWN, _DOWN.replace("down", "up"), wrong("y")),
+            ("sum_over_lanes", "the sum of the warp's first segment for all", _FIRST_LANE,
+             _FIRST_LANE.replace("thread - lane", "0"), wrong("y")),
+            ("sum_over_lanes", "a sum that only the first lane has", _FIRST_LANE,
+             _FIRST_LANE.replace("thread - lane", "thread"), wrong("y")),
+            ("sum_over_lanes", "the second lane's sum", _FIRST_LANE,
+             _FIRST_LANE.replace("- lane", "- lane + 1"), wrong("y")),
+            ("sum_over_lanes", "butterflies", "(lanes & (lanes - 1)) != 0", "false", wrong("y")),
+            # What a warp has left would be a part of the next warp's first segment.
+            ("seat_of", "a segment too many in a warp", "place < a_warp", "true",
+             rf"{EARLY}|{RACE}|which (another|thread)|{wrong('grad_gemm_bias')}"),
+            ("seat_of", "the segments of a warp overlap", "thread / 32 * a_warp + place",
+             "thread / 32 * (a_warp - 1) + place", rf"{RACE}|which (another|thread)|{nan('y')}"),
+            # Six of twelve rows, three, two.
+            ("sum_over_rows", "an odd row is lost", "(rows + 1) / 2", "rows / 2", wrong("grad_gemm_bias")),
+            ("sum_over_rows", "a row that was not written", "seat.row + half < rows", "seat.row + half <= rows",
+             EARLY),
+            ("sum_over_rows", "another segment's sums", "half * slots", "half * slots + 1",
+             rf"{EARLY}|{wrong('grad_gemm_bias')}"),
+        )
+    ),
+    # The first row of the next turn or block.
+    Mutant(
+        "seat_of: a row too many",
+        "three groups",
+        "row < height",
+        "true",
+        r"which (another|thread)",
+        within="seat_of",
+        file="reduce.cuh",
+    ),
+    Mutant(
+        "backward_row: the sums of one row for all",
+        "odd rows",
+        "height > 1",
+        "false",
+        wrong("grad_group_norm_bias", "grad_group_norm_weight"),
+        within="backward_row",
+        of=2,
+    ),
+]  # fmt: skip
 
 _PART = "d_over_divide_value_sum_all[0] += part[b][0];"
 
@@ -206,17 +261,17 @@ _GARBAGE = f"{nan('y')}|{wrong('y')}"
 ROWS = [
     Mutant(f"forward_row: {name}", run, old, new, caught, within="forward_row", nth=nth, of=of)
     for name, run, old, new, caught, nth, of in (
-        ("the first row is not loaded", "long rows", "if (kAhead) load_row(row);", "", _GARBAGE, 0, 1),
+        ("the first row is not loaded", "long rows", "if (kAhead) load_row(base + seat.row);", "", _GARBAGE, 0, 1),
         ("the next row is not loaded", "long rows", "if (kAhead) load_row(row + step);", "", wrong("y"), 0, 1),
         ("the row after the next is loaded", "long rows", "load_row(row + step)", "load_row(row + 2 * step)",
          wrong("y"), 0, 1),
         ("a row of many vectors is not loaded", "longest rows", "if (!kAhead) load_row(row);", "",
          _GARBAGE, 0, 1),
-        ("a row is skipped", "long rows", "row += step", "row += 2 * step", nan("y"), 0, 1),
+        ("a row is skipped", "long rows", "base += step", "base += 2 * step", nan("y"), 0, 1),
         ("lanes without an element count", "short rows", f"if (active) {_SQUARES}", _SQUARES, wrong("y"), 0, 1),
         ("one vector is held in the place of another", "short rows", "gemm_held[i][v]", "gemm_held[0][v]",
          wrong("y"), 2, 3),
     )
 ]  # fmt: skip
 
-SUMS = [*SHUFFLES, *IDENTITIES, *EXCHANGES, *MOMENTS, *SEGMENT, *ROWS]
+SUMS = [*SHUFFLES, *NINES, *IDENTITIES, *EXCHANGES, *MOMENTS, *SEGMENT, *ROWS]
