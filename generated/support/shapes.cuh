@@ -169,25 +169,26 @@ inline Row row_shape(
     shape.across = row_across(groups, a_warp, 256 / 32);
     shape.height = 256 / 32 * a_warp / shape.across;
   } else {
-    // Long segments: one block each, of up to 256 threads, then with a few items, then of 512.
-    int64_t threads = 128;
-    shape.items = 1;
-    while (threads * shape.items < vectors) {
+    // Long segments: one block each, of up to 256 threads, then with a few items, then of up to
+    // 512, in whole warps.
+    int most_threads = 256;
+    while (int64_t(most_threads) * shape.items < vectors) {
       const bool enough = shape.items >= shapes.row_items || shape.items == most_items;
-      if (threads < 256 || (threads < 512 && enough) || shape.items == most_items) {
-        threads *= 2;
+      if ((most_threads < 512 && enough) || shape.items == most_items) {
+        most_threads *= 2;
       } else {
         shape.items = row_items(shape.items * 2, packed, most_items);
       }
-      if (threads > (shape.items > 1 ? 512 : 256)) return {dim3(1), dim3(1), 0, 0, 0, 0};
+      if (most_threads > (shape.items > 1 ? 512 : 256)) return {dim3(1), dim3(1), 0, 0, 0, 0};
     }
-    shape.lanes = int(threads);
-    shape.block = dim3(unsigned(threads));
+    shape.lanes = int(ceil_div(vectors, 32 * shape.items) * 32);
+    shape.block = dim3(unsigned(shape.lanes));
   }
   const int64_t across = ceil_div(groups, shape.across);
-  const int64_t resident = row_blocks(shape.items, vector, blocks) * multiprocessors *
-      ((shape.items > 1 ? 512 : 256) / int(shape.block.x)) * shapes.row_waves;
-  int64_t down = resident / across;
+  // Registers are given to warps: the launch bounds' blocks leave room for more that are smaller.
+  const int bound = shape.items > 1 ? 512 : 256;
+  const int64_t resident = row_blocks(shape.items, vector, blocks) * bound / int(shape.block.x);
+  int64_t down = resident * multiprocessors * shapes.row_waves / across;
   if (down < 1) down = 1;
   const int64_t most = ceil_div(rows, shape.height);
   if (down > most) down = most;

@@ -61,7 +61,7 @@ SCENARIOS = {
     "three groups": Tail("group norm", 37, 96, 3, schedule="on chip"),
     # A block has two groups of 16 rows, the last one of three blocks has one.
     "five groups": Tail("group norm", 37, 160, 5, schedule="on chip"),
-    # A group is four warps, and a block has more than one of them to do.
+    # A group is three warps, and a block has more than one of them to do.
     "long rows": Tail("group norm", 9, 544, 2, schedule="on chip"),
     "segments": Tail("group norm", 41, 264, 2, schedule="split"),
     # A thread has several vectors, and several batches of them.
