@@ -92,6 +92,8 @@ HAND_PICKED = {
     "group_norm_of_input": Other(("{op: group_norm, name: gn, num_groups: 1}", "{op: mul, input: x}"), linear=False),
     "groups_of_one_channel": Other(("{op: group_norm, name: gn, num_groups: 6}", "{op: exp}"), channels=6),
     "layer_norm_bare": Other(("{op: layer_norm, name: ln, affine: false}", "{op: softplus, beta: 2}"), linear=False),
+    "layer_norm_of_input": Other((LN, GELU), linear=False),
+    "rms_norm_of_input": Other((RMS, SILU), linear=False),
     "layer_norm_without_bias": Other(("{op: layer_norm, name: ln, bias: false}", SILU)),
     "residual": Other(("{op: mul, input: x}", "{op: tanh}", "{op: add, input: x}")),
     "residual_detached": Other(("{op: sigmoid}", "{op: add, input: x, detach: true}")),

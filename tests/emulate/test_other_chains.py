@@ -56,6 +56,26 @@ def test_every_schedule_against_double_precision(name, cache, tmp_path):
     assert checked
 
 
+@pytest.mark.parametrize("name", ["layer_norm_of_input", "rms_norm_of_input"])
+def test_norms_of_the_input_in_16_bits_up_to_what_registers_hold_and_beyond(name, cache, tmp_path):
+    text = CASES[name].spec(name).replace("dtypes: [float32]", "dtypes: [bfloat16]")
+    plan = write(name, text, tmp_path)
+    library = compile_kernels(tmp_path / name / "kernels.cu", cache=cache)
+    module_class = fusegen.load(name, tmp_path)
+    mode = next(mode for mode in plan.modes if set(mode.roles.values()) == {"bfloat16"})
+    for channels, on_chip in ((2048, True), (2056, False)):
+        module = build(module_class, plan, channels)
+        tensors = {each: torch.randn(3, channels).bfloat16() for each in (plan.chain.source.name, "grad_y")}
+        expected = tail_reference(plan, module, tensors, mode, True)
+        tail = EmulatedTail(plan, plan.variants[0], library, module)
+        assert compare(tail.run(tensors, mode).values, expected, f"{channels}")
+        try:
+            tail.run(tensors, mode, schedule="on chip")
+            assert on_chip
+        except EmulationError as error:
+            assert not on_chip and str(error).endswith("CUDA error 9"), error
+
+
 def build(module_class, plan, channels: int):
     """An instance with every parameter and buffer away from its initial value."""
     sizes = {"features": channels, "in_features": channels, "groups_of_gn": 4, "scale_by": 1.25}
