@@ -62,7 +62,7 @@ forward_row(
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
-  const Seat seat = seat_of(threadIdx.x, lanes, across, height);
+  const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
@@ -513,7 +513,7 @@ backward_row(
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
-  const Seat seat = seat_of(threadIdx.x, lanes, across, height);
+  const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
@@ -666,7 +666,7 @@ backward_row(
 
   // Column sums over the rows of this block; the order of every addition is fixed.
   // The seat is found again, from another expression: kept, it would take registers from the loop.
-  const Seat again = seat_of(thread_index(), lanes, across, height);
+  const Seat again = seat_of<kItems <= 2>(thread_index(), lanes, across, height);
   Acc* mine = partials + blockIdx.y * 4 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {

@@ -157,8 +157,10 @@ struct Seat {
   bool taken;
 };
 
+// kShort: whether segments may have less than a block; with many vectors a thread they never do.
+template <bool kShort>
 __device__ __forceinline__ Seat seat_of(int thread, int lanes, int across, int height) {
-  if (lanes > 32) return {thread, 0, 0, thread, true};
+  if (!kShort || lanes > 32) return {thread, 0, 0, thread, true};
   const int a_warp = 32 / lanes;
   const int place = thread % 32 / lanes;
   const int lane = thread % 32 % lanes;
