@@ -234,12 +234,25 @@ inline Column column_tile(
           int(rows_per_block), size_t(tile + exchange + sums), true};
 }
 
-// The first aim that can be reached, and for that the widest tile. Memory is read in sectors of 32
-// bytes, and faster in pairs of them; threads whose columns are not packed access as many
-// neighbours at once as the tile has vectors. Where several blocks fit a multiprocessor, one reads
-// while another one reduces. Where the sizes decide, a tile that takes more than that is left to
-// the split schedule, which is faster then, and clusters are for few channels, whose tiles leave
-// multiprocessors without a block.
+// Whether blocks that share few tiles are fewer than multiprocessors, and not much fewer, unless
+// their rows are few. Larger clusters leave some multiprocessors out: those must not be missed.
+inline bool shares_well(const Column& tile, int64_t share, int most_cluster, int multiprocessors) {
+  const int64_t cluster = tile.grid.y;
+  const int64_t blocks = tile.grid.x * cluster;
+  const bool spread = blocks * 9 >= int64_t(multiprocessors) * 4 || tile.rows_per_block <= 512 ||
+      cluster * 2 > most_cluster;
+  if (cluster <= 2) return spread;
+  const bool small = int64_t(tile.shared_bytes) <= share;
+  return spread && blocks <= multiprocessors &&
+      (small || (blocks * 4 <= int64_t(multiprocessors) * 3 && tile.rows_per_block <= 1024));
+}
+
+// The first aim that can be reached, and for that the widest tile, over as few blocks as possible.
+// Memory is read in sectors of 32 bytes, and faster in pairs of them; threads whose columns are not
+// packed access as many neighbours at once as the tile has vectors. Where several blocks fit a
+// multiprocessor, one reads while another one reduces. Where the sizes decide, what needs narrower
+// tiles or larger clusters than these is left to the split schedule, which is faster then. But few
+// tiles, which would leave multiprocessors without a block, are narrow and shared by more blocks.
 inline Column column_shape(
     const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed,
     const TileBytes& bytes, int64_t limit, int most_cluster, int multiprocessors) {
@@ -250,27 +263,28 @@ inline Column column_shape(
   const int64_t blocks = shapes.column_blocks;
   const int64_t share = (limit - (blocks - 1) * 1024) / blocks;  // a block takes 1 KB besides
   const int64_t wide = packed ? 64 : 128;
+  const int64_t vector_bytes = vector * bytes.narrowest;
+  const int64_t least = vector_bytes * 4 > wide / 2 ? vector_bytes * 4 : wide / 2;
   const bool few = automatic && channels * bytes.narrowest / 64 * 2 < multiprocessors;
-  const Aim aims[] = {
-      {wide, share}, {wide, automatic && !few ? limit : share}, {wide / 2, share}, {32, limit}};
+  const Aim chosen[] = {{wide, share}, {wide, limit}, {least, share}, {least, limit}, {32, limit}};
+  const Aim asked[] = {{wide, share}, {wide / 2, share}, {32, limit}};
+  // Without clusters the last aim is better than two passes, too.
+  const int aims = automatic ? (most_cluster > 1 ? 4 : 5) : 3;
   // Two at least: what lies behind a tile is aligned for any type.
   int most = 2;
-  const int widest = few ? int(wide / (vector * bytes.narrowest)) : (rows > 16 ? 16 : 32);
+  const int widest = few ? int(packed ? 4 : wide / vector_bytes) : (rows > 16 ? 16 : 32);
   while (most < widest && most * vector < channels) most *= 2;
   for (int cluster = int(shapes.column_cluster); cluster <= most_cluster; cluster *= 2) {
-    for (const Aim& aim : aims) {
-      if (automatic && &aim == aims + 3) break;
+    if (automatic && !few && cluster > 2) break;
+    for (int i = 0; i < aims; ++i) {
+      const Aim& aim = automatic ? chosen[i] : asked[i];
       for (int width = most; width >= 2; width /= 2) {
-        if (width < most && width * vector * bytes.narrowest < aim.row_bytes) break;
+        if (width < most && width * vector_bytes < aim.row_bytes) break;
         const Column tile = column_tile(rows, channels, vector, bytes, width, cluster);
-        const bool spread = int64_t(tile.grid.x) * cluster * 2 > multiprocessors ||
-            tile.rows_per_block < 256 || cluster * 2 > most_cluster;
-        const bool good =
-            !few || most_cluster == 1 || (spread && tile.rows_per_block <= 512);
-        if (good && int64_t(tile.shared_bytes) <= aim.shared_bytes) return tile;
+        if (int64_t(tile.shared_bytes) > aim.shared_bytes) continue;
+        if (!few || shares_well(tile, share, most_cluster, multiprocessors)) return tile;
       }
     }
-    if (automatic && !few) break;
   }
   return {dim3(1), dim3(1), 0, 0, false};
 }

@@ -69,9 +69,18 @@ def test_every_shape_covers_the_tensor_and_fits(shape, vector, element, narrowes
             assert held + threads // 32 * tile["width"] * vector * 8 <= tile["bytes"]
 
 
+def clusters(tiles):
+    """0 where a size is left to the split schedule."""
+    return [tile["cluster"] if tile["fits"] else 0 for tile in tiles]
+
+
 def test_many_rows_are_left_to_the_split_schedule(shape):
-    """64 bytes a row in one block, or 32 in two, up to there; what is asked for is tried as far as clusters go."""
-    assert [shape(rows, 4096)["fits"] for rows in (1024, 3500, 3700, 16384)] == [1, 1, 0, 0]
+    """64 bytes a row in one block or two, up to there; what is asked for is tried as far as clusters go."""
+    rows = (1024, 3500, 3700, 7000, 7300, 16384)
+    assert clusters(shape(each, 4096) for each in rows) == [1, 1, 2, 2, 0, 0]
+    assert clusters(shape(each, 4096, most_cluster=1) for each in rows) == [1, 1, 1, 1, 0, 0]
+    assert [shape(each, 4096)["width"] for each in rows[:4]] == [4, 4, 4, 4]
+    assert shape(3700, 4096, most_cluster=1)["width"] == 2
     asked = [shape(rows, 4096, schedule="on_chip") for rows in (1024, 2048, 16384)]
     assert [(tile["cluster"], tile["width"]) for tile in asked] == [(1, 4), (1, 2), (4, 2)]
     assert shape(16384, 4096, schedule="on_chip_if_it_fits") == asked[2]
@@ -80,12 +89,14 @@ def test_many_rows_are_left_to_the_split_schedule(shape):
 
 
 def test_few_tiles_are_shared_by_clusters(shape):
-    """Until half of the multiprocessors have a block, or a block has few rows."""
-    found = [shape(rows, channels) for rows, channels in ((4096, 128), (512, 1024), (300, 128), (4096, 8192))]
-    assert [(tile["across"], tile["cluster"]) for tile in found[:3]] == [(8, 8), (128, 1), (8, 2)]
-    assert not found[3]["fits"]
-    assert not shape(65536, 8)["fits"] and not shape(16384, 1028)["fits"]  # too many rows for a block
-    assert shape(4096, 128, most_cluster=1)["fits"] == 0
+    """Until nearly half of the multiprocessors have a block, or a block has few rows."""
+    found = [shape(rows, channels) for rows, channels in ((8192, 128), (2048, 128), (512, 1024), (300, 128))]
+    assert [(tile["across"], tile["cluster"]) for tile in found] == [(8, 8), (8, 4), (64, 1), (8, 1)]
+    # Not over more blocks than there are multiprocessors, or with so many rows that blocks are few and full.
+    sizes = ((4096, 8192), (16384, 1024), (8192, 1024), (32768, 128), (65536, 8), (8192, 512))
+    assert clusters(shape(*size) for size in sizes) == [2, 0, 0, 0, 0, 0]
+    assert clusters(shape(*size) for size in ((8192, 256), (8192, 64))) == [8, 8]
+    assert clusters(shape(2048, 128, most_cluster=most) for most in (1, 2, 4)) == [1, 2, 4]
 
 
 def test_columns_that_are_not_packed_have_wider_tiles(shape):
