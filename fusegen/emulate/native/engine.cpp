@@ -18,6 +18,7 @@ void run_thread() {
   engine.body(engine.closure);
   Block& block = *engine.block;
   Thread& self = *engine.current;
+  if (!self.copies.empty()) fail(&self, "exits with a copy to shared memory that it has not waited for");
   const unsigned w = self.number / warp_size;
   const unsigned bit = 1u << self.number % warp_size;
   Warp& warp = block.warps[w];

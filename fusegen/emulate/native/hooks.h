@@ -68,16 +68,25 @@ void check_visit(Block& owner, const Attempt& attempt) {
   owner.visited = std::max(owner.visited, int(self.arrivals));
 }
 
-void check_shared(Block& owner, const Attempt& attempt) {
-  const char* whose = &owner == engine.block ? "the block's" : "another block's";
+const char* whose_memory(const Block& owner) { return &owner == engine.block ? "the block's" : "another block's"; }
+
+void check_bounds(const Block& owner, const Attempt& attempt) {
   const std::ptrdiff_t first = attempt.address - owner.shared.data();
   const auto size = static_cast<std::ptrdiff_t>(owner.shared.bytes());
   const auto last = first + static_cast<std::ptrdiff_t>(attempt.bytes) - 1;
   const auto stray = [&](std::ptrdiff_t at) { return at < 0 || at >= size; };
   if (stray(first) || stray(last)) {
     fail(engine.current, "%s byte %td of %s %td bytes of shared memory", attempt.verb(), stray(first) ? first : size,
-         whose, size);
+         whose_memory(owner), size);
   }
+}
+
+void check_shared(Block& owner, const Attempt& attempt) {
+  check_bounds(owner, attempt);
+  const char* whose = whose_memory(owner);
+  const std::ptrdiff_t first = attempt.address - owner.shared.data();
+  const auto size = static_cast<std::ptrdiff_t>(owner.shared.bytes());
+  const auto last = first + static_cast<std::ptrdiff_t>(attempt.bytes) - 1;
   if (&owner != engine.block) check_visit(owner, attempt);
   char text[128];
   const View view = view_since(engine.clock.cluster);

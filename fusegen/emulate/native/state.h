@@ -152,7 +152,8 @@ bool operator==(const Site& a, const Site& b) {
 }
 
 void describe_signal(int signal, void* address, bool write) {
-  engine.code_address = engine.faults.code_address();
+  // What the engine accesses for a kernel is accessed where the kernel asks for it.
+  if (!engine.code_address) engine.code_address = engine.faults.code_address();
   const char* verb = write ? "writes" : "reads";
   const auto at = static_cast<const unsigned char*>(address);
   if (signal == SIGFPE) fail(engine.current, "divides an integer by zero");
