@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from tests.emulate.mutants.barriers import BARRIERS  # noqa: E402
 from tests.emulate.mutants.bounds import BOUNDS  # noqa: E402
 from tests.emulate.mutants.clusters import CLUSTERS  # noqa: E402
+from tests.emulate.mutants.copies import FETCHES  # noqa: E402
 from tests.emulate.mutants.counts import COUNTS  # noqa: E402
 from tests.emulate.mutants.coverage import template_sources, untouched  # noqa: E402
 from tests.emulate.mutants.mutant import Mutant  # noqa: E402
@@ -22,13 +23,20 @@ from tests.emulate.mutants.stores import STORES  # noqa: E402
 from tests.emulate.mutants.strided import STRIDED  # noqa: E402
 from tests.emulate.mutants.sums import SUMS  # noqa: E402
 
-MUTANTS = dict(enumerate([*BARRIERS, *BOUNDS, *CLUSTERS, *COUNTS, *STRIDED, *STORES, *SUMS], start=1))
+MUTANTS = dict(enumerate([*BARRIERS, *BOUNDS, *CLUSTERS, *FETCHES, *COUNTS, *STRIDED, *STORES, *SUMS], start=1))
 
 # Between them they have every kind of kernel.
 COPIES = {
     each.name: each
     for each in (
         Copy("batch norm", "kb97", ("train_forward", "train_backward")),
+        # As 16-bit types are: single elements too narrow to be copied alone.
+        Copy(
+            "batch norm, loaded",
+            "kb97",
+            ("train_forward", "train_backward"),
+            ("fetch.cuh", "kPacked || sizeof(T) >= 4;", "kPacked;"),
+        ),
         Copy("group norm", "kb30"),
         Copy("no norm", "kb12"),
     )
@@ -37,6 +45,8 @@ SCENARIOS = {
     # 132 channels are a vector more than a block of the stream kernels has, 70 rows make three blocks of them.
     "column": Tail("batch norm", 70, 132, schedule="on chip"),
     "split": Tail("batch norm", 70, 132, schedule="split"),
+    # A thread has more rows than are on their way at once.
+    "more rows": Tail("batch norm", 200, 132, schedule="on chip"),
     # Squares of these leave nothing of the variance in float32.
     "far from zero": Tail("batch norm", 70, 132, schedule="on chip", mean=1000.0),
     "far from zero, split": Tail("batch norm", 70, 132, schedule="split", mean=1000.0),
@@ -72,6 +82,7 @@ SCENARIOS = {
     "longest rows": Tail("group norm", 3, 4200, 1),
     # Columns that are not neighbours.
     "odd columns": Tail("batch norm", 70, 33, schedule="on chip"),
+    "more rows, loaded": Tail("batch norm, loaded", 200, 33, schedule="on chip"),
     "odd, split": Tail("batch norm", 70, 33, schedule="split"),
     # A group is nine lanes, of which a warp has three times as many; a block has 12 rows, or 11 whole ones.
     "odd rows": Tail("group norm", 41, 66, 2, schedule="on chip"),
@@ -155,9 +166,12 @@ def test_a_further_barrier_would_be_missed(name, text, number):
     assert untouched_in(sources) == [(name, number)]
 
 
-def test_an_instruction_that_waits_would_be_missed():
+@pytest.mark.parametrize(
+    "text", ['asm volatile("bar.sync 0;");', "__pipeline_wait_prior(0);", "end_row();", "wait_for_rows<0>();"]
+)
+def test_an_instruction_that_waits_would_be_missed(text):
     sources = template_sources()
-    sources["support/math.cuh"] += 'asm volatile("bar.sync 0;");\n'
+    sources["support/math.cuh"] += f"{text}\n"
     assert untouched_in(sources) == [("support/math.cuh", 0)]
 
 

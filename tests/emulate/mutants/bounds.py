@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from tests.emulate.mutants.mutant import BEYOND_SHARED, BLOCKS, EARLY, MISALIGNED, RACE, UNWRITTEN, Mutant, wrong
+from tests.emulate.mutants.mutant import (
+    BEYOND_SHARED,
+    BLOCKS,
+    EARLY,
+    MISALIGNED,
+    RACE,
+    UNWRITTEN,
+    UNWRITTEN_SHARED,
+    Mutant,
+    wrong,
+)
 
 _FULL = r"Buffer\(float32, \[70, 132\]\)"  # what the stream kernels read and write
 _CHANNELS = r"Buffer\(float32, \[1, 132\]\)"
-UNWRITTEN_SHARED = "of shared memory, which nothing has written"
 _PAST = r", \d+ bytes past its end"
 _BEFORE = r", \d+ bytes before its start"
 
@@ -51,9 +60,9 @@ INPUTS = [
     Mutant(
         "a row of a tile past the end",
         "column",
-        "row >= last",
-        "row > last",
-        rf"reads .*{_FULL} \(read-only\){_PAST}",
+        "here.at < end",
+        "here.at <= end",
+        EARLY,
         within="train_forward_column",
         kernel="train_forward_column",
         of=2,
@@ -317,25 +326,29 @@ SHARED += [
         kernel="train_forward_column",
         file="reduce.cuh",
     ),
-    *(
-        Mutant(
-            f"another thread's element of the tile is {what}",
-            "column",
-            "matmul_product_tile[(row - first) * blockDim.x + threadIdx.x]",
-            "matmul_product_tile[(row - first) * blockDim.x + (threadIdx.x ^ 1)]",
-            UNWRITTEN_SHARED,  # by a thread without a column
-            within="train_forward_column",
-            kernel="train_forward_column",
-            nth=nth,
-            of=2,
-        )
-        for nth, what in enumerate(("written", "read"))
+    Mutant(
+        "another thread's element of the tile is written",
+        "column",
+        "matmul_product_tile + next.at",
+        "matmul_product_tile + (next.at ^ 1)",
+        EARLY,
+        within="train_forward_column",
+        kernel="train_forward_column",
+    ),
+    Mutant(
+        "another thread's element of the tile is read",
+        "column",
+        "matmul_product_tile[here.at]",
+        "matmul_product_tile[here.at ^ 1]",
+        UNWRITTEN_SHARED,  # by a thread without a column
+        within="train_forward_column",
+        kernel="train_forward_column",
     ),
     Mutant(
         "another row's element of the tile",
         "column",
-        "d_over_divide_value_tile[(row - first) * blockDim.x + threadIdx.x]",
-        "d_over_divide_value_tile[((row - first) ^ 1) * blockDim.x + threadIdx.x]",
+        "d_over_divide_value_tile[here.at]",
+        "d_over_divide_value_tile[here.at ^ int(blockDim.x)]",
         wrong("grad_matmul_product"),
         within="train_backward_column",
         nth=1,
@@ -344,13 +357,10 @@ SHARED += [
     Mutant(
         "a value in the tile of another one",
         "column",
-        "matmul_product_tile[(row - first) * blockDim.x + threadIdx.x]",
-        "reinterpret_cast<decltype(matmul_product_tile)>(d_over_divide_value_tile)"
-        "[(row - first) * blockDim.x + threadIdx.x]",
+        "matmul_product_tile[here.at]",
+        "reinterpret_cast<decltype(matmul_product_tile)>(d_over_divide_value_tile)[here.at]",
         wrong("grad_matmul_product"),
         within="train_backward_column",
-        nth=1,
-        of=2,
     ),
     Mutant(
         "tiles that overlap by a row",
@@ -374,8 +384,8 @@ SHARED += [
     Mutant(
         "a row of the tile that nothing has written",
         "column",
-        "matmul_product_tile[(row - first) * blockDim.x + threadIdx.x] = matmul_product_in[u];",
-        "if (row != rows - 1) matmul_product_tile[(row - first) * blockDim.x + threadIdx.x] = matmul_product_in[u];",
+        "next.at < end",
+        "next.at < end - int(blockDim.x)",
         UNWRITTEN_SHARED,
         within="train_backward_column",
         kernel="train_backward_column",

@@ -1,4 +1,4 @@
-"""Which barriers and shuffles of the templates no mutant touches."""
+"""Which barriers, shuffles and copies of the templates no mutant touches."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.emulate.mutants.scenario import ROOT, Copy
 _ARITHMETIC = r"\(\"(?:rcp|max|min)\."
 _CALL = re.compile(
     r"(?m)^(?P<before>(?:(?!//|\{#).)*?)"
-    rf"(?P<call>\b(?:__(?:sync|shfl|barrier|cluster_barrier)\w*|cooperative_groups|asm(?!{_ARITHMETIC})|"
-    r"cluster_(?:arrive|wait)(?=\(\);))\b)"
+    rf"(?P<call>\b(?:__(?:sync|shfl|barrier|cluster_barrier|pipeline)\w*|cooperative_groups\b|asm\b(?!{_ARITHMETIC})|"
+    r"(?:cluster_arrive|cluster_wait|end_row|wait_for_rows<[^<>]*>)(?=\(\);)))"
 )
 _TAG = re.compile(r"/\*<(\S+?):(\d+)>\*/")
 

@@ -16,6 +16,7 @@ SINCE = "since the last barrier"
 RACE = rf"of shared memory, which (thread \(.*\) has|other threads have) (written|read) {SINCE}"
 # A reader too early may also come before anything was written.
 EARLY = rf"of shared memory, which (nothing has written|(thread \(.*\) has|other threads have) (written|read) {SINCE})"
+UNWRITTEN_SHARED = "of shared memory, which nothing has written"
 BLOCKS = "which another block has (written|read)"
 UNWRITTEN = "reads global memory .*, which nothing has written"
 BEYOND_SHARED = r"(reads|writes) byte \d+ of the block's \d+ bytes of shared memory \["

@@ -26,11 +26,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class Copy:
-    """A source to mutate. chain: a key of CHAINS; programs: those that are compiled."""
+    """A source to mutate. chain: a key of CHAINS; programs: those that are compiled; changed: what stands in a
+    support header, and what then does."""
 
     name: str
     chain: str
     programs: tuple[str, ...] = ("forward", "backward")
+    changed: tuple[str, str, str] | None = None
 
     def write(self, root: Path) -> Path:
         """Renders the package below `root`: float32 only, and launched as on a GPU of one multiprocessor."""
@@ -38,6 +40,12 @@ class Copy:
         write_files(render_all([plan]), root)
         source = root / plan.spec.name / "kernels.cu"
         source.write_text(self.cut(source.read_text(encoding="utf-8")), encoding="utf-8")
+        if self.changed is not None:
+            name, old, new = self.changed
+            header = root / "support" / name
+            text = header.read_text(encoding="utf-8")
+            assert text.count(old) == 1
+            header.write_text(text.replace(old, new), encoding="utf-8")
         return source
 
     def cut(self, text: str) -> str:

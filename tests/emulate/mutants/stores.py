@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.emulate.mutants.mutant import UNWRITTEN, Mutant, nan, wrong
 
 _STORE = "store_pack(columns, y_ptr + at * channels, y_out);"
-_TILE_STORE = "store_pack(columns, y_ptr + row * channels, y_out);"
+_TILE_STORE = "store_pack(columns, y_ptr + here.row, y_out);"
 _ROW_STORE = "store_pack(columns[i], y_ptr + row * channels, y_out);"
-_LANES = "for (int v = 0; v < kVec - 1; ++v) y_ptr[{row} * channels + {columns}.at(v)] = y_out.element[v];"
+_LANES = "for (int v = 0; v < kVec - 1; ++v) y_ptr[{row} + {columns}.at(v)] = y_out.element[v];"
 
 
 def _skips(run, kernel, cases):
@@ -22,7 +22,12 @@ FULL = [
             ("the last row", _STORE, f"if (at != rows - 1) {_STORE}", nan("y")),
             ("the first row", _STORE, f"if (at != 0) {_STORE}", nan("y")),
             ("the last column", _STORE, f"if (columns.first + kVec < channels) {_STORE}", nan("y")),
-            ("the last element of each vector", _STORE, _LANES.format(row="at", columns="columns"), nan("y")),
+            (
+                "the last element of each vector",
+                _STORE,
+                _LANES.format(row="at * channels", columns="columns"),
+                nan("y"),
+            ),
             ("a block", _STORE, f"if (blockIdx.x != 1) {_STORE}", nan("y")),
             ("a block of rows", _STORE, f"if (blockIdx.y != 2) {_STORE}", nan("y")),
             ("the rows of one unrolled turn", _STORE, f"if (u != kUnroll - 2) {_STORE}", nan("y")),
@@ -32,9 +37,14 @@ FULL = [
         "column",
         "train_forward_column",
         (
-            ("the last row", _TILE_STORE, f"if (row != rows - 1) {_TILE_STORE}", nan("y")),
+            ("the last row", _TILE_STORE, f"if (here.row != (rows - 1) * channels) {_TILE_STORE}", nan("y")),
             ("the last column", _TILE_STORE, f"if (columns.first + kVec < channels) {_TILE_STORE}", nan("y")),
-            ("the last element of each vector", _TILE_STORE, _LANES.format(row="row", columns="columns"), nan("y")),
+            (
+                "the last element of each vector",
+                _TILE_STORE,
+                _LANES.format(row="here.row", columns="columns"),
+                nan("y"),
+            ),
             ("a block", _TILE_STORE, f"if (blockIdx.x != 1) {_TILE_STORE}", nan("y")),
         ),
     ),
@@ -45,7 +55,12 @@ FULL = [
             ("the last row", "row < rows", "row < rows - 1", nan("y")),
             ("the last column", _ROW_STORE, f"if (columns[i].first + kVec < channels) {_ROW_STORE}", nan("y")),
             ("the last vector of a thread", _ROW_STORE, f"if (i + 1 < kItems) {_ROW_STORE}", nan("y")),
-            ("the last element of each vector", _ROW_STORE, _LANES.format(row="row", columns="columns[i]"), nan("y")),
+            (
+                "the last element of each vector",
+                _ROW_STORE,
+                _LANES.format(row="row * channels", columns="columns[i]"),
+                nan("y"),
+            ),
             ("a block", _ROW_STORE, f"if (blockIdx.x != 1) {_ROW_STORE}", nan("y")),
         ),
     ),

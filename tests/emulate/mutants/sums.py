@@ -195,22 +195,24 @@ EXCHANGES = [
 _FIRST_ROWS = "bn_moments_sums[v].pilot = matmul_product;"
 _ROWS = "(own + blockDim.y - 1) / blockDim.y"
 _WAYS = (
-    ("column", "train_forward_column", "base == first + threadIdx.y", ""),
-    ("split", "train_forward_partials", "row == first + threadIdx.y", ", split"),
-)
+    # The scenario and the kernel, what is true of a first row and of others too, what a row is read as and the first.
+    ("column", "train_forward_column", "here.at == begin.at", "true", "matmul_product_tile + here.at",
+     "matmul_product_tile + begin.at", ""),
+    ("split", "train_forward_partials", "u == 0 && row == first + threadIdx.y", "row == first + threadIdx.y",
+     "matmul_product_in[u][v]", "matmul_product_in[0][v]", ", split"),
+)  # fmt: skip
 _SQUARES = "group_norm_moments.m2 += sum_of(group_norm_moments_squares);"
 
 MOMENTS = [
     *(
         Mutant(f"{kernel}: {name}", run, old, new, caught, within=kernel)
-        for way, kernel, first, split in _WAYS
+        for way, kernel, is_first, is_other, row, first_row, split in _WAYS
         for name, run, old, new, caught in (
             ("no pilot", f"far from zero{split}", _FIRST_ROWS, "static_cast<void>(0);", wrong("y", "bn_running_var")),
-            ("every row is a pilot", way, f"u == 0 && {first}", first, wrong("y", "bn_running_var")),
+            ("every row is a pilot", way, is_first, is_other, wrong("y", "bn_running_var")),
             ("a thread counts a row less", way, _ROWS, "own / blockDim.y", wrong("y", "bn_running_var")),
             ("every thread counts all rows", way, f"Acc({_ROWS})", "Acc(own)", wrong("y", "bn_running_var")),
-            ("a row of the batch for another", way, "matmul_product_in[u][v]", "matmul_product_in[0][v]",
-             wrong("y", "bn_running_mean")),
+            ("the first row for another", way, row, first_row, wrong("y", "bn_running_mean")),
         )
     ),
     *(
