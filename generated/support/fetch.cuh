@@ -22,8 +22,8 @@ struct Place {
   }
 };
 
-// Whether elements are copied to shared memory while the thread computes: neighbours, or single ones
-// of the 4 bytes that such a copy has at least. Others are loaded to registers.
+// Whether elements are copied to shared memory while the thread computes: neighbours, or single
+// ones of the 4 bytes that such a copy has at least. Others are loaded to registers.
 template <bool kPacked, typename T>
 constexpr bool kCopied = kPacked || sizeof(T) >= 4;
 
