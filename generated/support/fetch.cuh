@@ -70,6 +70,7 @@ __device__ __forceinline__ void end_row() { __pipeline_commit(); }
 template <int kLeft>
 __device__ __forceinline__ void wait_for_rows() {
   __pipeline_wait_prior(kLeft);
+  asm volatile("" ::: "memory");  // nothing is read before: the wait itself does not tell
 }
 
 }  // namespace fusegen

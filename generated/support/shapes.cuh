@@ -2,6 +2,7 @@
 // share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include <cuda_runtime.h>
@@ -251,8 +252,8 @@ inline bool shares_well(const Column& tile, int64_t share, int most_cluster, int
 // Memory is read in sectors of 32 bytes, and faster in pairs of them; threads whose columns are not
 // packed access as many neighbours at once as the tile has vectors. Where several blocks fit a
 // multiprocessor, one reads while another one reduces. Where the sizes decide, what needs narrower
-// tiles or larger clusters than these is left to the split schedule, which is faster then. But few
-// tiles, which would leave multiprocessors without a block, are narrow and shared by more blocks.
+// tiles or larger clusters is left to the split schedule, which is faster then. But few tiles,
+// which would leave multiprocessors without a block, are narrow and shared by more blocks.
 inline Column column_shape(
     const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed,
     const TileBytes& bytes, int64_t limit, int most_cluster, int multiprocessors) {
@@ -265,24 +266,27 @@ inline Column column_shape(
   const int64_t wide = packed ? 64 : 128;
   const int64_t vector_bytes = vector * bytes.narrowest;
   const int64_t least = vector_bytes * 4 > wide / 2 ? vector_bytes * 4 : wide / 2;
-  const bool few = automatic && channels * bytes.narrowest / 64 * 2 < multiprocessors;
-  const Aim chosen[] = {{wide, share}, {wide, limit}, {least, share}, {least, limit}, {32, limit}};
+  const Aim chosen[] = {{wide, share}, {wide, limit}, {least, share}, {least, limit}};
   const Aim asked[] = {{wide, share}, {wide / 2, share}, {32, limit}};
-  // Without clusters the last aim is better than two passes, too.
-  const int aims = automatic ? (most_cluster > 1 ? 4 : 5) : 3;
+  const bool few = automatic && packed && channels * bytes.narrowest / 64 * 2 < multiprocessors;
+  const int aims = automatic && packed ? 4 : 3;
+  const int clusters = automatic && !few ? std::min(packed ? 2 : 1, most_cluster) : most_cluster;
   // Two at least: what lies behind a tile is aligned for any type.
   int most = 2;
-  const int widest = few ? int(packed ? 4 : wide / vector_bytes) : (rows > 16 ? 16 : 32);
+  const int widest = few ? 4 : (rows > 16 ? 16 : 32);
   while (most < widest && most * vector < channels) most *= 2;
-  for (int cluster = int(shapes.column_cluster); cluster <= most_cluster; cluster *= 2) {
-    if (automatic && !few && cluster > 2) break;
+  for (int cluster = int(shapes.column_cluster); cluster <= clusters; cluster *= 2) {
     for (int i = 0; i < aims; ++i) {
       const Aim& aim = automatic ? chosen[i] : asked[i];
       for (int width = most; width >= 2; width /= 2) {
         if (width < most && width * vector_bytes < aim.row_bytes) break;
         const Column tile = column_tile(rows, channels, vector, bytes, width, cluster);
         if (int64_t(tile.shared_bytes) > aim.shared_bytes) continue;
-        if (!few || shares_well(tile, share, most_cluster, multiprocessors)) return tile;
+        if (few && !shares_well(tile, share, most_cluster, multiprocessors)) continue;
+        // One narrow tile at a time is worth it as long as each multiprocessor has few of them.
+        const bool lone = int64_t(tile.shared_bytes) > share && width * vector_bytes < wide;
+        if (automatic && lone && int64_t(tile.grid.x) * cluster > 2 * multiprocessors) continue;
+        return tile;
       }
     }
   }

@@ -78,9 +78,14 @@ def test_many_rows_are_left_to_the_split_schedule(shape):
     """64 bytes a row in one block or two, up to there; what is asked for is tried as far as clusters go."""
     rows = (1024, 3500, 3700, 7000, 7300, 16384)
     assert clusters(shape(each, 4096) for each in rows) == [1, 1, 2, 2, 0, 0]
-    assert clusters(shape(each, 4096, most_cluster=1) for each in rows) == [1, 1, 1, 1, 0, 0]
+    assert clusters(shape(each, 4096, most_cluster=1) for each in rows) == [1, 1, 0, 0, 0, 0]
     assert [shape(each, 4096)["width"] for each in rows[:4]] == [4, 4, 4, 4]
-    assert shape(3700, 4096, most_cluster=1)["width"] == 2
+    # 32 bytes a row in one block, in 16 bits, while each multiprocessor has at most two such tiles.
+    narrow = [shape(4096, channels, element=2, narrowest=2) for channels in (4096, 8192)]
+    assert clusters(narrow) == [1, 2] and [tile["width"] for tile in narrow] == [4, 8]
+    # Without vectors tiles are wider, and nothing is shared.
+    assert clusters(shape(each, 4096, packed=False) for each in (1700, 1800)) == [1, 0]
+    assert clusters(shape(each, 128, packed=False) for each in (1700, 1800)) == [1, 0]
     asked = [shape(rows, 4096, schedule="on_chip") for rows in (1024, 2048, 16384)]
     assert [(tile["cluster"], tile["width"]) for tile in asked] == [(1, 4), (1, 2), (4, 2)]
     assert shape(16384, 4096, schedule="on_chip_if_it_fits") == asked[2]
