@@ -41,46 +41,48 @@ COLUMNS = (
 )
 
 
-def run_once(name: str, precision: str) -> None:
-    """What is profiled: the second pass of two, so that nothing is set up in it."""
+def run_once(name: str) -> None:
+    """What is profiled: the second forward pass of two, so that nothing is set up in it, and its backward pass."""
     subject = subjects([name])[name]
-    module, _, x = subject.pair(subject.chain.full, PRECISIONS[precision], "cuda", seed=1)
-    module.train()
-    wanted = [x, *module.parameters()]
-    gradient = torch.randn_like(module(x))
-    torch.cuda.synchronize()
-    torch.cuda.profiler.start()
-    torch.autograd.grad(module(x), wanted, gradient)
-    torch.cuda.synchronize()
-    torch.cuda.profiler.stop()
+    for dtype in PRECISIONS.values():
+        module, _, x = subject.pair(subject.chain.full, dtype, "cuda", seed=1)
+        module.train()
+        wanted = [x, *module.parameters()]
+        gradient = torch.randn_like(module(x))
+        torch.cuda.synchronize()
+        torch.cuda.profiler.start()
+        torch.autograd.grad(module(x), wanted, gradient)
+        torch.cuda.synchronize()
+        torch.cuda.profiler.stop()
 
 
-def limits(name: str, precision: str) -> list[dict[str, str | float]]:
+def limits(name: str) -> list[dict[str, str | float]]:
     """A row for each kernel of a chain. per_element: instructions of threads for each element of the activations."""
     command = ["ncu", "--csv", "--print-units", "base", "--profile-from-start", "off", "--clock-control", "none"]
     command += ["--kernel-name", f"regex:{PATTERN}", "--metrics", ",".join(METRICS.values())]
-    command += [sys.executable, __file__, "--run", name, precision]
+    command += [sys.executable, __file__, "--run", name]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(done.stdout + done.stderr)
-    found: dict[str, dict[str, float]] = {}
-    names: dict[str, str] = {}
+    launches: dict[str, dict[str, str]] = {}
     for line in csv.DictReader(text for text in done.stdout.splitlines() if text.startswith('"')):
-        names[line["ID"]] = re.search(r"\b\w*(forward|backward)\w*", line["Kernel Name"]).group()
-        found.setdefault(line["ID"], {})[line["Metric Name"]] = float(line["Metric Value"].replace(",", ""))
+        launches.setdefault(line["ID"], {"kernel": line["Kernel Name"]})[line["Metric Name"]] = line["Metric Value"]
     rows, _, channels, _ = subjects([name])[name].chain.full
-    return [
-        {
-            "config": name,
-            "precision": precision,
-            "kernel": names[launch],
-            "us": round(values[METRICS["us"]] / 1e3, 1),
-            **{key: round(values[METRICS[key]], 1) for key in ("dram_percent", "issue_percent", "warps_percent")},
-            "per_element": round(values[METRICS["instructions"]] / (rows * channels), 1),
-            "device": torch.cuda.get_device_name(),
-        }
-        for launch, values in found.items()
-    ]
+    return [_row(name, launch, rows * channels) for launch in launches.values()]
+
+
+def _row(name: str, launch: dict[str, str], elements: int) -> dict[str, str | float]:
+    values = {key: float(launch[metric].replace(",", "")) for key, metric in METRICS.items()}
+    shares = {key: round(values[key], 1) for key in ("dram_percent", "issue_percent", "warps_percent")}
+    return {
+        "config": name,
+        "precision": "bf16" if "<__nv_bfloat16" in launch["kernel"] else "fp32",
+        "kernel": re.search(r"\w*(forward|backward)\w*", launch["kernel"]).group(),
+        "us": round(values["us"] / 1e3, 1),
+        **shares,
+        "per_element": round(values["instructions"] / elements, 1),
+        "device": torch.cuda.get_device_name(),
+    }
 
 
 def main() -> None:
@@ -88,19 +90,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path())
     parser.add_argument("--chains", nargs="*", default=list(SEEDS))
-    parser.add_argument("--run", nargs=2, metavar=("CHAIN", "PRECISION"), help="what ncu starts")
+    parser.add_argument("--run", metavar="CHAIN", help="what ncu starts")
     options = parser.parse_args()
     if options.run:
-        run_once(*options.run)
+        run_once(options.run)
         return
     with (options.out / "kernel_limits.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         for name in options.chains:
-            for precision in PRECISIONS:
-                for row in limits(name, precision):
-                    writer.writerow(row)
-                    print(*row.values(), sep="  ", flush=True)
+            for row in limits(name):
+                writer.writerow(row)
+                print(*row.values(), sep="  ", flush=True)
 
 
 if __name__ == "__main__":
