@@ -95,7 +95,7 @@ def main() -> None:
     if options.run:
         run_once(options.run)
         return
-    with (options.out / "kernel_limits.csv").open("w", newline="", encoding="utf-8") as file:
+    with (options.out / "kernel_limits.csv").open("w", buffering=1, newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         for name in options.chains:

@@ -15,7 +15,6 @@
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
-#include "../support/tuning.cuh"
 #include "../support/types.cuh"
 
 // One file, compiled as it is or, to use two cores, once with each of these defined:
@@ -434,17 +433,6 @@ cudaError_t forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from
-// specs/gemm_bias_hardtanh_mish_groupnorm.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// column_blocks, column_cluster}.
-constexpr Tuned kForwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 4, 2, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kOnChipIfItFits, 8, 4, 2, 2, 1}},  // float16
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -468,8 +456,7 @@ extern "C" int fusegen_gemm_bias_hardtanh_mish_groupnorm_forward(
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, bias, groupnorm_weight, groupnorm_bias, y, groupnorm_mean,
       groupnorm_rstd);
-  const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -483,8 +470,7 @@ extern "C" int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
-  const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
   forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1055,17 +1041,6 @@ cudaError_t backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from
-// specs/gemm_bias_hardtanh_mish_groupnorm.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// column_blocks, column_cluster}.
-constexpr Tuned kBackwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // float16
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1094,8 +1069,7 @@ extern "C" int fusegen_gemm_bias_hardtanh_mish_groupnorm_backward(
       grad_y, gemm_product, gemm_bias, bias, groupnorm_weight, groupnorm_mean, groupnorm_rstd,
       grad_gemm_product, grad_gemm_bias, grad_bias, grad_groupnorm_weight,
       grad_groupnorm_bias);
-  const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1109,8 +1083,7 @@ extern "C" int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
-  const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
   backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);

@@ -431,15 +431,6 @@ cudaError_t forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from
-// specs/gemm_groupnorm_swish_multiply_swish.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// column_blocks, column_cluster}.
-constexpr Tuned kForwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // bfloat16
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -463,8 +454,7 @@ extern "C" int fusegen_gemm_groupnorm_swish_multiply_swish_forward(
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, group_norm_weight, group_norm_bias, multiply_weight, y,
       group_norm_mean, group_norm_rstd);
-  const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -478,8 +468,7 @@ extern "C" int64_t fusegen_gemm_groupnorm_swish_multiply_swish_forward_workspace
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
-  const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
   forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1099,7 +1088,9 @@ cudaError_t backward_dispatch(
 // column_blocks, column_cluster}.
 constexpr Tuned kBackwardShapes[] = {
     {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 4, 2, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // float16
 };
 
 }  // namespace

@@ -491,6 +491,15 @@ cudaError_t train_forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
+// column_blocks, column_cluster}.
+constexpr Tuned kTrainForwardShapes[] = {
+    {90, modes(0), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
+    {90, modes(0), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 1, 1}},  // float32
+    {90, modes(0), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -518,7 +527,8 @@ extern "C" int fusegen_gemm_scale_bn_train_forward(
   const bool aligned = aligned_to_16(
       gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
       bn_mean, bn_rstd);
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return train_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -531,7 +541,8 @@ extern "C" int64_t fusegen_gemm_scale_bn_train_forward_workspace(
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows, channels);
   Scratch vectors, scalars;
   train_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   train_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1073,18 +1084,6 @@ cudaError_t train_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// column_blocks, column_cluster}.
-constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(1, 3), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 3, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1111,8 +1110,7 @@ extern "C" int fusegen_gemm_scale_bn_train_backward(
   const bool aligned = aligned_to_16(
       grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_mean, bn_rstd, grad_gemm_product,
       grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias);
-  const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1125,8 +1123,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_train_backward_workspace(
   TrainBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
   train_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   train_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1294,11 +1291,11 @@ constexpr Tuned kEvalForwardShapes[] = {
     {90, modes(0), 2896, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // float32
     {90, modes(0), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
     {90, modes(1, 3), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
     {90, modes(2, 4), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
     {90, modes(2, 4), 2896, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
 };
 
 }  // namespace

@@ -1087,18 +1087,6 @@ cudaError_t train_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// column_blocks, column_cluster}.
-constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(0), 5792, 4096, {kOnChipIfItFits, 8, 2, 1, 2, 1}},  // float32
-    {90, modes(0), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
-    {90, modes(1, 3), 5792, 4096, {kOnChipIfItFits, 8, 2, 1, 1, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 5792, 4096, {kOnChipIfItFits, 8, 2, 1, 3, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1125,8 +1113,7 @@ extern "C" int fusegen_gemm_scale_bn_4096_train_backward(
   const bool aligned = aligned_to_16(
       grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_mean, bn_rstd, grad_gemm_product,
       grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias);
-  const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1139,8 +1126,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_train_backward_workspace(
   TrainBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, scalars;
   train_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
   train_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
@@ -1304,8 +1290,7 @@ cudaError_t eval_forward_dispatch(
 // compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(0), 5792, 4096, {kAutomatic, 16, 2, 1, 2, 1}},  // float32
-    {90, modes(0), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
+    {90, modes(1, 3), 5792, 4096, {kAutomatic, 16, 2, 1, 2, 1}},  // bfloat16
     {90, modes(1, 3), 46340, 4096, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
     {90, modes(2, 4), 5792, 4096, {kAutomatic, 16, 2, 1, 2, 1}},  // float16

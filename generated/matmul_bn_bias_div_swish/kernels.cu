@@ -1105,9 +1105,11 @@ cudaError_t train_backward_dispatch(
 // compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // column_blocks, column_cluster}.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 1, 2}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 8192, {kSplit, 16, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(2, 4), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 1, 2}},  // float16
     {90, modes(2, 4), kAnyRows, 8192, {kSplit, 16, 2, 1, 2, 1}},  // float16
 };
 
