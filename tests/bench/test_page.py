@@ -5,14 +5,21 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 from tests.bench.test_rows import row
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def script():
+@pytest.fixture(autouse=True)
+def benchmarks_on_path(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+
+
+def script(name: str = "performance_page"):
     # By path: benchmarks/ is no package.
-    spec = importlib.util.spec_from_file_location("performance_page", ROOT / "benchmarks" / "performance_page.py")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -75,3 +82,24 @@ def test_shapes_without_a_linear_layer() -> None:
     text = script().page(rows, [])
     assert "| demo | 4096x8192 | fp32 | eval forward | 1 |" in text
     assert "| demo | 64x256 | fp32 | eval forward | 9 |" in text
+
+
+def listed(table) -> str:
+    return "\n".join(str(line) for line in table)
+
+
+def test_sections_of_other_scripts() -> None:
+    sections = script("performance_sections")
+    assert not sections.limits_section([], listed) + sections.host_section([], listed)
+    assert not sections.build_section([], listed)
+    limits = [{"config": "kb97", "kernel": "forward", "us": "3.0", "device": device} for device in ("B", "A", "B")]
+    text = sections.limits_section(limits, listed)
+    assert text.count("## What bounds the kernels on") == 2 and text.count("'us': '3.0'") == 3
+    place = {"config": "kb97", "shape": "1x2x3", "precision": "fp32", "device": "A"}
+    times = {("eager", "step"): 200.0, ("fused", "step"): 160.0, ("bare", "step"): 90.0, ("fused", "forward"): 50.0}
+    host = [{**place, "subject": s, "part": p, "microseconds": str(time)} for (s, p), time in times.items()]
+    text = sections.host_section(host, listed)
+    assert "'eager': '200', 'fused': '160', 'bare': '90', 'eager / fused': '1.25', 'eager / 2.5': '80'" in text
+    build = dict.fromkeys(("what", "specs", "targets", "wall_s", "cpu_s", "runs", "limit_s", "cores", "load"), "7")
+    text = sections.build_section([build], listed)
+    assert "on 7 cores with a load of 7" in text and "'wanted, s': '7'" in text
