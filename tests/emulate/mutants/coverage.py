@@ -16,11 +16,12 @@ from tests.chains.originals import CHAINS
 from tests.emulate.mutants.mutant import Mutant
 from tests.emulate.mutants.scenario import ROOT, Copy
 
-# In code, not in a comment. The instructions that math.cuh asks for by name are arithmetic of one thread.
-_ARITHMETIC = r"\(\"(?:rcp|max|min)\."
+# In code, not in a comment. The instructions that math.cuh asks for by name are arithmetic of one thread, and an empty
+# one only keeps the compiler from moving others.
+_NOT_SHARED = r"(?:\(\"(?:rcp|max|min)\.| volatile\(\"\" ::: \"memory\"\);)"
 _CALL = re.compile(
     r"(?m)^(?P<before>(?:(?!//|\{#).)*?)"
-    rf"(?P<call>\b(?:__(?:sync|shfl|barrier|cluster_barrier|pipeline)\w*|cooperative_groups\b|asm\b(?!{_ARITHMETIC})|"
+    rf"(?P<call>\b(?:__(?:sync|shfl|barrier|cluster_barrier|pipeline)\w*|cooperative_groups\b|asm\b(?!{_NOT_SHARED})|"
     r"(?:cluster_arrive|cluster_wait|end_row|wait_for_rows<[^<>]*>)(?=\(\);)))"
 )
 _TAG = re.compile(r"/\*<(\S+?):(\d+)>\*/")
