@@ -31,20 +31,23 @@ constexpr bool kCopied = kPacked || sizeof(T) >= 4;
 template <bool kPacked, typename... T>
 constexpr int kRowsAhead = (kCopied<kPacked, T> && ...) ? 4 : 1;
 
-// A row's elements on their way to a thread's slot in shared memory.
+// A row's elements on their way to a thread's slot in shared memory, where something else may be
+// kept once they were taken. Single elements of columns that do not exist are those of the first.
 template <typename T, int N, bool kPacked>
 class Incoming {
  public:
+  template <typename Slot>
   __device__ __forceinline__ void fetch(
-      const Columns<N, kPacked>& columns, void* slot, const T* row) {
+      const Columns<N, kPacked>& columns, Slot* slot, const T* row) {
+    static_assert(sizeof(Slot) >= sizeof(Loaded<T, N, kPacked>));
     if constexpr (kPacked) {
       constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
-      auto* to = static_cast<Word<T, N>*>(slot);
+      auto* to = reinterpret_cast<Word<T, N>*>(slot);
       const auto* from = reinterpret_cast<const Word<T, N>*>(row + columns.first);
 #pragma unroll
       for (int w = 0; w < kWords; ++w) __pipeline_memcpy_async(to + w, from + w, sizeof(*to));
     } else if constexpr (kCopied<kPacked, T>) {
-      auto* to = static_cast<T*>(slot);
+      auto* to = reinterpret_cast<T*>(slot);
 #pragma unroll
       for (int v = 0; v < N; ++v) __pipeline_memcpy_async(to + v, row + columns.at(v), sizeof(T));
     } else {
