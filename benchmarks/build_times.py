@@ -119,7 +119,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="cold builds of each kind")
     parser.add_argument("--many", type=int, default=9, help="no-op builds and imports of each")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "build_times_2_cores.csv")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "benchmarks" / "results" / f"build_times_{len(os.sched_getaffinity(0))}_cores.csv",
+    )
     options = parser.parse_args()
     rows = measure(options.runs, options.many)
     with options.out.open("w", newline="", encoding="utf-8") as file:

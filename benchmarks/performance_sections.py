@@ -28,7 +28,7 @@ behind a Python Function is 2.5 times faster than eager.
 _BUILD = """## Builds and imports
 
 By `benchmarks/build_times.py`, in seconds, on {cores} cores with a load of {load} when it began: medians of the wall
-time, and the CPU time of a build with all of its compilers.
+time, and the CPU time of a build with all of its compilers. What is wanted is the wall time on two idle cores.
 """
 
 

@@ -66,7 +66,7 @@ class Parameter:
 class Buffer:
     """A tensor of the module's state that is not learnt.
 
-    integer: an int64 count of batches, to which a forward pass adds one, rather than of the parameters' dtype.
+    integer: int64, not the parameters' dtype: a count of batches, to which a forward pass in training adds one.
     """
 
     name: str

@@ -25,9 +25,8 @@ KERNEL_NAMES = frozenset(
     clamp_min_backward erf exp gelu_backward gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh
     hardtanh_backward leaky_relu leaky_relu_backward log1p maximum maximum_backward minimum minimum_backward mish
     mish_backward normal_cdf quotient reciprocal relu relu_backward rsqrt sigmoid sigmoid_backward silu_backward
-    softplus softplus_backward square tanh tanh_backward across again
-    height seat seat_of sum_over_rows Seat begin fetch here next take end_row wait_for_rows Incoming Place kCopied
-    kRowsAhead
+    softplus softplus_backward square tanh tanh_backward across again height seat seat_of sum_over_rows Seat begin
+    fetch here next take end_row wait_for_rows Incoming Place kCopied kRowsAhead
     """.split()
 )
 

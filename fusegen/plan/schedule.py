@@ -41,7 +41,7 @@ class Scheduler:
         self.reasons = list(reasons)
         self.given = {tensor.node: tensor for tensor in inputs}
         self.full_outputs = [t for t in outputs if t.extent.is_full]
-        # Counts are added to by the kernels that read them.
+        # Counts are added to by the kernels that move the running statistics.
         self.scalar_outputs = [t for t in outputs if t.extent.is_scalar and t.role != "count"]
         self.vector_outputs = [t for t in outputs if not t.extent.is_full and not t.extent.is_scalar]
         needed = ancestors([t.node for t in outputs], self.given)

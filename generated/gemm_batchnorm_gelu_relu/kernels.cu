@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
   const int end = active ? (last - first) * int(blockDim.x) : 0;
   const int vectors = rows_per_block * blockDim.x;  // of a tile
-  // Each thread reads back only what it wrote, so a tile needs no barrier.
+  // Each thread reads back only what it asked for or wrote, so a tile needs no barrier.
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   Acc* exchange = behind<Acc>(gemm_product_tile, vectors);
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
@@ -587,7 +587,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
   const int end = active ? (last - first) * int(blockDim.x) : 0;
   const int vectors = rows_per_block * blockDim.x;  // of a tile
-  // Each thread reads back only what it wrote, so a tile needs no barrier.
+  // Each thread reads back only what it asked for or wrote, so a tile needs no barrier.
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   auto* d_batch_norm_tile = behind<Pack<Acc, kVec>>(gemm_product_tile, vectors);
   Acc* exchange = behind<Acc>(d_batch_norm_tile, vectors);

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
   const int end = active ? (last - first) * int(blockDim.x) : 0;
   const int vectors = rows_per_block * blockDim.x;  // of a tile
-  // Each thread reads back only what it wrote, so a tile needs no barrier.
+  // Each thread reads back only what it asked for or wrote, so a tile needs no barrier.
   auto* matmul_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   Acc* exchange = behind<Acc>(matmul_product_tile, vectors);
   Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
@@ -595,7 +595,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
   const int end = active ? (last - first) * int(blockDim.x) : 0;
   const int vectors = rows_per_block * blockDim.x;  // of a tile
-  // Each thread reads back only what it wrote, so a tile needs no barrier.
+  // Each thread reads back only what it asked for or wrote, so a tile needs no barrier.
   auto* matmul_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   auto* d_over_divide_value_tile = behind<Pack<Acc, kVec>>(matmul_product_tile, vectors);
   Acc* exchange = behind<Acc>(d_over_divide_value_tile, vectors);

@@ -32,7 +32,7 @@ template <bool kPacked, typename... T>
 constexpr int kRowsAhead = (kCopied<kPacked, T> && ...) ? 4 : 1;
 
 // A row's elements on their way to a thread's slot in shared memory, where something else may be
-// kept once they were taken. Single elements of columns that do not exist are those of the first.
+// kept once they were taken. What is copied for columns that do not exist is that of the first.
 template <typename T, int N, bool kPacked>
 class Incoming {
  public:
@@ -67,7 +67,10 @@ class Incoming {
 };
 
 // The copies since the last call are those of one row.
-__device__ __forceinline__ void end_row() { __pipeline_commit(); }
+__device__ __forceinline__ void end_row() {
+  __pipeline_commit();
+  asm volatile("" ::: "memory");  // what was taken is not read later than this
+}
 
 // Waits for all rows but the last kLeft.
 template <int kLeft>

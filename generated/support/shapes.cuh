@@ -61,7 +61,7 @@ struct Shapes {
   int64_t row_items = 2;       // vectors of a long segment's thread, before its block grows to 512
   int64_t row_waves = 1;       // blocks of a row kernel for each that is resident
   int64_t column_blocks = 2;   // blocks a multiprocessor that a column tile leaves room for
-  int64_t column_cluster = 1;  // blocks that share a tile of columns, at least
+  int64_t column_cluster = 1;  // blocks that share a tile of columns, at least, if it is asked for
 };
 
 // A launch over [rows, channels] in which each thread keeps its columns and walks down some rows.
@@ -155,7 +155,7 @@ inline int row_across(int64_t groups, int a_warp, int warps) {
 inline Row row_shape(
     const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int vector, bool packed,
     int most_items, int blocks, int multiprocessors) {
-  const int64_t vectors = ceil_div(length, vector);
+  const int64_t vectors = std::max<int64_t>(ceil_div(length, vector), 1);
   const int two = row_items(2, packed, most_items);
   Row shape{dim3(1), dim3(256), 1, 1, 1, 1};
   if (vectors <= 32 * two) {
@@ -235,8 +235,10 @@ inline Column column_tile(
           int(rows_per_block), size_t(tile + exchange + sums), true};
 }
 
-// Whether blocks that share few tiles are fewer than multiprocessors, and not much fewer, unless
-// their rows are few. Larger clusters leave some multiprocessors out: those must not be missed.
+// Whether a cluster that shares one of few tiles is faster than a second read, as measured: nearly
+// half of the multiprocessors have a block, or a block has few rows. Clusters of more than two must
+// all be resident at once, with room for a second block on a multiprocessor, or else leave a
+// quarter of the multiprocessors out: larger clusters cannot fill them all.
 inline bool shares_well(const Column& tile, int64_t share, int most_cluster, int multiprocessors) {
   const int64_t cluster = tile.grid.y;
   const int64_t blocks = tile.grid.x * cluster;
@@ -266,10 +268,10 @@ inline Column column_shape(
   const int64_t wide = packed ? 64 : 128;
   const int64_t vector_bytes = vector * bytes.narrowest;
   const int64_t least = vector_bytes * 4 > wide / 2 ? vector_bytes * 4 : wide / 2;
-  const Aim chosen[] = {{wide, share}, {wide, limit}, {least, share}, {least, limit}};
+  const Aim chosen[] = {{wide, share}, {wide, limit}, {least, limit}};
   const Aim asked[] = {{wide, share}, {wide / 2, share}, {32, limit}};
   const bool few = automatic && packed && channels * bytes.narrowest / 64 * 2 < multiprocessors;
-  const int aims = automatic && packed ? 4 : 3;
+  const int aims = automatic && !packed ? 2 : 3;
   const int clusters = automatic && !few ? std::min(packed ? 2 : 1, most_cluster) : most_cluster;
   // Two at least: what lies behind a tile is aligned for any type.
   int most = 2;

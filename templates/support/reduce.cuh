@@ -208,7 +208,8 @@ __device__ __forceinline__ void sum_over_lanes(int lanes, Acc* shared, Acc& firs
   if (lanes < 32 && (lanes & (lanes - 1)) != 0) {
     // To the first lane, and from there to all. The thread's lane is found again, by the division
     // of 16 bits, which is the cheap one: kept all the time, it would take a register.
-    const uint16_t thread = threadIdx.x % 32, divisor = lanes;
+    const uint16_t thread = threadIdx.x % 32;
+    const uint16_t divisor = lanes;
     const int lane = thread % divisor;
 #pragma unroll
     for (int offset = 8; offset > 0; offset /= 2) {

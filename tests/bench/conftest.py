@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def scripts_find_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a script that is run."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
 @pytest.fixture(autouse=True, scope="session")

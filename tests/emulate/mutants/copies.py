@@ -42,8 +42,8 @@ PLACES = [
     _mutant("rows without an end", "next.at < end", "true",
             f"reads global memory|{BEYOND_SHARED}|not in its block's shared memory|exits with a copy"),
     _mutant("a row of another thread", "next += step;", "next += Place{int(blockDim.x), channels};", EARLY),
-    _mutant("another array's tile", f"{_OWN} + next.at", f"static_cast<void*>({_OTHER} + next.at)", UNWRITTEN_SHARED,
-            _BACKWARD, _BACKWARD),
+    _mutant("another array's tile", f"{_OWN} + next.at", f"reinterpret_cast<decltype({_OWN})>({_OTHER} + next.at)",
+            UNWRITTEN_SHARED, _BACKWARD, _BACKWARD),
     _mutant("out of another array's tile", f"{_OWN} + here.at", f"static_cast<void*>({_OTHER} + here.at)",
             wrong("grad_matmul_product"), _BACKWARD),
     # The gradient is in the place of the value that is kept.
