@@ -11,7 +11,7 @@ from fusegen.ir.graph import Node
 
 Role = str
 """Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", or "input <name>". A count is
-that of the batches behind running statistics: a kernel that moves them reads it or adds one, by the sign of the momentum."""
+that of the batches behind running statistics: a kernel that moves them reads it or adds one, by the momentum's sign."""
 
 
 @dataclass(frozen=True)
