@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from performance_sections import build_section, host_section, limits_section, read_lines
+from performance_sections import build_section, host_section, kernels_section, limits_section, read_lines
 
 from fusegen.bench.names import COPY, FUSED, GRAPH_PEERS, MODES, PEERS, STEP, SUBJECTS
 from fusegen.bench.rows import Row, by_configuration, latest, read_rows
@@ -45,11 +45,6 @@ quartiles, the versions and the command. `fusegen bench` measures them:
 _NOT_IN_ROUNDS = """That was before `fusegen bench`: one subject after another, while the clocks of the GPU moved, so
 that ratios between 0.85 and 1.15 tell little; neither spread nor floors.
 """
-_KERNELS = """## Kernels on {device}
-
-By `benchmarks/kernel_times.py`: device time of each kernel in one forward and backward pass, in microseconds, beside a
-device copy that moves as many bytes, and the ratio of the two.
-"""
 
 
 def page(rows: Sequence[Row], kernels: Sequence[dict[str, str]]) -> str:
@@ -69,9 +64,8 @@ def page(rows: Sequence[Row], kernels: Sequence[dict[str, str]]) -> str:
         ):
             if table:
                 parts.append(f"### {title}\n\n{table}")
-    for device in dict.fromkeys(line["device"] for line in kernels):
-        mine = [line for line in kernels if line["device"] == device]
-        parts.append(_KERNELS.format(device=device) + "\n" + _kernels(mine))
+    if kernels:
+        parts.append(kernels_section(kernels, _markdown))
     return "\n".join(parts)
 
 
@@ -164,11 +158,6 @@ def _memory(rows: Sequence[Row]) -> str:
             del place["mode"]
             table.append(place | {n: "" if peak is None else f"{peak / 2**20:.1f}" for n, peak in peaks.items()})
     return _markdown(table)
-
-
-def _kernels(lines: Sequence[dict[str, str]]) -> str:
-    # Without a ratio: library calls, which have no planned bytes.
-    return _markdown([{k: v for k, v in line.items() if k != "device"} for line in lines if line.get("ratio", "-")])
 
 
 def _configurations(rows: Sequence[Row]) -> Iterable[tuple[dict[str, str], dict[str, Row]]]:

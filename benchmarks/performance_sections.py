@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from pathlib import Path
 
 Line = dict[str, str]
 Markdown = Callable[[Sequence[Line]], str]
 
+_KERNELS = """## Kernels on {device}
+
+By `benchmarks/kernel_times.py`: device time of each kernel in one forward and backward pass, in microseconds, beside a
+device copy that moves as many bytes, and the ratio of the two.
+"""
 _LIMITS = """## What bounds the kernels on {device}
 
 By `benchmarks/kernel_limits.py`, as Nsight Compute counts it, each kernel from cold caches: the time, the share of the
@@ -38,38 +42,42 @@ def read_lines(path: Path) -> list[Line]:
         return list(csv.DictReader(file))
 
 
+def device_section(head: str, lines: Sequence[Line], markdown: Markdown) -> str:
+    """The lines of each device behind the head, which has a place for its name; nothing without lines."""
+    parts = []
+    for device in dict.fromkeys(line["device"] for line in lines):
+        mine = [{k: v for k, v in line.items() if k != "device"} for line in lines if line["device"] == device]
+        parts += [head.format(device=device), markdown(mine)]
+    return "\n".join(parts)
+
+
+def kernels_section(lines: Sequence[Line], markdown: Markdown) -> str:
+    """Times of the kernels; nothing without lines. Library calls have no planned bytes and no ratio to a copy."""
+    return device_section(_KERNELS, [line for line in lines if line.get("ratio", "-")], markdown)
+
+
 def limits_section(lines: Sequence[Line], markdown: Markdown) -> str:
     """What Nsight Compute says of each kernel; nothing without lines."""
-    parts = []
-    for device, mine in _by(lines, "device"):
-        parts += [
-            _LIMITS.format(device=device),
-            markdown([{k: v for k, v in line.items() if k != "device"} for line in mine]),
-        ]
-    return "\n".join(parts)
+    return device_section(_LIMITS, lines, markdown)
 
 
 def host_section(lines: Sequence[Line], markdown: Markdown) -> str:
     """Steps of the fused module, eager and a Function that does nothing; nothing without lines."""
-    parts = []
-    for device, mine in _by(lines, "device"):
-        table = []
-        for place in dict.fromkeys((line["config"], line["shape"], line["precision"]) for line in mine):
-            steps = {
-                line["subject"]: float(line["microseconds"])
-                for line in mine
-                if (line["config"], line["shape"], line["precision"]) == place and line["part"] == "step"
-            }
-            table.append(
-                {
-                    **dict(zip(("config", "size", "dtype"), place, strict=True)),
-                    **{name: f"{steps[name]:.0f}" for name in ("eager", "fused", "bare")},
-                    "eager / fused": f"{steps['eager'] / steps['fused']:.2f}",
-                    "eager / 2.5": f"{steps['eager'] / 2.5:.0f}",
-                }
-            )
-        parts += [_HOST.format(device=device), markdown(table)]
-    return "\n".join(parts)
+    steps: dict[tuple[str, ...], dict[str, float]] = {}
+    for line in lines:
+        if line["part"] == "step":
+            place = (line["device"], line["config"], line["shape"], line["precision"])
+            steps.setdefault(place, {})[line["subject"]] = float(line["microseconds"])
+    table = [
+        {
+            **dict(zip(("device", "config", "size", "dtype"), place, strict=True)),
+            **{name: f"{times[name]:.0f}" for name in ("eager", "fused", "bare")},
+            "eager / fused": f"{times['eager'] / times['fused']:.2f}",
+            "eager / 2.5": f"{times['eager'] / 2.5:.0f}",
+        }
+        for place, times in steps.items()
+    ]
+    return device_section(_HOST, table, markdown)
 
 
 def build_section(lines: Sequence[Line], markdown: Markdown) -> str:
@@ -88,8 +96,3 @@ def build_section(lines: Sequence[Line], markdown: Markdown) -> str:
         for line in lines
     ]
     return _BUILD.format(cores=lines[0]["cores"], load=lines[0]["load"]) + "\n" + markdown(table)
-
-
-def _by(lines: Sequence[Line], column: str) -> list[tuple[str, list[Line]]]:
-    ordered = sorted(lines, key=lambda line: line[column])
-    return [(key, list(found)) for key, found in groupby(ordered, key=lambda line: line[column])]

@@ -95,10 +95,14 @@ class OpRenderer:
 
     # Forward
 
+    def _written(self) -> set[str]:
+        """What the forward kernels write: results, and the buffers that they update."""
+        return {t.name for t in self.variant.forward.outputs}
+
     def forward(self) -> Op:
         chain, program = self.chain, self.variant.forward
         op = self._op("forward", program)
-        written = {t.name for t in program.outputs}
+        written = self._written()
         mutated = iter(ascii_lowercase)
         if chain.contraction:
             op.arguments += [Argument(self.operand, *_TENSOR), Argument(chain.contraction.weight, *_TENSOR)]
@@ -130,8 +134,9 @@ class OpRenderer:
             op.sizes.append(f"const int64_t channels = {op.first}.size(1);")
         for name, role, shape in self.sources():
             op.checks.append(self._input(name, role, shape))
+        written = self._written()
         for buffer in self.buffers():
-            if buffer.name in {t.name for t in self.variant.forward.outputs}:
+            if buffer.name in written:
                 expected = f"{self._dtype(buffer)}, {self._extent(buffer)}"
                 op.checks.append(f'args.buffer("{buffer.name}", {buffer.name}, {expected});')
             else:

@@ -267,7 +267,7 @@ inline Column column_shape(
   const int64_t share = (limit - (blocks - 1) * 1024) / blocks;  // a block takes 1 KB besides
   const int64_t wide = packed ? 64 : 128;
   const int64_t vector_bytes = vector * bytes.narrowest;
-  const int64_t least = vector_bytes * 4 > wide / 2 ? vector_bytes * 4 : wide / 2;
+  const int64_t least = std::max(vector_bytes * 4, wide / 2);
   const Aim chosen[] = {{wide, share}, {wide, limit}, {least, limit}};
   const Aim asked[] = {{wide, share}, {wide / 2, share}, {32, limit}};
   const bool few = automatic && packed && channels * bytes.narrowest / 64 * 2 < multiprocessors;

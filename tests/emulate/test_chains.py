@@ -74,12 +74,7 @@ def test_every_schedule_against_double_precision(chain, size, cache):
             exact_only = mode.roles["activation"] != "float64" and size != (33, 64, 8)
             if exact_only:
                 continue
-            activation, output = (getattr(torch, mode.roles[role]) for role in ("activation", "output"))
-            source = plan.chain.source.name
-            tensors = {
-                source: torch.randn(rows, channels).to(activation),
-                "grad_y": torch.randn(rows, channels).to(output),
-            }
+            tensors = inputs(plan, mode, rows, channels)
             expected = tail_reference(plan, module, tensors, mode, training)
             count_batch(plan, module, training)
             for seed, schedule in enumerate(SCHEDULES):
@@ -91,6 +86,13 @@ def test_every_schedule_against_double_precision(chain, size, cache):
                     continue
                 checked += compare(found, expected, f"{variant.name} {mode.name} {schedule}")
     assert checked
+
+
+def inputs(plan, mode, rows: int, channels: int) -> dict[str, torch.Tensor]:
+    """A source and a gradient of the result, in the dtypes of the mode."""
+    activation, output = (getattr(torch, mode.roles[role]) for role in ("activation", "output"))
+    source, gradient = torch.randn(rows, channels), torch.randn(rows, channels)
+    return {plan.chain.source.name: source.to(activation), "grad_y": gradient.to(output)}
 
 
 def count_batch(plan, module, training: bool) -> None:
@@ -136,25 +138,27 @@ def test_the_order_of_threads_does_not_matter(chain, cache):
             assert all(torch.equal(first[name], other[name]) for name in first)
 
 
+def check_mode(chain, plan, module, mode, size, cache, first_seed: int = 0, **launch) -> None:
+    """One mode in training against double precision, and to the same bits whatever the order of threads."""
+    rows, channels, _ = size
+    tensors = inputs(plan, mode, rows, channels)
+    expected = tail_reference(plan, module, tensors, mode, True)
+    count_batch(plan, module, True)
+    tail = EmulatedTail(plan, plan.variants[0], library(chain.spec, cache), module)
+    found = tail.run(tensors, mode, seed=first_seed, **launch).values
+    assert compare(found, expected, mode.name)
+    other = tail.run(tensors, mode, seed=first_seed + 1, **launch).values
+    assert all(torch.equal(found[name], other[name]) for name in found)
+
+
 @pytest.mark.parametrize("channels", [64, 130])
 @pytest.mark.parametrize("key", ["kb97", "kb33", "kb41"])
 def test_columns_in_clusters_against_double_precision(key, channels, cache):
-    chain = CHAINS[key]
+    chain, size = CHAINS[key], (79, channels, 1)
     for number, mode in enumerate(plan_file(ROOT / "specs" / f"{chain.spec}.yaml").modes):
-        plan, module = prepared(chain, (79, channels, 1), True)
-        activation, output = (getattr(torch, mode.roles[role]) for role in ("activation", "output"))
-        tensors = {
-            plan.chain.source.name: torch.randn(79, channels).to(activation),
-            "grad_y": torch.randn(79, channels).to(output),
-        }
-        expected = tail_reference(plan, module, tensors, mode, True)
-        count_batch(plan, module, True)
-        tail = EmulatedTail(plan, plan.variants[0], library(chain.spec, cache), module)
+        plan, module = prepared(chain, size, True)
         shapes = forced_shapes(f"clusters of {2 << number % 3}")
-        found = tail.run(tensors, mode, shapes=shapes).values
-        assert compare(found, expected, mode.name)
-        other = tail.run(tensors, mode, shapes=shapes, seed=1).values
-        assert all(torch.equal(found[name], other[name]) for name in found)
+        check_mode(chain, plan, module, mode, size, cache, shapes=shapes)
 
 
 # The lanes of a group: some of a warp, as many as it takes or a power of two, with one vector or two, and some warps.
@@ -164,17 +168,7 @@ LENGTHS = (3, 5, 9, 17, 33, 44, 65, 72, 129, 257, 388, 1036)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("key", ["kb30", "kb94"])
 def test_groups_of_any_length_against_double_precision(key, length, cache):
-    chain, rows, groups = CHAINS[key], 27, 5
-    plan, module = prepared(chain, (rows, groups * length, groups), True)
+    chain, size = CHAINS[key], (27, 5 * length, 5)
+    plan, module = prepared(chain, size, True)
     for number, mode in enumerate(plan.modes):
-        activation, output = (getattr(torch, mode.roles[role]) for role in ("activation", "output"))
-        tensors = {
-            plan.chain.source.name: torch.randn(rows, groups * length).to(activation),
-            "grad_y": torch.randn(rows, groups * length).to(output),
-        }
-        expected = tail_reference(plan, module, tensors, mode, True)
-        tail = EmulatedTail(plan, plan.variants[0], library(chain.spec, cache), module)
-        found = tail.run(tensors, mode, schedule="on chip", seed=number).values
-        assert compare(found, expected, mode.name)
-        other = tail.run(tensors, mode, schedule="on chip", seed=number + 1).values
-        assert all(torch.equal(found[name], other[name]) for name in found)
+        check_mode(chain, plan, module, mode, size, cache, number, schedule="on chip")

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = ("kb97", "kb33", "kb94", "kb88")
+# For tests of what batch norm keeps.
+batch_norms = pytest.mark.parametrize("chain", ("kb97", "kb33"), indirect=True, scope="module")
 SIZES = ((33, 70, 96, 6), (1, 24, 32, 4), (2, 24, 32, 4), (31, 37, 41, 1))
 
 
@@ -104,11 +106,10 @@ def test_torch_compile_without_gradients(train, chain):
     assert all(torch.equal(a, b) for a, b in zip(fused.buffers(), other.buffers(), strict=True))
 
 
+@batch_norms
 @pytest.mark.parametrize("momentum", [None, 0.0, 0.3])
 def test_running_statistics(momentum, chain):
     fused, original, x = pair(chain, SIZES[0])
-    if not hasattr(fused, "bn"):
-        pytest.skip("no batch norm in this chain")
     fused.bn.momentum = original.bn.momentum = momentum
     for _ in range(3):
         fused(x), original(x)
@@ -130,11 +131,10 @@ def _without_running_statistics(bn):
         pytest.param(_without_running_statistics, id="no running statistics"),
     ],
 )
+@batch_norms
 @pytest.mark.parametrize("momentum", [None, 0.3])
 def test_batches_are_counted_as_in_eager(momentum, change, chain):
     fused, original, x = pair(chain, SIZES[0])
-    if not hasattr(fused, "bn"):
-        pytest.skip("no batch norm in this chain")
     for module in (fused, original):
         module.bn.momentum = momentum
         change(module.bn)
@@ -144,10 +144,9 @@ def test_batches_are_counted_as_in_eager(momentum, change, chain):
     assert fused.bn.num_batches_tracked == original.bn.num_batches_tracked
 
 
+@batch_norms
 def test_a_count_of_another_dtype_is_refused(chain):
     fused, _, x = pair(chain, SIZES[0])
-    if not hasattr(fused, "bn"):
-        pytest.skip("no batch norm in this chain")
     fused.bn.num_batches_tracked = fused.bn.num_batches_tracked.int()
     before = copy.deepcopy(fused.state_dict())
     with pytest.raises(RuntimeError, match="bn_num_batches_tracked: expected dtype Long, got Int"):

@@ -70,7 +70,8 @@ void check_visit(Block& owner, const Attempt& attempt) {
 
 const char* whose_memory(const Block& owner) { return &owner == engine.block ? "the block's" : "another block's"; }
 
-void check_bounds(const Block& owner, const Attempt& attempt) {
+// Where in the block's shared memory the attempt begins.
+std::ptrdiff_t check_bounds(const Block& owner, const Attempt& attempt) {
   const std::ptrdiff_t first = attempt.address - owner.shared.data();
   const auto size = static_cast<std::ptrdiff_t>(owner.shared.bytes());
   const auto last = first + static_cast<std::ptrdiff_t>(attempt.bytes) - 1;
@@ -79,12 +80,12 @@ void check_bounds(const Block& owner, const Attempt& attempt) {
     fail(engine.current, "%s byte %td of %s %td bytes of shared memory", attempt.verb(), stray(first) ? first : size,
          whose_memory(owner), size);
   }
+  return first;
 }
 
 void check_shared(Block& owner, const Attempt& attempt) {
-  check_bounds(owner, attempt);
+  const std::ptrdiff_t first = check_bounds(owner, attempt);
   const char* whose = whose_memory(owner);
-  const std::ptrdiff_t first = attempt.address - owner.shared.data();
   const auto size = static_cast<std::ptrdiff_t>(owner.shared.bytes());
   const auto last = first + static_cast<std::ptrdiff_t>(attempt.bytes) - 1;
   if (&owner != engine.block) check_visit(owner, attempt);
