@@ -20,6 +20,9 @@ KERNEL_NAMES = frozenset(
     Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kAhead kBatch kColumnThreads
     kPacked kRowThreads kRowsInFlight kSegmentThreads kStreamThreads kStridedColumns kTotalThreads kUnroll kVectorOf
     add_value add_values ceil_div launch load_pack load_row load_values moments_of moments_over_lanes moments_over_y
+    lacks line line_columns lines lines_per_block part_of period segments total turn turns whole apart
+    by_segment counted all_rows Division Line Ragged segment_columns store_partials full packed take is_first
+    turn_of_begin wait elements
     narrow row_blocks shared_memory store_pack store_values sum_of sum_over_lanes sum_over_y thread_index warp_count
     widen average_factor behind bounded_exp columns_of clamp clamp_backward clamp_max clamp_max_backward clamp_min
     clamp_min_backward erf exp gelu_backward gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh
@@ -44,8 +47,9 @@ _LOCAL_ENDINGS = (
     "_total",
     "_moments_sums",
     "_moments_count",
-    "_moments_distance",
     "_moments_distances",
+    "_moments_m2",
+    "_moments_mean",
     "_moments_rest",
     "_moments_squares",
 )

@@ -134,6 +134,7 @@ class KernelContext:
     loads: list[Load]
     tiles: list[Load]
     uses_groups: bool
+    uses_turns: bool
     inner_groups: bool
 
     @property
@@ -152,6 +153,10 @@ class KernelContext:
     @property
     def has_moments(self) -> bool:
         return any(sum_.moments for stage in self.stages for sum_ in stage.sweep.sums)
+
+    @property
+    def has_partial_moments(self) -> bool:
+        return any(sum_.moments for sum_ in self.partial_sums)
 
     def totals(self, sweep: Sweep) -> list[str]:
         """The variables of the sums that a sweep takes over a segment."""

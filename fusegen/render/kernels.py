@@ -40,12 +40,13 @@ class KernelRenderer:
         return Load(tensor.node.name, pointer(tensor), type_parameter(tensor.role), " && ".join(conditions), index)
 
     def _segment_index(self, tensor: Tensor) -> str:
-        row = "at" if self.kernel.kind == "stream" else "row"
+        if self.kernel.kind == "stream":
+            return "at * turns + turn[v]" if tensor.extent == ROW else "at * segments + segment[v]"
         if tensor.extent == ROW:
-            return row
+            return "row"
         if self._is_inner(tensor.node):
-            return f"{row} * inner_groups + inner"
-        return f"{row} * groups + segment" if self.by_segment else f"{row} * groups + segment[v]"
+            return "row * inner_groups + inner"
+        return "row * groups + segment" if self.by_segment else "row * groups + segment[v]"
 
     def _is_inner(self, node: Node) -> bool:
         """A value of each group of channels, in a kernel whose own segments are whole rows."""
@@ -118,6 +119,7 @@ class KernelRenderer:
             loads=[self._load(t) for t in _loads(kernel)],
             tiles=self._tiles(stages),
             uses_groups=self._uses_groups(),
+            uses_turns=any(t.extent == ROW for t in vectors),
             inner_groups=self._uses_inner_groups(),
         )
 

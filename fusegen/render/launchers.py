@@ -14,6 +14,9 @@ from fusegen.render.layout import WIDTH
 from fusegen.render.types import CPP, pointer, type_parameter, type_roles
 
 _ITEMS = (1, 2, 4, 8)
+# How many partial results a sum of a column has.
+_ROW_PARTIALS = "row.grid.y"
+_STREAM_PARTIALS = "shape.grid.y * shape.period"
 _COMMENT = {
     "row": "Each segment stays in registers.",
     "column": "Each tile of columns stays in shared memory.",
@@ -72,7 +75,8 @@ class ProgramContext:
     constants: list[str]
     schedules: list[ScheduleContext]
     members: list[str]
-    aligned: list[str]
+    elements: list[str]
+    vectors: list[str]
     arrays: int
     types: str
 
@@ -117,7 +121,8 @@ class LauncherRenderer:
         pointers = program_pointers(program)
         groups = ["groups"] if program.groups is not None else []
         members = [*(each.field for each in pointers), "rows", "channels", *groups, *program.constants]
-        aligned = [t.name for t in (*program.inputs, *program.outputs) if not t.extent.is_scalar]
+        tensors = list({t.name: t for t in (*program.inputs, *program.outputs)}.values())
+        elements = [t.name for t in tensors if t.extent.is_full]
         return ProgramContext(
             name=program.name,
             symbol=self.symbol,
@@ -127,7 +132,8 @@ class LauncherRenderer:
             constants=list(program.constants),
             schedules=[self._schedule(schedule) for schedule in program.schedules],
             members=members,
-            aligned=list(dict.fromkeys(aligned)),
+            elements=elements,
+            vectors=[t.name for t in tensors if not t.extent.is_scalar and t.name not in elements],
             arrays=max(context.arrays for context in self.contexts.values()),
             types=", ".join(self.types),
         )
@@ -145,7 +151,7 @@ class LauncherRenderer:
             tile_bytes=self._tile_bytes(kernels),
             needs_stream=any(kernel.kind == "stream" for kernel in kernels),
             needs_finalise=any(kernel.kind == "finalise" for kernel in kernels),
-            partial_blocks="row.grid.y" if schedule.kind == "row" else "shape.grid.y",
+            partial_blocks=_ROW_PARTIALS if schedule.kind == "row" else _STREAM_PARTIALS,
             partials=self._partials(kernels),
             scratch=[ScratchContext(pointer(t), self._count(t)) for t in scratch.values()],
             launches=launches,
@@ -182,17 +188,17 @@ class LauncherRenderer:
         sizes: dict[str, int] = {}
         for kernel in kernels:
             if kernel.partial_sums and kernel.kind in ("stream", "row"):
-                shape = "row" if kernel.kind == "row" else "shape"
+                blocks = _ROW_PARTIALS if kernel.kind == "row" else _STREAM_PARTIALS
                 slots = sum(2 if node.op == "moments" else 1 for node in kernel.partial_sums)
-                sizes[shape] = max(sizes.get(shape, 0), slots)
-        terms = [f"int64_t({shape}.grid.y) * {slots} * channels" for shape, slots in sizes.items()]
+                sizes[blocks] = max(sizes.get(blocks, 0), slots)
+        terms = [f"int64_t({blocks}) * {slots} * channels" for blocks, slots in sizes.items()]
         return " + ".join(terms)
 
     def _launch(self, kernel: Kernel, schedule: Schedule, last: bool) -> list[str]:
         context = self.contexts[kernel.name]
         arguments = [p.argument for p in context.parameters]
         types = ", ".join(self.types)
-        vector = {"finalise": "", "total": ""}.get(kernel.kind, ", kVec, kPacked")
+        vector = {"finalise": "", "total": "", "column": ", kColumns, kPacked"}.get(kernel.kind, ", kVec, kPacked")
         name = f"{kernel.name}<{types}{vector}>"
         lines: list[str] = []
         launch = "launch"
@@ -202,27 +208,24 @@ class LauncherRenderer:
                 grid = ["shape.grid", "shape.block"]
                 shared = "kStreamThreads * 2 * kVec * sizeof(Acc)" if kernel.partial_sums else "0"
                 sizes += [self.groups] if context.uses_groups else []
-                sizes += ["shape.rows_per_block"]
+                sizes += ["shape.lines", "shape.lines_per_block", "shape.period", "whole"]
             case "finalise":
                 by_row = schedule.kind == "row" and kernel is schedule.kernels[-1]
                 grid = ["finalise.grid", "finalise.block"]
                 shared = "kStreamThreads * 2 * sizeof(Acc)"
-                sizes += (
-                    ["int64_t(row.grid.y)", "int64_t(0)"]
-                    if by_row
-                    else ["int64_t(shape.grid.y)", "shape.rows_per_block"]
-                )
+                sizes += [f"int64_t({_ROW_PARTIALS if by_row else _STREAM_PARTIALS})"]
+                sizes += ["shape.lines_per_block", "shape.period"] if context.has_partial_moments else []
             case "segment":
                 grid = [f"segment_grid(rows, {self._groups(kernel)})", "dim3(kSegmentThreads)"]
                 shared = "64 * sizeof(Acc)"
-                sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
+                sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else []), "whole"]
             case "row":
                 grid, shared = ["row.grid", "row.block"], "512 * kVec * sizeof(Acc)"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
-                sizes += ["row.lanes", "row.across", "row.height"]
+                sizes += ["row.lanes", "row.across", "row.height", "row.period", "whole"]
                 lines += [f"auto* kernel = {kernel.name}<{types}, kVec, kPacked, 1>;"]
                 for items in _ITEMS[1:]:
-                    instance = f"{kernel.name}<{types}, kVec, kPacked, row_items({items}, kPacked, kMost)>"
+                    instance = f"{kernel.name}<{types}, kVec, kPacked, std::min({items}, kMost)>"
                     lines += _wrapped(f"if (row.items == {items}) kernel = {instance};")
                 name = "kernel"
             case "column":

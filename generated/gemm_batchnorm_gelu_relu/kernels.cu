@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "../support/cluster.cuh"
+#include "../support/columns.cuh"
 #include "../support/fetch.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
@@ -90,6 +91,8 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   for (int i = 0; i < kAhead; ++i) fetch();
   const int own = last - first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
+  const auto counted = [=](int) { return count; };
+  const auto all_rows = [=](int) { return Acc(last - first); };
   const Acc batch_norm_num_batches_tracked = batch_norm_momentum < 0
       && batch_norm_num_batches_tracked_ptr != nullptr
           ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
@@ -120,7 +123,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
 #pragma unroll
   for (int v = 0; v < kVec; ++v) batch_norm_moments[v] =
       moments_of(batch_norm_moments_sums[v], count);
-  moments_over_y<kVec>(shared, batch_norm_moments, count, Acc(last - first));
+  moments_over_y<kVec>(shared, batch_norm_moments, counted, all_rows);
   moments_over_cluster<kVec>(exchange, batch_norm_moments, rows_per_block, rows);
 
   Acc batch_norm_mean[kVec];
@@ -192,55 +195,90 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
 
   PilotSums<Acc> batch_norm_moments_sums[kVec] = {};
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take = [&](const auto& here, int64_t at, bool is_first, const auto& gemm_product_in) {
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      if (is_first) batch_norm_moments_sums[v].pilot = gemm_product;
+      add_value(batch_norm_moments_sums[v], gemm_product);
+    }
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        if (u == 0 && row == first + threadIdx.y) batch_norm_moments_sums[v].pilot = gemm_product;
-        add_value(batch_norm_moments_sums[v], gemm_product);
-      }
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, u == 0 && line == first + threadIdx.y, gemm_product_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
+      take(here, at, at == first + threadIdx.y, gemm_product_in);
     }
   }
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  const int64_t own = last - first - threadIdx.y;  // rows from the thread's first on
-  const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
+  // The last line may lack the ends of its rows.
+  const auto lacks = [&](int64_t line, int v) {
+    return line == lines - 1 && !part_of(columns, line * length, rows * channels).has(v);
+  };
+  const int64_t own = (last - first - threadIdx.y + blockDim.y - 1) / blockDim.y;
+  const auto count = [&](int v) {
+    return own > 0 ? Acc(own - lacks(first + threadIdx.y + (own - 1) * blockDim.y, v)) : Acc(0);
+  };
+  const auto total = [&](int v) {
+    const int64_t all = last - first - lacks(last - 1, v);
+    return Acc(all > 0 ? all : 1);
+  };
   Moments<Acc> batch_norm_moments[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) batch_norm_moments[v] =
-      moments_of(batch_norm_moments_sums[v], count);
-  moments_over_y<kVec>(shared, batch_norm_moments, count, Acc(last - first));
+      moments_of(batch_norm_moments_sums[v], count(v));
+  moments_over_y<kVec>(shared, batch_norm_moments, count, total);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels;
+  Acc batch_norm_moments_mean[kVec], batch_norm_moments_m2[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    if (!columns.has(v)) continue;
-    mine[0 * channels + columns.at(v)] = batch_norm_moments[v].mean;
-    mine[1 * channels + columns.at(v)] = batch_norm_moments[v].m2;
+    batch_norm_moments_mean[v] = batch_norm_moments[v].mean;
+    batch_norm_moments_m2[v] = batch_norm_moments[v].m2;
   }
+  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, batch_norm_moments_mean);
+  store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, batch_norm_moments_m2);
 }
 
 // Combines the partial results of each column.
@@ -259,7 +297,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     const Accumulate<T>* __restrict__ partials,
     double batch_norm_eps,
     double batch_norm_momentum,
-    int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t blocks, int64_t lines_per_block, int period) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -282,8 +320,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     for (int b = 0; b < kBatch; ++b) {
       const int64_t block = base + b * blockDim.y;
       if (block >= blocks) break;
-      const int64_t left = rows - block * rows_per_block;
-      const Acc count = Acc(left < rows_per_block ? left : rows_per_block);
+      const Acc count = Acc(rows_behind(rows, block, lines_per_block, period));
       if (batch_norm_moments_count == Acc(0)) batch_norm_moments_sums.pilot = part[b][0];
       add_values(batch_norm_moments_sums, {part[b][0], part[b][1]}, count);
       batch_norm_moments_count += count;
@@ -291,7 +328,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   }
   Moments<Acc> batch_norm_moments_all[1] =
       {moments_of(batch_norm_moments_sums, batch_norm_moments_count)};
-  moments_over_y<1>(shared, batch_norm_moments_all, batch_norm_moments_count, Acc(rows));
+  moments_over_y<1>(
+      shared, batch_norm_moments_all, [=](int) { return batch_norm_moments_count; },
+      [=](int) { return Acc(rows); });
   if (threadIdx.y != 0 || !active) return;
 
   const Moments<Acc> batch_norm_moments = batch_norm_moments_all[0];
@@ -343,11 +382,13 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     const Accumulate<T>* __restrict__ batch_norm_scale_ptr,
     const Accumulate<T>* __restrict__ batch_norm_center_ptr,
     Out* __restrict__ y_ptr,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc batch_norm_bias[kVec];
   load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
@@ -356,32 +397,54 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
   Acc batch_norm_center[kVec];
   load_values(columns, batch_norm_center_ptr, active, batch_norm_center);
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take = [&](const auto& here, int64_t at, const auto& gemm_product_in) {
+    Pack<Out, kVec> y_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
+          + batch_norm_bias[v];
+      const Acc cdf = normal_cdf(batch_norm);
+      const Acc gelu_value = batch_norm * cdf;
+      const Acc relu_value = relu(gelu_value);
+      y_out[v] = narrow<Out>(relu_value);
+    }
+    store_pack(here, y_ptr, at * length, whole, y_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<Out, kVec> y_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
-            + batch_norm_bias[v];
-        const Acc cdf = normal_cdf(batch_norm);
-        const Acc gelu_value = batch_norm * cdf;
-        const Acc relu_value = relu(gelu_value);
-        y_out[v] = narrow<Out>(relu_value);
-      }
-      store_pack(columns, y_ptr + at * channels, y_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, gemm_product_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
+      take(here, at, gemm_product_in);
     }
   }
 }
@@ -403,7 +466,8 @@ struct TrainForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_forward_launch(
-    const TrainForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const TrainForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
   auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
@@ -420,12 +484,14 @@ cudaError_t train_forward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr TileBytes kBytes{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kVec, kPacked, kBytes, kSharedBytes, kMostCluster, kMultiprocessors);
+      shapes, rows, channels, kColumns, kPacked, kBytes, kSharedBytes, kMostCluster,
+      kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch_clusters(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid,
+    return launch_clusters(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid,
         tile.grid.y, tile.block, tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr,
         batch_norm_weight_ptr, batch_norm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr,
         batch_norm_running_mean_ptr, batch_norm_running_var_ptr, y_ptr,
@@ -435,45 +501,47 @@ cudaError_t train_forward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
+    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 2 * channels);
     auto* batch_norm_scale_ptr = scratch.take<Acc>(channels);
     auto* batch_norm_center_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(train_forward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, partials, rows, channels,
-        shape.rows_per_block);
+        shape.lines, shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, batch_norm_weight_ptr,
         batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_running_mean_ptr,
         batch_norm_running_var_ptr, batch_norm_scale_ptr, batch_norm_center_ptr,
         batch_norm_num_batches_tracked_ptr, partials, a.batch_norm_eps, a.batch_norm_momentum, rows,
-        channels, int64_t(shape.grid.y), shape.rows_per_block);
+        channels, int64_t(shape.grid.y * shape.period), shape.lines_per_block, shape.period);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
         stream, gemm_product_ptr, batch_norm_bias_ptr, batch_norm_scale_ptr, batch_norm_center_ptr,
-        y_ptr, rows, channels, shape.rows_per_block);
+        y_ptr, rows, channels, shape.lines, shape.lines_per_block, shape.period, whole);
   }
 }
 
 template <typename T, typename Out, typename Param>
 cudaError_t train_forward_typed(
-    const TrainForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 11>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0) {
-    return train_forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
+    return train_forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return train_forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return train_forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t train_forward_dispatch(
-    int mode, const TrainForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return train_forward_typed<float, float, float>(
@@ -523,9 +591,12 @@ extern "C" int fusegen_gemm_batchnorm_gelu_relu_train_forward(
       gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, y, batch_norm_mean,
       batch_norm_rstd, batch_norm_running_mean, batch_norm_running_var,
       batch_norm_num_batches_tracked, rows, channels, batch_norm_eps, batch_norm_momentum};
-  const bool aligned = aligned_to_16(
-      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
-      batch_norm_running_var, y, batch_norm_mean, batch_norm_rstd);
+  const bool elements = aligned_to_16(gemm_product, y);
+  const bool vectors =
+      aligned_to_16(gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
+      batch_norm_running_var, batch_norm_mean, batch_norm_rstd);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_forward_dispatch(
@@ -540,10 +611,10 @@ extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_train_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, scalars;
-  train_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  train_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif
@@ -708,11 +779,13 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     const Param* __restrict__ batch_norm_weight_ptr,
     const Param* __restrict__ batch_norm_bias_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
   load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
@@ -735,35 +808,59 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   Acc d_batch_norm_sum[kVec] = {};
   Acc batch_norm_centered_d_batch_norm_sum[kVec] = {};
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
-    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take =
+      [&](const auto& here, int64_t at, const auto& gemm_product_in, const auto& grad_y_in) {
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
-      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
+      const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
+      const Acc cdf = normal_cdf(batch_norm);
+      const Acc gelu_value = batch_norm * cdf;
+      const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
+      const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
+      d_batch_norm_sum[v] += d_batch_norm;
+      batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
+    }
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
+    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
+      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
-        const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-        const Acc cdf = normal_cdf(batch_norm);
-        const Acc gelu_value = batch_norm * cdf;
-        const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-        const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
-        d_batch_norm_sum[v] += d_batch_norm;
-        batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
-      }
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, gemm_product_in[u], grad_y_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
+      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
+      take(here, at, gemm_product_in, grad_y_in);
     }
   }
 
@@ -771,9 +868,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   Acc* shared = shared_memory<Acc>();
   sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels;
-  store_values(columns, mine + 0 * channels, d_batch_norm_sum);
-  store_values(columns, mine + 1 * channels, batch_norm_centered_d_batch_norm_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_batch_norm_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 1, channels, period,
+      batch_norm_centered_d_batch_norm_sum);
 }
 
 // Combines the partial results of each column.
@@ -788,7 +885,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
     Accumulate<T>* __restrict__ batch_norm_grad_slope_ptr,
     Accumulate<T>* __restrict__ batch_norm_grad_mean_ptr,
     const Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -851,11 +948,13 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const Accumulate<T>* __restrict__ batch_norm_grad_slope_ptr,
     const Accumulate<T>* __restrict__ batch_norm_grad_mean_ptr,
     T* __restrict__ grad_gemm_product_ptr,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
   load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
@@ -879,40 +978,64 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
   }
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
-    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take =
+      [&](const auto& here, int64_t at, const auto& gemm_product_in, const auto& grad_y_in) {
+    Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
-      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
+      const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
+      const Acc cdf = normal_cdf(batch_norm);
+      const Acc gelu_value = batch_norm * cdf;
+      const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
+      const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
+      const Acc d_gemm_removed = batch_norm_centered * batch_norm_grad_slope[v]
+          + batch_norm_grad_mean[v];
+      const Acc d_gemm = (d_batch_norm - d_gemm_removed) * batch_norm_scale[v];
+      grad_gemm_product_out[v] = narrow<T>(d_gemm);
+    }
+    if (grad_gemm_product_ptr != nullptr)
+        store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
+    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
+      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<T, kVec> grad_gemm_product_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
-        const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-        const Acc cdf = normal_cdf(batch_norm);
-        const Acc gelu_value = batch_norm * cdf;
-        const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-        const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
-        const Acc d_gemm_removed = batch_norm_centered * batch_norm_grad_slope[v]
-            + batch_norm_grad_mean[v];
-        const Acc d_gemm = (d_batch_norm - d_gemm_removed) * batch_norm_scale[v];
-        grad_gemm_product_out[v] = narrow<T>(d_gemm);
-      }
-      if (grad_gemm_product_ptr != nullptr)
-          store_pack(columns, grad_gemm_product_ptr + at * channels, grad_gemm_product_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, gemm_product_in[u], grad_y_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
+      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
+      take(here, at, gemm_product_in, grad_y_in);
     }
   }
 }
@@ -934,7 +1057,8 @@ struct TrainBackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_backward_launch(
-    const TrainBackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const TrainBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
@@ -951,12 +1075,14 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr TileBytes kBytes{sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kVec, kPacked, kBytes, kSharedBytes, kMostCluster, kMultiprocessors);
+      shapes, rows, channels, kColumns, kPacked, kBytes, kSharedBytes, kMostCluster,
+      kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch_clusters(train_backward_column<T, Out, Param, kVec, kPacked>, tile.grid,
+    return launch_clusters(train_backward_column<T, Out, Param, kColumns, kPacked>, tile.grid,
         tile.grid.y, tile.block, tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_weight_ptr,
         batch_norm_bias_ptr, grad_gemm_bias_ptr, grad_batch_norm_weight_ptr,
@@ -965,9 +1091,10 @@ cudaError_t train_backward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
+    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 2 * channels);
     auto* batch_norm_grad_slope_ptr = scratch.take<Acc>(channels);
     auto* batch_norm_grad_mean_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
@@ -975,36 +1102,39 @@ cudaError_t train_backward_launch(
     error = launch(train_backward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_weight_ptr,
-        batch_norm_bias_ptr, partials, rows, channels, shape.rows_per_block);
+        batch_norm_bias_ptr, partials, rows, channels, shape.lines, shape.lines_per_block,
+        shape.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, batch_norm_rstd_ptr, batch_norm_weight_ptr,
         grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr,
         batch_norm_grad_slope_ptr, batch_norm_grad_mean_ptr, partials, rows, channels,
-        int64_t(shape.grid.y), shape.rows_per_block);
+        int64_t(shape.grid.y * shape.period));
     if (error != cudaSuccess) return error;
     return launch(train_backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
         stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, batch_norm_mean_ptr,
         batch_norm_rstd_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr, batch_norm_grad_slope_ptr,
-        batch_norm_grad_mean_ptr, grad_gemm_product_ptr, rows, channels, shape.rows_per_block);
+        batch_norm_grad_mean_ptr, grad_gemm_product_ptr, rows, channels, shape.lines,
+        shape.lines_per_block, shape.period, whole);
   }
 }
 
 template <typename T, typename Out, typename Param>
 cudaError_t train_backward_typed(
-    const TrainBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 12>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0) {
-    return train_backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
+    return train_backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return train_backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return train_backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t train_backward_dispatch(
-    int mode, const TrainBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return train_backward_typed<float, float, float>(
@@ -1053,10 +1183,12 @@ extern "C" int fusegen_gemm_batchnorm_gelu_relu_train_backward(
       grad_y, gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_mean,
       batch_norm_rstd, grad_gemm_product, grad_gemm_bias, grad_batch_norm_weight,
       grad_batch_norm_bias, rows, channels};
-  const bool aligned = aligned_to_16(
-      grad_y, gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_mean,
-      batch_norm_rstd, grad_gemm_product, grad_gemm_bias, grad_batch_norm_weight,
-      grad_batch_norm_bias);
+  const bool elements = aligned_to_16(grad_y, gemm_product, grad_gemm_product);
+  const bool vectors =
+      aligned_to_16(gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_mean, batch_norm_rstd,
+      grad_gemm_bias, grad_batch_norm_weight, grad_batch_norm_bias);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_backward_dispatch(
@@ -1071,10 +1203,10 @@ extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_train_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, scalars;
-  train_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  train_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  train_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  train_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif
@@ -1100,11 +1232,13 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const Param* __restrict__ batch_norm_bias_ptr,
     Out* __restrict__ y_ptr,
     double batch_norm_eps,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
   load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
@@ -1125,32 +1259,54 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     batch_norm_center[v] = batch_norm_running_mean[v] - gemm_bias[v];
   }
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take = [&](const auto& here, int64_t at, const auto& gemm_product_in) {
+    Pack<Out, kVec> y_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
+          + batch_norm_bias[v];
+      const Acc cdf = normal_cdf(batch_norm);
+      const Acc gelu_value = batch_norm * cdf;
+      const Acc relu_value = relu(gelu_value);
+      y_out[v] = narrow<Out>(relu_value);
+    }
+    store_pack(here, y_ptr, at * length, whole, y_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<Out, kVec> y_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
-            + batch_norm_bias[v];
-        const Acc cdf = normal_cdf(batch_norm);
-        const Acc gelu_value = batch_norm * cdf;
-        const Acc relu_value = relu(gelu_value);
-        y_out[v] = narrow<Out>(relu_value);
-      }
-      store_pack(columns, y_ptr + at * channels, y_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, gemm_product_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
+      take(here, at, gemm_product_in);
     }
   }
 }
@@ -1169,7 +1325,8 @@ struct EvalForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_forward_launch(
-    const EvalForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const EvalForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
   auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
@@ -1182,30 +1339,32 @@ cudaError_t eval_forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
         batch_norm_weight_ptr, batch_norm_bias_ptr, y_ptr, a.batch_norm_eps, rows, channels,
-        shape.rows_per_block);
+        shape.lines, shape.lines_per_block, shape.period, whole);
   }
 }
 
 template <typename T, typename Out, typename Param>
 cudaError_t eval_forward_typed(
-    const EvalForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 7>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0) {
-    return eval_forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
+    return eval_forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return eval_forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return eval_forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t eval_forward_dispatch(
-    int mode, const EvalForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return eval_forward_typed<float, float, float>(
@@ -1250,9 +1409,12 @@ extern "C" int fusegen_gemm_batchnorm_gelu_relu_eval_forward(
   const EvalForwardArguments arguments{
       gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
       batch_norm_running_var, y, rows, channels, batch_norm_eps};
-  const bool aligned = aligned_to_16(
-      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
-      batch_norm_running_var, y);
+  const bool elements = aligned_to_16(gemm_product, y);
+  const bool vectors =
+      aligned_to_16(gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
+      batch_norm_running_var);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return eval_forward_dispatch(
@@ -1267,10 +1429,10 @@ extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_eval_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, scalars;
-  eval_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  eval_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  eval_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  eval_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif
@@ -1302,11 +1464,13 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
     double batch_norm_eps,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
   load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
@@ -1330,39 +1494,63 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   Acc d_batch_norm_sum[kVec] = {};
   Acc batch_norm_centered_d_batch_norm_sum[kVec] = {};
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
-    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take =
+      [&](const auto& here, int64_t at, const auto& gemm_product_in, const auto& grad_y_in) {
+    Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
-      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
+      const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
+      const Acc cdf = normal_cdf(batch_norm);
+      const Acc gelu_value = batch_norm * cdf;
+      const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
+      const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
+      d_batch_norm_sum[v] += d_batch_norm;
+      batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
+      grad_gemm_product_out[v] = narrow<T>(d_batch_norm * batch_norm_scale[v]);
+    }
+    if (grad_gemm_product_ptr != nullptr)
+        store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
+    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
+      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<T, kVec> grad_gemm_product_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
-        const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-        const Acc cdf = normal_cdf(batch_norm);
-        const Acc gelu_value = batch_norm * cdf;
-        const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-        const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
-        d_batch_norm_sum[v] += d_batch_norm;
-        batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
-        grad_gemm_product_out[v] = narrow<T>(d_batch_norm * batch_norm_scale[v]);
-      }
-      if (grad_gemm_product_ptr != nullptr)
-          store_pack(columns, grad_gemm_product_ptr + at * channels, grad_gemm_product_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, gemm_product_in[u], grad_y_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
+      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
+      take(here, at, gemm_product_in, grad_y_in);
     }
   }
 
@@ -1370,9 +1558,9 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   Acc* shared = shared_memory<Acc>();
   sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels;
-  store_values(columns, mine + 0 * channels, d_batch_norm_sum);
-  store_values(columns, mine + 1 * channels, batch_norm_centered_d_batch_norm_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_batch_norm_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 1, channels, period,
+      batch_norm_centered_d_batch_norm_sum);
 }
 
 // Column sums from partial results.
@@ -1386,7 +1574,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     Param* __restrict__ grad_batch_norm_bias_ptr,
     const Accumulate<T>* __restrict__ partials,
     double batch_norm_eps,
-    int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -1449,7 +1637,8 @@ struct EvalBackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_backward_launch(
-    const EvalBackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const EvalBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
@@ -1466,39 +1655,41 @@ cudaError_t eval_backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
+    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 2 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(eval_backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
         batch_norm_weight_ptr, batch_norm_bias_ptr, grad_gemm_product_ptr, partials,
-        a.batch_norm_eps, rows, channels, shape.rows_per_block);
+        a.batch_norm_eps, rows, channels, shape.lines, shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     return launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, batch_norm_running_var_ptr, batch_norm_weight_ptr,
         grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, partials,
-        a.batch_norm_eps, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
+        a.batch_norm_eps, rows, channels, int64_t(shape.grid.y * shape.period));
   }
 }
 
 template <typename T, typename Out, typename Param>
 cudaError_t eval_backward_typed(
-    const EvalBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 9>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0) {
-    return eval_backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
+    return eval_backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return eval_backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return eval_backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t eval_backward_dispatch(
-    int mode, const EvalBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return eval_backward_typed<float, float, float>(
@@ -1548,10 +1739,12 @@ extern "C" int fusegen_gemm_batchnorm_gelu_relu_eval_backward(
       grad_y, gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias,
       batch_norm_running_mean, batch_norm_running_var, grad_gemm_product, grad_gemm_bias,
       grad_batch_norm_weight, grad_batch_norm_bias, rows, channels, batch_norm_eps};
-  const bool aligned = aligned_to_16(
-      grad_y, gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias,
-      batch_norm_running_mean, batch_norm_running_var, grad_gemm_product, grad_gemm_bias,
-      grad_batch_norm_weight, grad_batch_norm_bias);
+  const bool elements = aligned_to_16(grad_y, gemm_product, grad_gemm_product);
+  const bool vectors =
+      aligned_to_16(gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
+      batch_norm_running_var, grad_gemm_bias, grad_batch_norm_weight, grad_batch_norm_bias);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return eval_backward_dispatch(
@@ -1566,10 +1759,10 @@ extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_eval_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, scalars;
-  eval_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  eval_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  eval_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  eval_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "../support/columns.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
@@ -60,7 +61,8 @@ forward_row(
     Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
     Out* __restrict__ y_ptr,
     double groupnorm_eps,
-    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height) {
+    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
@@ -69,12 +71,16 @@ forward_row(
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
   Acc* shared = shared_memory<Acc>();
-  Columns<kVec, kPacked> columns[kItems];
+  // The rows of a block are so far apart that all of them begin at the same place in a vector.
+  const unsigned apart = kPacked ? 1 : period;
+  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
+  int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
+  SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
-    columns[i] = columns_of<kVec, kPacked>(
-        segment * length + int64_t(i) * lanes * kVec, end, lane, lanes);
+    columns[i] = segment_columns<kVec, kPacked>(
+        base * channels, segment * length, end, i * lanes + lane);
   }
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
   constexpr bool kKeep = kItems <= 2;
@@ -94,24 +100,22 @@ forward_row(
 
   // Where registers allow it, the next row is on its way while this one is used.
   constexpr bool kAhead = kItems <= 2;
-  Loaded<T, kVec, kPacked> gemm_product_next[kItems];
+  Loaded<T, kVec> gemm_product_next[kItems];
   const auto load_row = [&](int64_t row) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_next[i] = {};
       if (row >= rows || !columns[i].any()) continue;
-      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr + row * channels);
+      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, row * channels, whole);
     }
   };
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  const int64_t step = int64_t(gridDim.y) * height;
-  int64_t base = int64_t(blockIdx.y) * height;
-  if (kAhead) load_row(base + seat.row);
+  if (kAhead) load_row(base + seat.row * apart);
   for (; base < rows; base += step) {
-    const int64_t row = base + seat.row;
+    const int64_t row = base + seat.row * apart;
     const bool valid = row < rows;
     if (!kAhead) load_row(row);
-    Loaded<T, kVec, kPacked> gemm_product_in[kItems];
+    Loaded<T, kVec> gemm_product_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_in[i] = gemm_product_next[i];
@@ -123,7 +127,6 @@ forward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
         load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
@@ -149,7 +152,6 @@ forward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       Acc groupnorm_moments_distances[kVec];
       Acc groupnorm_moments_squares[kVec];
 #pragma unroll
@@ -175,7 +177,6 @@ forward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
         load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
@@ -189,7 +190,7 @@ forward_row(
         const Acc groupnorm = groupnorm_hat * groupnorm_weight[kept][v] + groupnorm_bias[kept][v];
         y_out[v] = narrow<Out>(groupnorm);
       }
-      if (active) store_pack(columns[i], y_ptr + row * channels, y_out);
+      if (active) store_pack(columns[i], y_ptr, row * channels, whole, y_out);
     }
   }
 }
@@ -204,11 +205,10 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
     double groupnorm_eps,
-    int64_t rows, int64_t channels, int64_t groups) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;  // vectors, here
   Acc* shared = shared_memory<Acc>();
 
   // One block a segment, in turns where there are more segments than blocks.
@@ -217,19 +217,20 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const int64_t segment = item % groups;
     PilotSums<Acc> groupnorm_moments_sums = {};
     int seen = 0;  // values of this thread
-    for (int64_t base = 0; base < length; base += kUnroll * blockDim.x * kVec) {
-      Columns<kVec, kPacked> columns[kUnroll];
-      Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+    // One more where none begins with the segment.
+    const int64_t vectors = (length + (kPacked ? 0 : kVec - 1) + kVec - 1) / kVec;
+    for (int64_t base = threadIdx.x; base < vectors; base += kRowsInFlight * blockDim.x) {
+      SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
+      Loaded<T, kVec> gemm_product_in[kRowsInFlight];
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        columns[u] = columns_of<kVec, kPacked>(
-            segment * length + base + u * blockDim.x * kVec, (segment + 1) * length, threadIdx.x,
-            blockDim.x);
+      for (int u = 0; u < kRowsInFlight; ++u) {
+        columns[u] = segment_columns<kVec, kPacked>(
+            row * channels, segment * length, (segment + 1) * length, base + u * blockDim.x);
         if (!columns[u].any()) break;
-        gemm_product_in[u] = load_pack(columns[u], gemm_product_ptr + row * channels);
+        gemm_product_in[u] = load_pack(columns[u], gemm_product_ptr, row * channels, whole);
       }
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
+      for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc gemm_bias[kVec];
         load_values(columns[u], gemm_bias_ptr, gemm_bias_ptr != nullptr, gemm_bias);
@@ -237,7 +238,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
         load_values(columns[u], bias_ptr, true, bias);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          if (!columns[u].has(v)) break;
+          if (!columns[u].has(v)) continue;
           const Acc gemm_product = widen(gemm_product_in[u][v]);
           const Acc gemm = gemm_product + gemm_bias[v];
           const Acc plus_bias = gemm + bias[v];
@@ -274,16 +275,20 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     const Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
+        int period, int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
+  const int64_t segments = kPacked ? groups : period * groups;  // of a line
+  const Division by_segment(columns.first, channels / groups);
   int64_t segment[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    segment[v] = columns.at(kPacked ? 0 : v) / (channels / groups);  // packs lie in one group
+    segment[v] = by_segment.quotient_of(kPacked ? 0 : v);  // packs lie in one
   }
   Acc gemm_bias[kVec];
   load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
@@ -294,36 +299,58 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   Acc groupnorm_bias[kVec];
   load_values(columns, groupnorm_bias_ptr, active, groupnorm_bias);
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take = [&](const auto& here, int64_t at, const auto& gemm_product_in) {
+    Pack<Out, kVec> y_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc groupnorm_mean = widen(groupnorm_mean_ptr[at * segments + segment[v]]);
+      const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[at * segments + segment[v]]);
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      const Acc gemm = gemm_product + gemm_bias[v];
+      const Acc plus_bias = gemm + bias[v];
+      const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
+      const Acc power = bounded_exp(hardtanh_value);
+      const Acc mish_value = mish(hardtanh_value, power);
+      const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
+      const Acc groupnorm = groupnorm_hat * groupnorm_weight[v] + groupnorm_bias[v];
+      y_out[v] = narrow<Out>(groupnorm);
+    }
+    store_pack(here, y_ptr, at * length, whole, y_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<Out, kVec> y_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc groupnorm_mean = widen(groupnorm_mean_ptr[at * groups + segment[v]]);
-        const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[at * groups + segment[v]]);
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc plus_bias = gemm + bias[v];
-        const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc power = bounded_exp(hardtanh_value);
-        const Acc mish_value = mish(hardtanh_value, power);
-        const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-        const Acc groupnorm = groupnorm_hat * groupnorm_weight[v] + groupnorm_bias[v];
-        y_out[v] = narrow<Out>(groupnorm);
-      }
-      store_pack(columns, y_ptr + at * channels, y_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, gemm_product_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
+      take(here, at, gemm_product_in);
     }
   }
 }
@@ -343,7 +370,8 @@ struct ForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t forward_launch(
-    const ForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
   auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
@@ -356,7 +384,7 @@ cudaError_t forward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Vectors that fit a thread's registers.
+  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
   const Row row = row_shape(
       shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 4,
@@ -365,49 +393,48 @@ cudaError_t forward_launch(
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     auto* kernel = forward_row<T, Out, Param, kVec, kPacked, 1>;
-    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(2, kPacked,
-        kMost)>;
-    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(4, kPacked,
-        kMost)>;
-    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
-        kMost)>;
+    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
+    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
+    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr, groupnorm_mean_ptr,
         groupnorm_rstd_ptr, y_ptr, a.groupnorm_eps, rows, channels, groups, row.lanes, row.across,
-        row.height);
+        row.height, row.period, whole);
   }
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr, bias_ptr,
-        groupnorm_mean_ptr, groupnorm_rstd_ptr, a.groupnorm_eps, rows, channels, groups);
+        groupnorm_mean_ptr, groupnorm_rstd_ptr, a.groupnorm_eps, rows, channels, groups, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr,
-        groupnorm_mean_ptr, groupnorm_rstd_ptr, y_ptr, rows, channels, groups,
-        shape.rows_per_block);
+        groupnorm_mean_ptr, groupnorm_rstd_ptr, y_ptr, rows, channels, groups, shape.lines,
+        shape.lines_per_block, shape.period, whole);
   }
 }
 
 template <typename T, typename Out, typename Param>
 cudaError_t forward_typed(
-    const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const ForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 4>;
   // Packed where every row and group starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
-    return forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
+    return forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const ForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return forward_typed<float, float, float>(
@@ -453,9 +480,12 @@ extern "C" int fusegen_gemm_bias_hardtanh_mish_groupnorm_forward(
   const ForwardArguments arguments{
       gemm_product, gemm_bias, bias, groupnorm_weight, groupnorm_bias, y, groupnorm_mean,
       groupnorm_rstd, rows, channels, groups, groupnorm_eps};
-  const bool aligned = aligned_to_16(
-      gemm_product, gemm_bias, bias, groupnorm_weight, groupnorm_bias, y, groupnorm_mean,
-      groupnorm_rstd);
+  const bool elements = aligned_to_16(gemm_product, y);
+  const bool vectors =
+      aligned_to_16(gemm_bias, bias, groupnorm_weight, groupnorm_bias, groupnorm_mean,
+          groupnorm_rstd);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return forward_dispatch(
@@ -471,10 +501,10 @@ extern "C" int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_forward_workspace(
   arguments.channels = channels;
   arguments.groups = groups;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif
@@ -513,7 +543,8 @@ backward_row(
     const Param* __restrict__ groupnorm_weight_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height) {
+    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
@@ -521,12 +552,16 @@ backward_row(
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
   Acc* shared = shared_memory<Acc>();
-  Columns<kVec, kPacked> columns[kItems];
+  // The rows of a block are so far apart that all of them begin at the same place in a vector.
+  const unsigned apart = kPacked ? 1 : period;
+  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
+  int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
+  SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
-    columns[i] = columns_of<kVec, kPacked>(
-        segment * length + int64_t(i) * lanes * kVec, end, lane, lanes);
+    columns[i] = segment_columns<kVec, kPacked>(
+        base * channels, segment * length, end, i * lanes + lane);
   }
   const Acc inverse_count = reciprocal(Acc(channels / groups));
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
@@ -548,8 +583,8 @@ backward_row(
 
   // Where registers allow it, the next row is on its way while this one is used.
   constexpr bool kAhead = kItems <= 2;
-  Loaded<T, kVec, kPacked> gemm_product_next[kItems];
-  Loaded<Out, kVec, kPacked> grad_y_next[kItems];
+  Loaded<T, kVec> gemm_product_next[kItems];
+  Loaded<Out, kVec> grad_y_next[kItems];
   Acc groupnorm_mean_next;
   Acc groupnorm_rstd_next;
   const auto load_row = [&](int64_t row) {
@@ -562,20 +597,18 @@ backward_row(
       gemm_product_next[i] = {};
       grad_y_next[i] = {};
       if (row >= rows || !columns[i].any()) continue;
-      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr + row * channels);
-      grad_y_next[i] = load_pack(columns[i], grad_y_ptr + row * channels);
+      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, row * channels, whole);
+      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, row * channels, whole);
     }
   };
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  const int64_t step = int64_t(gridDim.y) * height;
-  int64_t base = int64_t(blockIdx.y) * height;
-  if (kAhead) load_row(base + seat.row);
+  if (kAhead) load_row(base + seat.row * apart);
   for (; base < rows; base += step) {
-    const int64_t row = base + seat.row;
+    const int64_t row = base + seat.row * apart;
     const bool valid = row < rows;
     if (!kAhead) load_row(row);
-    Loaded<T, kVec, kPacked> gemm_product_in[kItems];
-    Loaded<Out, kVec, kPacked> grad_y_in[kItems];
+    Loaded<T, kVec> gemm_product_in[kItems];
+    Loaded<Out, kVec> grad_y_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_in[i] = gemm_product_next[i];
@@ -593,7 +626,6 @@ backward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
         load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
@@ -633,7 +665,6 @@ backward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
         load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
@@ -663,7 +694,8 @@ backward_row(
         grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
       }
       if (active && grad_gemm_product_ptr != nullptr)
-          store_pack(columns[i], grad_gemm_product_ptr + row * channels, grad_gemm_product_out);
+          store_pack(columns[i], grad_gemm_product_ptr, row * channels, whole,
+              grad_gemm_product_out);
     }
   }
 
@@ -693,7 +725,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_groupnorm_weight_ptr,
     Param* __restrict__ grad_groupnorm_bias_ptr,
     const Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -751,10 +783,9 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Param* __restrict__ groupnorm_weight_ptr,
     Accumulate<T>* __restrict__ groupnorm_grad_slope_ptr,
     Accumulate<T>* __restrict__ groupnorm_grad_mean_ptr,
-    int64_t rows, int64_t channels, int64_t groups) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;  // vectors, here
   Acc* shared = shared_memory<Acc>();
   const Acc inverse_count = reciprocal(Acc(channels / groups));
 
@@ -766,21 +797,22 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[row * groups + segment]);
     Acc d_groupnorm_hat_sum = Acc(0);
     Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
-    for (int64_t base = 0; base < length; base += kUnroll * blockDim.x * kVec) {
-      Columns<kVec, kPacked> columns[kUnroll];
-      Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
-      Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
+    // One more where none begins with the segment.
+    const int64_t vectors = (length + (kPacked ? 0 : kVec - 1) + kVec - 1) / kVec;
+    for (int64_t base = threadIdx.x; base < vectors; base += kRowsInFlight * blockDim.x) {
+      SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
+      Loaded<T, kVec> gemm_product_in[kRowsInFlight];
+      Loaded<Out, kVec> grad_y_in[kRowsInFlight];
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        columns[u] = columns_of<kVec, kPacked>(
-            segment * length + base + u * blockDim.x * kVec, (segment + 1) * length, threadIdx.x,
-            blockDim.x);
+      for (int u = 0; u < kRowsInFlight; ++u) {
+        columns[u] = segment_columns<kVec, kPacked>(
+            row * channels, segment * length, (segment + 1) * length, base + u * blockDim.x);
         if (!columns[u].any()) break;
-        gemm_product_in[u] = load_pack(columns[u], gemm_product_ptr + row * channels);
-        grad_y_in[u] = load_pack(columns[u], grad_y_ptr + row * channels);
+        gemm_product_in[u] = load_pack(columns[u], gemm_product_ptr, row * channels, whole);
+        grad_y_in[u] = load_pack(columns[u], grad_y_ptr, row * channels, whole);
       }
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
+      for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc gemm_bias[kVec];
         load_values(columns[u], gemm_bias_ptr, gemm_bias_ptr != nullptr, gemm_bias);
@@ -790,7 +822,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         load_values(columns[u], groupnorm_weight_ptr, true, groupnorm_weight);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          if (!columns[u].has(v)) break;
+          if (!columns[u].has(v)) continue;
           const Acc gemm_product = widen(gemm_product_in[u][v]);
           const Acc grad_y = widen(grad_y_in[u][v]);
           const Acc gemm = gemm_product + gemm_bias[v];
@@ -831,16 +863,20 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const Accumulate<T>* __restrict__ groupnorm_grad_mean_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
+        int period, int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
+  const int64_t segments = kPacked ? groups : period * groups;  // of a line
+  const Division by_segment(columns.first, channels / groups);
   int64_t segment[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    segment[v] = columns.at(kPacked ? 0 : v) / (channels / groups);  // packs lie in one group
+    segment[v] = by_segment.quotient_of(kPacked ? 0 : v);  // packs lie in one
   }
   Acc gemm_bias[kVec];
   load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
@@ -853,50 +889,74 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   Acc d_groupnorm_weight_sum[kVec] = {};
   Acc d_plus_bias_sum[kVec] = {};
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> gemm_product_in[kUnroll];
-    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take =
+      [&](const auto& here, int64_t at, const auto& gemm_product_in, const auto& grad_y_in) {
+    Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      gemm_product_in[u] = load_pack(columns, gemm_product_ptr + at * channels);
-      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc groupnorm_mean = widen(groupnorm_mean_ptr[at * segments + segment[v]]);
+      const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[at * segments + segment[v]]);
+      const Acc groupnorm_grad_slope = widen(groupnorm_grad_slope_ptr[at * segments + segment[v]]);
+      const Acc groupnorm_grad_mean = widen(groupnorm_grad_mean_ptr[at * segments + segment[v]]);
+      const Acc gemm_product = widen(gemm_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc gemm = gemm_product + gemm_bias[v];
+      const Acc plus_bias = gemm + bias[v];
+      const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
+      const Acc power = bounded_exp(hardtanh_value);
+      const Acc mish_value = mish(hardtanh_value, power);
+      const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
+      const Acc d_mish_value_unscaled =
+          grad_y * groupnorm_weight[v] - (groupnorm_hat * groupnorm_grad_slope
+              + groupnorm_grad_mean);
+      const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
+      const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value, power);
+      const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
+      grad_y_sum[v] += grad_y;
+      d_groupnorm_weight_sum[v] += grad_y * groupnorm_hat;
+      d_plus_bias_sum[v] += d_plus_bias;
+      grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
+    }
+    if (grad_gemm_product_ptr != nullptr)
+        store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
+    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
+      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<T, kVec> grad_gemm_product_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc groupnorm_mean = widen(groupnorm_mean_ptr[at * groups + segment[v]]);
-        const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[at * groups + segment[v]]);
-        const Acc groupnorm_grad_slope = widen(groupnorm_grad_slope_ptr[at * groups + segment[v]]);
-        const Acc groupnorm_grad_mean = widen(groupnorm_grad_mean_ptr[at * groups + segment[v]]);
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc plus_bias = gemm + bias[v];
-        const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc power = bounded_exp(hardtanh_value);
-        const Acc mish_value = mish(hardtanh_value, power);
-        const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-        const Acc d_mish_value_unscaled =
-            grad_y * groupnorm_weight[v] - (groupnorm_hat * groupnorm_grad_slope
-                + groupnorm_grad_mean);
-        const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
-        const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value, power);
-        const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
-        grad_y_sum[v] += grad_y;
-        d_groupnorm_weight_sum[v] += grad_y * groupnorm_hat;
-        d_plus_bias_sum[v] += d_plus_bias;
-        grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
-      }
-      if (grad_gemm_product_ptr != nullptr)
-          store_pack(columns, grad_gemm_product_ptr + at * channels, grad_gemm_product_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, gemm_product_in[u], grad_y_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
+      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
+      take(here, at, gemm_product_in, grad_y_in);
     }
   }
 
@@ -905,10 +965,9 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   sum_over_y<kVec>(shared, grad_y_sum, d_groupnorm_weight_sum);
   sum_over_y<kVec>(shared, d_plus_bias_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 3 * channels;
-  store_values(columns, mine + 0 * channels, grad_y_sum);
-  store_values(columns, mine + 1 * channels, d_groupnorm_weight_sum);
-  store_values(columns, mine + 2 * channels, d_plus_bias_sum);
+  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, grad_y_sum);
+  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, d_groupnorm_weight_sum);
+  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, d_plus_bias_sum);
 }
 
 struct BackwardArguments {
@@ -929,7 +988,8 @@ struct BackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t backward_launch(
-    const BackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
@@ -946,7 +1006,7 @@ cudaError_t backward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Vectors that fit a thread's registers.
+  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kVec);
   const Row row = row_shape(
       shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 3,
@@ -958,27 +1018,25 @@ cudaError_t backward_launch(
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     auto* kernel = backward_row<T, Out, Param, kVec, kPacked, 1>;
-    if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(2, kPacked,
-        kMost)>;
-    if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(4, kPacked,
-        kMost)>;
-    if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
-        kMost)>;
+    if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
+    if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
+    if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         grad_y_ptr, gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr,
         groupnorm_weight_ptr, grad_gemm_product_ptr, partials, rows, channels, groups, row.lanes,
-        row.across, row.height);
+        row.across, row.height, row.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_bias_ptr, grad_groupnorm_weight_ptr,
-        grad_groupnorm_bias_ptr, partials, rows, channels, int64_t(row.grid.y), int64_t(0));
+        grad_groupnorm_bias_ptr, partials, rows, channels, int64_t(row.grid.y));
   }
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 3 * channels);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
+    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 3 * channels);
     auto* groupnorm_grad_slope_ptr = scratch.take<Acc>(rows * groups);
     auto* groupnorm_grad_mean_ptr = scratch.take<Acc>(rows * groups);
     if (scratch.measures()) return cudaSuccess;
@@ -986,36 +1044,36 @@ cudaError_t backward_launch(
     error = launch(backward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_weight_ptr,
-        groupnorm_grad_slope_ptr, groupnorm_grad_mean_ptr, rows, channels, groups);
+        groupnorm_grad_slope_ptr, groupnorm_grad_mean_ptr, rows, channels, groups, whole);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_weight_ptr,
         groupnorm_grad_slope_ptr, groupnorm_grad_mean_ptr, grad_gemm_product_ptr, partials, rows,
-        channels, groups, shape.rows_per_block);
+        channels, groups, shape.lines, shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_bias_ptr, grad_groupnorm_weight_ptr,
-        grad_groupnorm_bias_ptr, partials, rows, channels, int64_t(shape.grid.y),
-        shape.rows_per_block);
+        grad_groupnorm_bias_ptr, partials, rows, channels, int64_t(shape.grid.y * shape.period));
   }
 }
 
 template <typename T, typename Out, typename Param>
 cudaError_t backward_typed(
-    const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const BackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 6>;
   // Packed where every row and group starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
-    return backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
+    return backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const BackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return backward_typed<float, float, float>(
@@ -1065,10 +1123,13 @@ extern "C" int fusegen_gemm_bias_hardtanh_mish_groupnorm_backward(
       grad_y, gemm_product, gemm_bias, bias, groupnorm_weight, groupnorm_mean, groupnorm_rstd,
       grad_gemm_product, grad_gemm_bias, grad_bias, grad_groupnorm_weight,
       grad_groupnorm_bias, rows, channels, groups};
-  const bool aligned = aligned_to_16(
-      grad_y, gemm_product, gemm_bias, bias, groupnorm_weight, groupnorm_mean, groupnorm_rstd,
-      grad_gemm_product, grad_gemm_bias, grad_bias, grad_groupnorm_weight,
-      grad_groupnorm_bias);
+  const bool elements = aligned_to_16(grad_y, gemm_product, grad_gemm_product);
+  const bool vectors =
+      aligned_to_16(gemm_bias, bias, groupnorm_weight, groupnorm_mean, groupnorm_rstd,
+          grad_gemm_bias,
+      grad_bias, grad_groupnorm_weight, grad_groupnorm_bias);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return backward_dispatch(
@@ -1084,10 +1145,10 @@ extern "C" int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_backward_workspace(
   arguments.channels = channels;
   arguments.groups = groups;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, scalars;
-  backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "../support/cluster.cuh"
+#include "../support/columns.cuh"
 #include "../support/fetch.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
@@ -95,6 +96,8 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   for (int i = 0; i < kAhead; ++i) fetch();
   const int own = last - first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
+  const auto counted = [=](int) { return count; };
+  const auto all_rows = [=](int) { return Acc(last - first); };
   const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
   const Acc bias = widen(*bias_ptr);
@@ -129,7 +132,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   Moments<Acc> bn_moments[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
-  moments_over_y<kVec>(shared, bn_moments, count, Acc(last - first));
+  moments_over_y<kVec>(shared, bn_moments, counted, all_rows);
   moments_over_cluster<kVec>(exchange, bn_moments, rows_per_block, rows);
 
   Acc bn_mean[kVec];
@@ -196,54 +199,90 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ matmul_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
 
   PilotSums<Acc> bn_moments_sums[kVec] = {};
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take =
+      [&](const auto& here, int64_t at, bool is_first, const auto& matmul_product_in) {
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc matmul_product = widen(matmul_product_in[v]);
+      if (is_first) bn_moments_sums[v].pilot = matmul_product;
+      add_value(bn_moments_sums[v], matmul_product);
+    }
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> matmul_product_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      matmul_product_in[u] = load_pack(packed, matmul_product_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u][v]);
-        if (u == 0 && row == first + threadIdx.y) bn_moments_sums[v].pilot = matmul_product;
-        add_value(bn_moments_sums[v], matmul_product);
-      }
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, u == 0 && line == first + threadIdx.y, matmul_product_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto matmul_product_in = load_pack(here, matmul_product_ptr, at * length, whole);
+      take(here, at, at == first + threadIdx.y, matmul_product_in);
     }
   }
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  const int64_t own = last - first - threadIdx.y;  // rows from the thread's first on
-  const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
+  // The last line may lack the ends of its rows.
+  const auto lacks = [&](int64_t line, int v) {
+    return line == lines - 1 && !part_of(columns, line * length, rows * channels).has(v);
+  };
+  const int64_t own = (last - first - threadIdx.y + blockDim.y - 1) / blockDim.y;
+  const auto count = [&](int v) {
+    return own > 0 ? Acc(own - lacks(first + threadIdx.y + (own - 1) * blockDim.y, v)) : Acc(0);
+  };
+  const auto total = [&](int v) {
+    const int64_t all = last - first - lacks(last - 1, v);
+    return Acc(all > 0 ? all : 1);
+  };
   Moments<Acc> bn_moments[kVec];
 #pragma unroll
-  for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
-  moments_over_y<kVec>(shared, bn_moments, count, Acc(last - first));
+  for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count(v));
+  moments_over_y<kVec>(shared, bn_moments, count, total);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels;
+  Acc bn_moments_mean[kVec], bn_moments_m2[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    if (!columns.has(v)) continue;
-    mine[0 * channels + columns.at(v)] = bn_moments[v].mean;
-    mine[1 * channels + columns.at(v)] = bn_moments[v].m2;
+    bn_moments_mean[v] = bn_moments[v].mean;
+    bn_moments_m2[v] = bn_moments[v].m2;
   }
+  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, bn_moments_mean);
+  store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, bn_moments_m2);
 }
 
 // Combines the partial results of each column.
@@ -263,7 +302,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     double bn_eps,
     double bn_momentum,
     double divide_value,
-    int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t blocks, int64_t lines_per_block, int period) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -286,15 +325,16 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     for (int b = 0; b < kBatch; ++b) {
       const int64_t block = base + b * blockDim.y;
       if (block >= blocks) break;
-      const int64_t left = rows - block * rows_per_block;
-      const Acc count = Acc(left < rows_per_block ? left : rows_per_block);
+      const Acc count = Acc(rows_behind(rows, block, lines_per_block, period));
       if (bn_moments_count == Acc(0)) bn_moments_sums.pilot = part[b][0];
       add_values(bn_moments_sums, {part[b][0], part[b][1]}, count);
       bn_moments_count += count;
     }
   }
   Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_sums, bn_moments_count)};
-  moments_over_y<1>(shared, bn_moments_all, bn_moments_count, Acc(rows));
+  moments_over_y<1>(
+      shared, bn_moments_all, [=](int) { return bn_moments_count; },
+      [=](int) { return Acc(rows); });
   if (threadIdx.y != 0 || !active) return;
 
   const Moments<Acc> bn_moments = bn_moments_all[0];
@@ -344,11 +384,13 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     const Accumulate<T>* __restrict__ bn_center_ptr,
     Out* __restrict__ y_ptr,
     double divide_value,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
@@ -364,30 +406,52 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
   }
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take = [&](const auto& here, int64_t at, const auto& matmul_product_in) {
+    Pack<Out, kVec> y_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc matmul_product = widen(matmul_product_in[v]);
+      const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
+      const Acc gate = sigmoid(over_divide_value);
+      const Acc silu_value = over_divide_value * gate;
+      y_out[v] = narrow<Out>(silu_value);
+    }
+    store_pack(here, y_ptr, at * length, whole, y_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> matmul_product_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      matmul_product_in[u] = load_pack(packed, matmul_product_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<Out, kVec> y_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u][v]);
-        const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
-        const Acc gate = sigmoid(over_divide_value);
-        const Acc silu_value = over_divide_value * gate;
-        y_out[v] = narrow<Out>(silu_value);
-      }
-      store_pack(columns, y_ptr + at * channels, y_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, matmul_product_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto matmul_product_in = load_pack(here, matmul_product_ptr, at * length, whole);
+      take(here, at, matmul_product_in);
     }
   }
 }
@@ -410,7 +474,8 @@ struct TrainForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_forward_launch(
-    const TrainForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const TrainForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
   auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
@@ -427,12 +492,14 @@ cudaError_t train_forward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr TileBytes kBytes{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kVec, kPacked, kBytes, kSharedBytes, kMostCluster, kMultiprocessors);
+      shapes, rows, channels, kColumns, kPacked, kBytes, kSharedBytes, kMostCluster,
+      kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch_clusters(train_forward_column<T, Out, Param, kVec, kPacked>, tile.grid,
+    return launch_clusters(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid,
         tile.grid.y, tile.block, tile.shared_bytes, stream, matmul_product_ptr, matmul_bias_ptr,
         bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
         bn_running_var_ptr, y_ptr, bn_num_batches_tracked_ptr, a.bn_eps, a.bn_momentum,
@@ -441,44 +508,46 @@ cudaError_t train_forward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
+    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 2 * channels);
     auto* bn_scale_ptr = scratch.take<Acc>(channels);
     auto* bn_center_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(train_forward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, partials, rows,
-        channels, shape.rows_per_block);
+        channels, shape.lines, shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, matmul_bias_ptr, bn_weight_ptr, bn_mean_ptr,
         bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_scale_ptr, bn_center_ptr,
         bn_num_batches_tracked_ptr, partials, a.bn_eps, a.bn_momentum, a.divide_value, rows,
-        channels, int64_t(shape.grid.y), shape.rows_per_block);
+        channels, int64_t(shape.grid.y * shape.period), shape.lines_per_block, shape.period);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
         stream, matmul_product_ptr, bn_bias_ptr, bias_ptr, bn_scale_ptr, bn_center_ptr, y_ptr,
-        a.divide_value, rows, channels, shape.rows_per_block);
+        a.divide_value, rows, channels, shape.lines, shape.lines_per_block, shape.period, whole);
   }
 }
 
 template <typename T, typename Out, typename Param>
 cudaError_t train_forward_typed(
-    const TrainForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 12>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0) {
-    return train_forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
+    return train_forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return train_forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return train_forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t train_forward_dispatch(
-    int mode, const TrainForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return train_forward_typed<float, float, float>(
@@ -530,9 +599,12 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
       matmul_product, matmul_bias, bn_weight, bn_bias, bias, y, bn_mean, bn_rstd,
       bn_running_mean, bn_running_var, bn_num_batches_tracked, rows, channels, bn_eps,
       bn_momentum, divide_value};
-  const bool aligned = aligned_to_16(
-      matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
-      bn_mean, bn_rstd);
+  const bool elements = aligned_to_16(matmul_product, y);
+  const bool vectors =
+      aligned_to_16(matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, bn_mean,
+          bn_rstd);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_forward_dispatch(
@@ -547,10 +619,10 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, scalars;
-  train_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  train_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif
@@ -729,11 +801,13 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     const Param* __restrict__ bias_ptr,
     Accumulate<T>* __restrict__ partials,
     double divide_value,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
@@ -760,33 +834,57 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   Acc d_over_divide_value_sum[kVec] = {};
   Acc bn_centered_d_over_divide_value_sum[kVec] = {};
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
-    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take =
+      [&](const auto& here, int64_t at, const auto& matmul_product_in, const auto& grad_y_in) {
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
-      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc matmul_product = widen(matmul_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc bn_centered = matmul_product - bn_center[v];
+      const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
+      const Acc gate = sigmoid(over_divide_value);
+      const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
+      d_over_divide_value_sum[v] += d_over_divide_value;
+      bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
+    }
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> matmul_product_in[kRowsInFlight];
+    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      matmul_product_in[u] = load_pack(packed, matmul_product_ptr, at * length, whole);
+      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc bn_centered = matmul_product - bn_center[v];
-        const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-        const Acc gate = sigmoid(over_divide_value);
-        const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
-        d_over_divide_value_sum[v] += d_over_divide_value;
-        bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
-      }
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, matmul_product_in[u], grad_y_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto matmul_product_in = load_pack(here, matmul_product_ptr, at * length, whole);
+      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
+      take(here, at, matmul_product_in, grad_y_in);
     }
   }
 
@@ -794,9 +892,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   Acc* shared = shared_memory<Acc>();
   sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels;
-  store_values(columns, mine + 0 * channels, d_over_divide_value_sum);
-  store_values(columns, mine + 1 * channels, bn_centered_d_over_divide_value_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_over_divide_value_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 1, channels, period,
+      bn_centered_d_over_divide_value_sum);
 }
 
 // Combines the partial results of each column.
@@ -813,7 +911,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
     Accumulate<T>* __restrict__ bn_grad_mean_ptr,
     const Accumulate<T>* __restrict__ partials,
     double divide_value,
-    int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -882,11 +980,13 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const Accumulate<T>* __restrict__ bn_grad_mean_ptr,
     T* __restrict__ grad_matmul_product_ptr,
     double divide_value,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
@@ -914,38 +1014,62 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
   }
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
-    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take =
+      [&](const auto& here, int64_t at, const auto& matmul_product_in, const auto& grad_y_in) {
+    Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
-      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc matmul_product = widen(matmul_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc bn_centered = matmul_product - bn_center[v];
+      const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
+      const Acc gate = sigmoid(over_divide_value);
+      const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
+      const Acc d_matmul_unscaled =
+          d_over_divide_value - (bn_centered * bn_grad_slope[v] + bn_grad_mean[v]);
+      const Acc d_matmul = d_matmul_unscaled * bn_scale[v];
+      grad_matmul_product_out[v] = narrow<T>(d_matmul);
+    }
+    if (grad_matmul_product_ptr != nullptr)
+        store_pack(here, grad_matmul_product_ptr, at * length, whole, grad_matmul_product_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> matmul_product_in[kRowsInFlight];
+    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      matmul_product_in[u] = load_pack(packed, matmul_product_ptr, at * length, whole);
+      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<T, kVec> grad_matmul_product_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc bn_centered = matmul_product - bn_center[v];
-        const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-        const Acc gate = sigmoid(over_divide_value);
-        const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
-        const Acc d_matmul_unscaled =
-            d_over_divide_value - (bn_centered * bn_grad_slope[v] + bn_grad_mean[v]);
-        const Acc d_matmul = d_matmul_unscaled * bn_scale[v];
-        grad_matmul_product_out[v] = narrow<T>(d_matmul);
-      }
-      if (grad_matmul_product_ptr != nullptr)
-          store_pack(columns, grad_matmul_product_ptr + at * channels, grad_matmul_product_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, matmul_product_in[u], grad_y_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto matmul_product_in = load_pack(here, matmul_product_ptr, at * length, whole);
+      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
+      take(here, at, matmul_product_in, grad_y_in);
     }
   }
 }
@@ -992,7 +1116,8 @@ struct TrainBackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_backward_launch(
-    const TrainBackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const TrainBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
@@ -1011,14 +1136,16 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr TileBytes kBytes{sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kVec, kPacked, kBytes, kSharedBytes, kMostCluster, kMultiprocessors);
+      shapes, rows, channels, kColumns, kPacked, kBytes, kSharedBytes, kMostCluster,
+      kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch_clusters(train_backward_column<T, Out, Param, kVec, kPacked>, tile.grid,
+    error = launch_clusters(train_backward_column<T, Out, Param, kColumns, kPacked>, tile.grid,
         tile.grid.y, tile.block, tile.shared_bytes, stream, matmul_product_ptr, grad_y_ptr,
         matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr,
         grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
@@ -1031,9 +1158,10 @@ cudaError_t train_backward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
+    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 2 * channels);
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
     auto* bn_grad_mean_ptr = scratch.take<Acc>(channels);
@@ -1042,18 +1170,19 @@ cudaError_t train_backward_launch(
     error = launch(train_backward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
         matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, partials,
-        a.divide_value, rows, channels, shape.rows_per_block);
+        a.divide_value, rows, channels, shape.lines, shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, bn_weight_ptr, grad_matmul_bias_ptr,
         grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr, bn_grad_slope_ptr,
-        bn_grad_mean_ptr, partials, a.divide_value, rows, channels, int64_t(shape.grid.y),
-        shape.rows_per_block);
+        bn_grad_mean_ptr, partials, a.divide_value, rows, channels, int64_t(shape.grid.y *
+        shape.period));
     if (error != cudaSuccess) return error;
     error = launch(train_backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
         stream, matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
         bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_grad_slope_ptr, bn_grad_mean_ptr,
-        grad_matmul_product_ptr, a.divide_value, rows, channels, shape.rows_per_block);
+        grad_matmul_product_ptr, a.divide_value, rows, channels, shape.lines, shape.lines_per_block,
+        shape.period, whole);
     if (error != cudaSuccess) return error;
     return launch(train_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
         sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, a.divide_value, rows,
@@ -1063,19 +1192,20 @@ cudaError_t train_backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t train_backward_typed(
-    const TrainBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 13>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0) {
-    return train_backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
+    return train_backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return train_backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return train_backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t train_backward_dispatch(
-    int mode, const TrainBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return train_backward_typed<float, float, float>(
@@ -1139,9 +1269,13 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
       grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bias, bn_mean, bn_rstd,
       grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias, grad_bias,
       rows, channels, divide_value};
-  const bool aligned = aligned_to_16(
-      grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bn_mean, bn_rstd,
-      grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias);
+  const bool elements = aligned_to_16(grad_y, matmul_product, grad_matmul_product);
+  const bool vectors =
+      aligned_to_16(matmul_bias, bn_weight, bn_bias, bn_mean, bn_rstd, grad_matmul_bias,
+          grad_bn_weight,
+      grad_bn_bias);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
       forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
@@ -1158,10 +1292,10 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
   arguments.channels = channels;
   const Shapes shapes =
       forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
-  Scratch vectors, scalars;
-  train_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  train_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  train_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  train_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif
@@ -1188,11 +1322,13 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     Out* __restrict__ y_ptr,
     double bn_eps,
     double divide_value,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
@@ -1217,30 +1353,52 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
   }
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take = [&](const auto& here, int64_t at, const auto& matmul_product_in) {
+    Pack<Out, kVec> y_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc matmul_product = widen(matmul_product_in[v]);
+      const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
+      const Acc gate = sigmoid(over_divide_value);
+      const Acc silu_value = over_divide_value * gate;
+      y_out[v] = narrow<Out>(silu_value);
+    }
+    store_pack(here, y_ptr, at * length, whole, y_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> matmul_product_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      matmul_product_in[u] = load_pack(packed, matmul_product_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<Out, kVec> y_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u][v]);
-        const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
-        const Acc gate = sigmoid(over_divide_value);
-        const Acc silu_value = over_divide_value * gate;
-        y_out[v] = narrow<Out>(silu_value);
-      }
-      store_pack(columns, y_ptr + at * channels, y_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, matmul_product_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto matmul_product_in = load_pack(here, matmul_product_ptr, at * length, whole);
+      take(here, at, matmul_product_in);
     }
   }
 }
@@ -1260,7 +1418,8 @@ struct EvalForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_forward_launch(
-    const EvalForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const EvalForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
   auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
@@ -1274,30 +1433,32 @@ cudaError_t eval_forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         matmul_product_ptr, matmul_bias_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr,
-        bn_bias_ptr, bias_ptr, y_ptr, a.bn_eps, a.divide_value, rows, channels,
-        shape.rows_per_block);
+        bn_bias_ptr, bias_ptr, y_ptr, a.bn_eps, a.divide_value, rows, channels, shape.lines,
+        shape.lines_per_block, shape.period, whole);
   }
 }
 
 template <typename T, typename Out, typename Param>
 cudaError_t eval_forward_typed(
-    const EvalForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 8>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0) {
-    return eval_forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
+    return eval_forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return eval_forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return eval_forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t eval_forward_dispatch(
-    int mode, const EvalForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return eval_forward_typed<float, float, float>(
@@ -1359,8 +1520,11 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
   const EvalForwardArguments arguments{
       matmul_product, matmul_bias, bn_weight, bn_bias, bias, bn_running_mean, bn_running_var, y,
       rows, channels, bn_eps, divide_value};
-  const bool aligned = aligned_to_16(
-      matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, y);
+  const bool elements = aligned_to_16(matmul_product, y);
+  const bool vectors =
+      aligned_to_16(matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
       forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
@@ -1377,10 +1541,10 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(
   arguments.channels = channels;
   const Shapes shapes =
       forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
-  Scratch vectors, scalars;
-  eval_forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  eval_forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  eval_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  eval_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif
@@ -1412,11 +1576,13 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     Accumulate<T>* __restrict__ partials,
     double bn_eps,
     double divide_value,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
   const Acc inverse_divide_value = reciprocal(Acc(divide_value));
@@ -1444,37 +1610,61 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   Acc d_over_divide_value_sum[kVec] = {};
   Acc bn_centered_d_over_divide_value_sum[kVec] = {};
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
-    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take =
+      [&](const auto& here, int64_t at, const auto& matmul_product_in, const auto& grad_y_in) {
+    Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
-      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc matmul_product = widen(matmul_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc bn_centered = matmul_product - bn_center[v];
+      const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
+      const Acc gate = sigmoid(over_divide_value);
+      const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
+      d_over_divide_value_sum[v] += d_over_divide_value;
+      bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
+      grad_matmul_product_out[v] = narrow<T>(d_over_divide_value * bn_scale[v]);
+    }
+    if (grad_matmul_product_ptr != nullptr)
+        store_pack(here, grad_matmul_product_ptr, at * length, whole, grad_matmul_product_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> matmul_product_in[kRowsInFlight];
+    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      matmul_product_in[u] = load_pack(packed, matmul_product_ptr, at * length, whole);
+      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<T, kVec> grad_matmul_product_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc bn_centered = matmul_product - bn_center[v];
-        const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-        const Acc gate = sigmoid(over_divide_value);
-        const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
-        d_over_divide_value_sum[v] += d_over_divide_value;
-        bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
-        grad_matmul_product_out[v] = narrow<T>(d_over_divide_value * bn_scale[v]);
-      }
-      if (grad_matmul_product_ptr != nullptr)
-          store_pack(columns, grad_matmul_product_ptr + at * channels, grad_matmul_product_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, matmul_product_in[u], grad_y_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto matmul_product_in = load_pack(here, matmul_product_ptr, at * length, whole);
+      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
+      take(here, at, matmul_product_in, grad_y_in);
     }
   }
 
@@ -1482,9 +1672,9 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   Acc* shared = shared_memory<Acc>();
   sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels;
-  store_values(columns, mine + 0 * channels, d_over_divide_value_sum);
-  store_values(columns, mine + 1 * channels, bn_centered_d_over_divide_value_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_over_divide_value_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 1, channels, period,
+      bn_centered_d_over_divide_value_sum);
 }
 
 // Column sums from partial results.
@@ -1500,7 +1690,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     const Accumulate<T>* __restrict__ partials,
     double bn_eps,
     double divide_value,
-    int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -1591,7 +1781,8 @@ struct EvalBackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_backward_launch(
-    const EvalBackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const EvalBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
@@ -1610,9 +1801,10 @@ cudaError_t eval_backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
+    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 2 * channels);
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
@@ -1620,13 +1812,12 @@ cudaError_t eval_backward_launch(
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
         matmul_bias_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr, bn_bias_ptr,
         bias_ptr, grad_matmul_product_ptr, partials, a.bn_eps, a.divide_value, rows, channels,
-        shape.rows_per_block);
+        shape.lines, shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_running_var_ptr, bn_weight_ptr,
         grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
-        partials, a.bn_eps, a.divide_value, rows, channels, int64_t(shape.grid.y),
-        shape.rows_per_block);
+        partials, a.bn_eps, a.divide_value, rows, channels, int64_t(shape.grid.y * shape.period));
     if (error != cudaSuccess) return error;
     return launch(eval_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
         sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, a.divide_value, rows,
@@ -1636,19 +1827,20 @@ cudaError_t eval_backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t eval_backward_typed(
-    const EvalBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 10>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0) {
-    return eval_backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
+    return eval_backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return eval_backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return eval_backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t eval_backward_dispatch(
-    int mode, const EvalBackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return eval_backward_typed<float, float, float>(
@@ -1713,9 +1905,13 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
       grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bias, bn_running_mean,
       bn_running_var, grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias,
       grad_bias, rows, channels, bn_eps, divide_value};
-  const bool aligned = aligned_to_16(
-      grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var,
-      grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias);
+  const bool elements = aligned_to_16(grad_y, matmul_product, grad_matmul_product);
+  const bool vectors =
+      aligned_to_16(matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var,
+          grad_matmul_bias,
+      grad_bn_weight, grad_bn_bias);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
       forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
@@ -1732,10 +1928,10 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(
   arguments.channels = channels;
   const Shapes shapes =
       forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
-  Scratch vectors, scalars;
-  eval_backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  eval_backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  eval_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  eval_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif

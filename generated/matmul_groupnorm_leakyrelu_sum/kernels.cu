@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "../support/columns.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
@@ -57,7 +58,8 @@ forward_row(
     Out* __restrict__ y_ptr,
     double gn_eps,
     double negative_slope,
-    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height) {
+    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
@@ -66,12 +68,16 @@ forward_row(
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
   Acc* shared = shared_memory<Acc>();
-  Columns<kVec, kPacked> columns[kItems];
+  // The rows of a block are so far apart that all of them begin at the same place in a vector.
+  const unsigned apart = kPacked ? 1 : period;
+  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
+  int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
+  SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
-    columns[i] = columns_of<kVec, kPacked>(
-        segment * length + int64_t(i) * lanes * kVec, end, lane, lanes);
+    columns[i] = segment_columns<kVec, kPacked>(
+        base * channels, segment * length, end, i * lanes + lane);
   }
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
   constexpr bool kKeep = kItems <= 2;
@@ -88,24 +94,22 @@ forward_row(
 
   // Where registers allow it, the next row is on its way while this one is used.
   constexpr bool kAhead = kItems <= 2;
-  Loaded<T, kVec, kPacked> fc_product_next[kItems];
+  Loaded<T, kVec> fc_product_next[kItems];
   const auto load_row = [&](int64_t row) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       fc_product_next[i] = {};
       if (row >= rows || !columns[i].any()) continue;
-      fc_product_next[i] = load_pack(columns[i], fc_product_ptr + row * channels);
+      fc_product_next[i] = load_pack(columns[i], fc_product_ptr, row * channels, whole);
     }
   };
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  const int64_t step = int64_t(gridDim.y) * height;
-  int64_t base = int64_t(blockIdx.y) * height;
-  if (kAhead) load_row(base + seat.row);
+  if (kAhead) load_row(base + seat.row * apart);
   for (; base < rows; base += step) {
-    const int64_t row = base + seat.row;
+    const int64_t row = base + seat.row * apart;
     const bool valid = row < rows;
     if (!kAhead) load_row(row);
-    Loaded<T, kVec, kPacked> fc_product_in[kItems];
+    Loaded<T, kVec> fc_product_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       fc_product_in[i] = fc_product_next[i];
@@ -117,7 +121,6 @@ forward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
         load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
@@ -138,7 +141,6 @@ forward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       Acc gn_moments_distances[kVec];
       Acc gn_moments_squares[kVec];
 #pragma unroll
@@ -163,7 +165,6 @@ forward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
         load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
@@ -179,7 +180,7 @@ forward_row(
         const Acc plus_v = leaky_relu_value + leaky_relu_value;
         y_out[v] = narrow<Out>(plus_v);
       }
-      if (active) store_pack(columns[i], y_ptr + row * channels, y_out);
+      if (active) store_pack(columns[i], y_ptr, row * channels, whole, y_out);
     }
   }
 }
@@ -193,11 +194,10 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     Accumulate<T>* __restrict__ gn_mean_ptr,
     Accumulate<T>* __restrict__ gn_rstd_ptr,
     double gn_eps,
-    int64_t rows, int64_t channels, int64_t groups) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;  // vectors, here
   Acc* shared = shared_memory<Acc>();
 
   // One block a segment, in turns where there are more segments than blocks.
@@ -206,25 +206,26 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const int64_t segment = item % groups;
     PilotSums<Acc> gn_moments_sums = {};
     int seen = 0;  // values of this thread
-    for (int64_t base = 0; base < length; base += kUnroll * blockDim.x * kVec) {
-      Columns<kVec, kPacked> columns[kUnroll];
-      Loaded<T, kVec, kPacked> fc_product_in[kUnroll];
+    // One more where none begins with the segment.
+    const int64_t vectors = (length + (kPacked ? 0 : kVec - 1) + kVec - 1) / kVec;
+    for (int64_t base = threadIdx.x; base < vectors; base += kRowsInFlight * blockDim.x) {
+      SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
+      Loaded<T, kVec> fc_product_in[kRowsInFlight];
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        columns[u] = columns_of<kVec, kPacked>(
-            segment * length + base + u * blockDim.x * kVec, (segment + 1) * length, threadIdx.x,
-            blockDim.x);
+      for (int u = 0; u < kRowsInFlight; ++u) {
+        columns[u] = segment_columns<kVec, kPacked>(
+            row * channels, segment * length, (segment + 1) * length, base + u * blockDim.x);
         if (!columns[u].any()) break;
-        fc_product_in[u] = load_pack(columns[u], fc_product_ptr + row * channels);
+        fc_product_in[u] = load_pack(columns[u], fc_product_ptr, row * channels, whole);
       }
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
+      for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc fc_bias[kVec];
         load_values(columns[u], fc_bias_ptr, fc_bias_ptr != nullptr, fc_bias);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          if (!columns[u].has(v)) break;
+          if (!columns[u].has(v)) continue;
           const Acc fc_product = widen(fc_product_in[u][v]);
           const Acc fc = fc_product + fc_bias[v];
           if (seen == 0) gn_moments_sums.pilot = fc;
@@ -257,16 +258,20 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const Accumulate<T>* __restrict__ gn_rstd_ptr,
     Out* __restrict__ y_ptr,
     double negative_slope,
-    int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
+        int period, int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
+  const int64_t segments = kPacked ? groups : period * groups;  // of a line
+  const Division by_segment(columns.first, channels / groups);
   int64_t segment[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    segment[v] = columns.at(kPacked ? 0 : v) / (channels / groups);  // packs lie in one group
+    segment[v] = by_segment.quotient_of(kPacked ? 0 : v);  // packs lie in one
   }
   Acc fc_bias[kVec];
   load_values(columns, fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias);
@@ -275,34 +280,56 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   Acc gn_bias[kVec];
   load_values(columns, gn_bias_ptr, active, gn_bias);
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> fc_product_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take = [&](const auto& here, int64_t at, const auto& fc_product_in) {
+    Pack<Out, kVec> y_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      fc_product_in[u] = load_pack(columns, fc_product_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc gn_mean = widen(gn_mean_ptr[at * segments + segment[v]]);
+      const Acc gn_rstd = widen(gn_rstd_ptr[at * segments + segment[v]]);
+      const Acc fc_product = widen(fc_product_in[v]);
+      const Acc fc = fc_product + fc_bias[v];
+      const Acc gn_hat = (fc - gn_mean) * gn_rstd;
+      const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
+      const Acc leaky_relu_value = leaky_relu(gn, Acc(negative_slope));
+      const Acc plus_v = leaky_relu_value + leaky_relu_value;
+      y_out[v] = narrow<Out>(plus_v);
+    }
+    store_pack(here, y_ptr, at * length, whole, y_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> fc_product_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      fc_product_in[u] = load_pack(packed, fc_product_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<Out, kVec> y_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gn_mean = widen(gn_mean_ptr[at * groups + segment[v]]);
-        const Acc gn_rstd = widen(gn_rstd_ptr[at * groups + segment[v]]);
-        const Acc fc_product = widen(fc_product_in[u][v]);
-        const Acc fc = fc_product + fc_bias[v];
-        const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-        const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
-        const Acc leaky_relu_value = leaky_relu(gn, Acc(negative_slope));
-        const Acc plus_v = leaky_relu_value + leaky_relu_value;
-        y_out[v] = narrow<Out>(plus_v);
-      }
-      store_pack(columns, y_ptr + at * channels, y_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, fc_product_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto fc_product_in = load_pack(here, fc_product_ptr, at * length, whole);
+      take(here, at, fc_product_in);
     }
   }
 }
@@ -321,7 +348,8 @@ struct ForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t forward_launch(
-    const ForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* fc_product_ptr = static_cast<const T*>(a.fc_product);
   auto* fc_bias_ptr = static_cast<const Param*>(a.fc_bias);
@@ -333,7 +361,7 @@ cudaError_t forward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Vectors that fit a thread's registers.
+  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
   const Row row = row_shape(
       shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 4,
@@ -342,47 +370,48 @@ cudaError_t forward_launch(
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     auto* kernel = forward_row<T, Out, Param, kVec, kPacked, 1>;
-    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(2, kPacked,
-        kMost)>;
-    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(4, kPacked,
-        kMost)>;
-    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
-        kMost)>;
+    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
+    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
+    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, fc_product_ptr,
         fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr, a.gn_eps,
-        a.negative_slope, rows, channels, groups, row.lanes, row.across, row.height);
+        a.negative_slope, rows, channels, groups, row.lanes, row.across, row.height, row.period,
+        whole);
   }
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, fc_product_ptr, fc_bias_ptr, gn_mean_ptr,
-        gn_rstd_ptr, a.gn_eps, rows, channels, groups);
+        gn_rstd_ptr, a.gn_eps, rows, channels, groups, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         fc_product_ptr, fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr,
-        a.negative_slope, rows, channels, groups, shape.rows_per_block);
+        a.negative_slope, rows, channels, groups, shape.lines, shape.lines_per_block, shape.period,
+        whole);
   }
 }
 
 template <typename T, typename Out, typename Param>
 cudaError_t forward_typed(
-    const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const ForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 3>;
   // Packed where every row and group starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
-    return forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
+    return forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const ForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return forward_typed<float, float, float>(
@@ -428,8 +457,10 @@ extern "C" int fusegen_matmul_groupnorm_leakyrelu_sum_forward(
   const ForwardArguments arguments{
       fc_product, fc_bias, gn_weight, gn_bias, y, gn_mean, gn_rstd, rows, channels, groups,
       gn_eps, negative_slope};
-  const bool aligned = aligned_to_16(
-      fc_product, fc_bias, gn_weight, gn_bias, y, gn_mean, gn_rstd);
+  const bool elements = aligned_to_16(fc_product, y);
+  const bool vectors = aligned_to_16(fc_bias, gn_weight, gn_bias, gn_mean, gn_rstd);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return forward_dispatch(
@@ -445,10 +476,10 @@ extern "C" int64_t fusegen_matmul_groupnorm_leakyrelu_sum_forward_workspace(
   arguments.channels = channels;
   arguments.groups = groups;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif
@@ -482,7 +513,8 @@ backward_row(
     T* __restrict__ grad_fc_product_ptr,
     Accumulate<T>* __restrict__ partials,
     double negative_slope,
-    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height) {
+    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
@@ -490,12 +522,16 @@ backward_row(
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
   Acc* shared = shared_memory<Acc>();
-  Columns<kVec, kPacked> columns[kItems];
+  // The rows of a block are so far apart that all of them begin at the same place in a vector.
+  const unsigned apart = kPacked ? 1 : period;
+  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
+  int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
+  SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
-    columns[i] = columns_of<kVec, kPacked>(
-        segment * length + int64_t(i) * lanes * kVec, end, lane, lanes);
+    columns[i] = segment_columns<kVec, kPacked>(
+        base * channels, segment * length, end, i * lanes + lane);
   }
   const Acc inverse_count = reciprocal(Acc(channels / groups));
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
@@ -516,8 +552,8 @@ backward_row(
 
   // Where registers allow it, the next row is on its way while this one is used.
   constexpr bool kAhead = kItems <= 2;
-  Loaded<T, kVec, kPacked> fc_product_next[kItems];
-  Loaded<Out, kVec, kPacked> grad_y_next[kItems];
+  Loaded<T, kVec> fc_product_next[kItems];
+  Loaded<Out, kVec> grad_y_next[kItems];
   Acc gn_mean_next;
   Acc gn_rstd_next;
   const auto load_row = [&](int64_t row) {
@@ -530,20 +566,18 @@ backward_row(
       fc_product_next[i] = {};
       grad_y_next[i] = {};
       if (row >= rows || !columns[i].any()) continue;
-      fc_product_next[i] = load_pack(columns[i], fc_product_ptr + row * channels);
-      grad_y_next[i] = load_pack(columns[i], grad_y_ptr + row * channels);
+      fc_product_next[i] = load_pack(columns[i], fc_product_ptr, row * channels, whole);
+      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, row * channels, whole);
     }
   };
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  const int64_t step = int64_t(gridDim.y) * height;
-  int64_t base = int64_t(blockIdx.y) * height;
-  if (kAhead) load_row(base + seat.row);
+  if (kAhead) load_row(base + seat.row * apart);
   for (; base < rows; base += step) {
-    const int64_t row = base + seat.row;
+    const int64_t row = base + seat.row * apart;
     const bool valid = row < rows;
     if (!kAhead) load_row(row);
-    Loaded<T, kVec, kPacked> fc_product_in[kItems];
-    Loaded<Out, kVec, kPacked> grad_y_in[kItems];
+    Loaded<T, kVec> fc_product_in[kItems];
+    Loaded<Out, kVec> grad_y_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       fc_product_in[i] = fc_product_next[i];
@@ -558,7 +592,6 @@ backward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
         load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
@@ -589,7 +622,6 @@ backward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
         load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
@@ -614,7 +646,7 @@ backward_row(
         grad_fc_product_out[v] = narrow<T>(d_fc);
       }
       if (active && grad_fc_product_ptr != nullptr)
-          store_pack(columns[i], grad_fc_product_ptr + row * channels, grad_fc_product_out);
+          store_pack(columns[i], grad_fc_product_ptr, row * channels, whole, grad_fc_product_out);
     }
   }
 
@@ -642,7 +674,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_gn_weight_ptr,
     Param* __restrict__ grad_gn_bias_ptr,
     const Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -698,10 +730,9 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     Accumulate<T>* __restrict__ gn_grad_slope_ptr,
     Accumulate<T>* __restrict__ gn_grad_mean_ptr,
     double negative_slope,
-    int64_t rows, int64_t channels, int64_t groups) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;  // vectors, here
   Acc* shared = shared_memory<Acc>();
   const Acc inverse_count = reciprocal(Acc(channels / groups));
 
@@ -713,21 +744,22 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Acc gn_rstd = widen(gn_rstd_ptr[row * groups + segment]);
     Acc d_gn_hat_sum = Acc(0);
     Acc d_gn_hat_gn_hat_sum = Acc(0);
-    for (int64_t base = 0; base < length; base += kUnroll * blockDim.x * kVec) {
-      Columns<kVec, kPacked> columns[kUnroll];
-      Loaded<T, kVec, kPacked> fc_product_in[kUnroll];
-      Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
+    // One more where none begins with the segment.
+    const int64_t vectors = (length + (kPacked ? 0 : kVec - 1) + kVec - 1) / kVec;
+    for (int64_t base = threadIdx.x; base < vectors; base += kRowsInFlight * blockDim.x) {
+      SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
+      Loaded<T, kVec> fc_product_in[kRowsInFlight];
+      Loaded<Out, kVec> grad_y_in[kRowsInFlight];
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        columns[u] = columns_of<kVec, kPacked>(
-            segment * length + base + u * blockDim.x * kVec, (segment + 1) * length, threadIdx.x,
-            blockDim.x);
+      for (int u = 0; u < kRowsInFlight; ++u) {
+        columns[u] = segment_columns<kVec, kPacked>(
+            row * channels, segment * length, (segment + 1) * length, base + u * blockDim.x);
         if (!columns[u].any()) break;
-        fc_product_in[u] = load_pack(columns[u], fc_product_ptr + row * channels);
-        grad_y_in[u] = load_pack(columns[u], grad_y_ptr + row * channels);
+        fc_product_in[u] = load_pack(columns[u], fc_product_ptr, row * channels, whole);
+        grad_y_in[u] = load_pack(columns[u], grad_y_ptr, row * channels, whole);
       }
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
+      for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc fc_bias[kVec];
         load_values(columns[u], fc_bias_ptr, fc_bias_ptr != nullptr, fc_bias);
@@ -737,7 +769,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         load_values(columns[u], gn_bias_ptr, true, gn_bias);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          if (!columns[u].has(v)) break;
+          if (!columns[u].has(v)) continue;
           const Acc fc_product = widen(fc_product_in[u][v]);
           const Acc grad_y = widen(grad_y_in[u][v]);
           const Acc fc = fc_product + fc_bias[v];
@@ -777,16 +809,20 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     T* __restrict__ grad_fc_product_ptr,
     Accumulate<T>* __restrict__ partials,
     double negative_slope,
-    int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
+        int period, int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
+  const int64_t segments = kPacked ? groups : period * groups;  // of a line
+  const Division by_segment(columns.first, channels / groups);
   int64_t segment[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    segment[v] = columns.at(kPacked ? 0 : v) / (channels / groups);  // packs lie in one group
+    segment[v] = by_segment.quotient_of(kPacked ? 0 : v);  // packs lie in one
   }
   Acc fc_bias[kVec];
   load_values(columns, fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias);
@@ -799,43 +835,67 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   Acc d_gn_weight_sum[kVec] = {};
   Acc d_fc_sum[kVec] = {};
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> fc_product_in[kUnroll];
-    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take =
+      [&](const auto& here, int64_t at, const auto& fc_product_in, const auto& grad_y_in) {
+    Pack<T, kVec> grad_fc_product_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      fc_product_in[u] = load_pack(columns, fc_product_ptr + at * channels);
-      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc gn_mean = widen(gn_mean_ptr[at * segments + segment[v]]);
+      const Acc gn_rstd = widen(gn_rstd_ptr[at * segments + segment[v]]);
+      const Acc gn_grad_slope = widen(gn_grad_slope_ptr[at * segments + segment[v]]);
+      const Acc gn_grad_mean = widen(gn_grad_mean_ptr[at * segments + segment[v]]);
+      const Acc fc_product = widen(fc_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc fc = fc_product + fc_bias[v];
+      const Acc gn_hat = (fc - gn_mean) * gn_rstd;
+      const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
+      const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
+      const Acc d_fc = (d_gn * gn_weight[v] - (gn_hat * gn_grad_slope + gn_grad_mean)) * gn_rstd;
+      d_gn_sum[v] += d_gn;
+      d_gn_weight_sum[v] += gn_hat * d_gn;
+      d_fc_sum[v] += d_fc;
+      grad_fc_product_out[v] = narrow<T>(d_fc);
+    }
+    if (grad_fc_product_ptr != nullptr)
+        store_pack(here, grad_fc_product_ptr, at * length, whole, grad_fc_product_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> fc_product_in[kRowsInFlight];
+    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      fc_product_in[u] = load_pack(packed, fc_product_ptr, at * length, whole);
+      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<T, kVec> grad_fc_product_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gn_mean = widen(gn_mean_ptr[at * groups + segment[v]]);
-        const Acc gn_rstd = widen(gn_rstd_ptr[at * groups + segment[v]]);
-        const Acc gn_grad_slope = widen(gn_grad_slope_ptr[at * groups + segment[v]]);
-        const Acc gn_grad_mean = widen(gn_grad_mean_ptr[at * groups + segment[v]]);
-        const Acc fc_product = widen(fc_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc fc = fc_product + fc_bias[v];
-        const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-        const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
-        const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
-        const Acc d_fc = (d_gn * gn_weight[v] - (gn_hat * gn_grad_slope + gn_grad_mean)) * gn_rstd;
-        d_gn_sum[v] += d_gn;
-        d_gn_weight_sum[v] += gn_hat * d_gn;
-        d_fc_sum[v] += d_fc;
-        grad_fc_product_out[v] = narrow<T>(d_fc);
-      }
-      if (grad_fc_product_ptr != nullptr)
-          store_pack(columns, grad_fc_product_ptr + at * channels, grad_fc_product_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, fc_product_in[u], grad_y_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto fc_product_in = load_pack(here, fc_product_ptr, at * length, whole);
+      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
+      take(here, at, fc_product_in, grad_y_in);
     }
   }
 
@@ -844,10 +904,9 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   sum_over_y<kVec>(shared, d_gn_sum, d_gn_weight_sum);
   sum_over_y<kVec>(shared, d_fc_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 3 * channels;
-  store_values(columns, mine + 0 * channels, d_gn_sum);
-  store_values(columns, mine + 1 * channels, d_gn_weight_sum);
-  store_values(columns, mine + 2 * channels, d_fc_sum);
+  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, d_gn_sum);
+  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, d_gn_weight_sum);
+  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, d_fc_sum);
 }
 
 struct BackwardArguments {
@@ -868,7 +927,8 @@ struct BackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t backward_launch(
-    const BackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* fc_product_ptr = static_cast<const T*>(a.fc_product);
@@ -884,7 +944,7 @@ cudaError_t backward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Vectors that fit a thread's registers.
+  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kVec);
   const Row row = row_shape(
       shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 3,
@@ -896,27 +956,25 @@ cudaError_t backward_launch(
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     auto* kernel = backward_row<T, Out, Param, kVec, kPacked, 1>;
-    if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(2, kPacked,
-        kMost)>;
-    if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(4, kPacked,
-        kMost)>;
-    if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
-        kMost)>;
+    if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
+    if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
+    if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, fc_product_ptr,
         grad_y_ptr, fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr,
         grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups, row.lanes,
-        row.across, row.height);
+        row.across, row.height, row.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,
-        rows, channels, int64_t(row.grid.y), int64_t(0));
+        rows, channels, int64_t(row.grid.y));
   }
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 3 * channels);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
+    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 3 * channels);
     auto* gn_grad_slope_ptr = scratch.take<Acc>(rows * groups);
     auto* gn_grad_mean_ptr = scratch.take<Acc>(rows * groups);
     if (scratch.measures()) return cudaSuccess;
@@ -924,35 +982,36 @@ cudaError_t backward_launch(
     error = launch(backward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr,
         gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr, gn_grad_mean_ptr,
-        a.negative_slope, rows, channels, groups);
+        a.negative_slope, rows, channels, groups, whole);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr,
         gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr, gn_grad_mean_ptr,
-        grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups,
-        shape.rows_per_block);
+        grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups, shape.lines,
+        shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,
-        rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
+        rows, channels, int64_t(shape.grid.y * shape.period));
   }
 }
 
 template <typename T, typename Out, typename Param>
 cudaError_t backward_typed(
-    const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const BackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 6>;
   // Packed where every row and group starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
-    return backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
+    return backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const BackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return backward_typed<float, float, float>(
@@ -1001,9 +1060,12 @@ extern "C" int fusegen_matmul_groupnorm_leakyrelu_sum_backward(
   const BackwardArguments arguments{
       grad_y, fc_product, fc_bias, gn_weight, gn_bias, gn_mean, gn_rstd, grad_fc_product,
       grad_fc_bias, grad_gn_weight, grad_gn_bias, rows, channels, groups, negative_slope};
-  const bool aligned = aligned_to_16(
-      grad_y, fc_product, fc_bias, gn_weight, gn_bias, gn_mean, gn_rstd, grad_fc_product,
-      grad_fc_bias, grad_gn_weight, grad_gn_bias);
+  const bool elements = aligned_to_16(grad_y, fc_product, grad_fc_product);
+  const bool vectors =
+      aligned_to_16(fc_bias, gn_weight, gn_bias, gn_mean, gn_rstd, grad_fc_bias, grad_gn_weight,
+          grad_gn_bias);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return backward_dispatch(
@@ -1019,10 +1081,10 @@ extern "C" int64_t fusegen_matmul_groupnorm_leakyrelu_sum_backward_workspace(
   arguments.channels = channels;
   arguments.groups = groups;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, scalars;
-  backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif

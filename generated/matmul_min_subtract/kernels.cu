@@ -8,6 +8,7 @@
 //   y = y - constant
 #include <cstdint>
 
+#include "../support/columns.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
@@ -45,40 +46,64 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     const Param* __restrict__ linear_bias_ptr,
     const Param* __restrict__ constant_ptr,
     Out* __restrict__ y_ptr,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const Acc constant = widen(*constant_ptr);
   Acc linear_bias[kVec];
   load_values(columns, linear_bias_ptr, active && linear_bias_ptr != nullptr, linear_bias);
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> linear_product_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take = [&](const auto& here, int64_t at, const auto& linear_product_in) {
+    Pack<Out, kVec> y_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      linear_product_in[u] = load_pack(columns, linear_product_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc linear_product = widen(linear_product_in[v]);
+      const Acc linear = linear_product + linear_bias[v];
+      const Acc minimum_constant = minimum(linear, constant);
+      const Acc minus_constant = minimum_constant - constant;
+      y_out[v] = narrow<Out>(minus_constant);
+    }
+    store_pack(here, y_ptr, at * length, whole, y_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> linear_product_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      linear_product_in[u] = load_pack(packed, linear_product_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<Out, kVec> y_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc linear_product = widen(linear_product_in[u][v]);
-        const Acc linear = linear_product + linear_bias[v];
-        const Acc minimum_constant = minimum(linear, constant);
-        const Acc minus_constant = minimum_constant - constant;
-        y_out[v] = narrow<Out>(minus_constant);
-      }
-      store_pack(columns, y_ptr + at * channels, y_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, linear_product_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto linear_product_in = load_pack(here, linear_product_ptr, at * length, whole);
+      take(here, at, linear_product_in);
     }
   }
 }
@@ -93,7 +118,8 @@ struct ForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t forward_launch(
-    const ForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* linear_product_ptr = static_cast<const T*>(a.linear_product);
   auto* linear_bias_ptr = static_cast<const Param*>(a.linear_bias);
@@ -103,29 +129,31 @@ cudaError_t forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
-        linear_product_ptr, linear_bias_ptr, constant_ptr, y_ptr, rows, channels,
-        shape.rows_per_block);
+        linear_product_ptr, linear_bias_ptr, constant_ptr, y_ptr, rows, channels, shape.lines,
+        shape.lines_per_block, shape.period, whole);
   }
 }
 
 template <typename T, typename Out, typename Param>
 cudaError_t forward_typed(
-    const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const ForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 1>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0) {
-    return forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
+    return forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const ForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return forward_typed<float, float, float>(
@@ -165,8 +193,10 @@ extern "C" int fusegen_matmul_min_subtract_forward(
   if (rows == 0 || channels == 0) return cudaSuccess;
   const ForwardArguments arguments{
       linear_product, linear_bias, constant, y, rows, channels};
-  const bool aligned = aligned_to_16(
-      linear_product, linear_bias, y);
+  const bool elements = aligned_to_16(linear_product, y);
+  const bool vectors = aligned_to_16(linear_bias);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return forward_dispatch(
@@ -181,10 +211,10 @@ extern "C" int64_t fusegen_matmul_min_subtract_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif
@@ -208,11 +238,13 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     const Param* __restrict__ constant_ptr,
     T* __restrict__ grad_linear_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const Acc constant = widen(*constant_ptr);
   Acc linear_bias[kVec];
@@ -221,35 +253,59 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
   Acc d_constant_2_sum[kVec] = {};
   Acc d_linear_sum[kVec] = {};
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> linear_product_in[kUnroll];
-    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take =
+      [&](const auto& here, int64_t at, const auto& linear_product_in, const auto& grad_y_in) {
+    Pack<T, kVec> grad_linear_product_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      linear_product_in[u] = load_pack(columns, linear_product_ptr + at * channels);
-      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc linear_product = widen(linear_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc linear = linear_product + linear_bias[v];
+      const Acc d_linear = minimum_backward(grad_y, linear, constant);
+      d_constant_2_sum[v] += -grad_y + minimum_backward(grad_y, constant, linear);
+      d_linear_sum[v] += d_linear;
+      grad_linear_product_out[v] = narrow<T>(d_linear);
+    }
+    if (grad_linear_product_ptr != nullptr)
+        store_pack(here, grad_linear_product_ptr, at * length, whole, grad_linear_product_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> linear_product_in[kRowsInFlight];
+    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      linear_product_in[u] = load_pack(packed, linear_product_ptr, at * length, whole);
+      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<T, kVec> grad_linear_product_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc linear_product = widen(linear_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc linear = linear_product + linear_bias[v];
-        const Acc d_linear = minimum_backward(grad_y, linear, constant);
-        d_constant_2_sum[v] += -grad_y + minimum_backward(grad_y, constant, linear);
-        d_linear_sum[v] += d_linear;
-        grad_linear_product_out[v] = narrow<T>(d_linear);
-      }
-      if (grad_linear_product_ptr != nullptr)
-          store_pack(columns, grad_linear_product_ptr + at * channels, grad_linear_product_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, linear_product_in[u], grad_y_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto linear_product_in = load_pack(here, linear_product_ptr, at * length, whole);
+      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
+      take(here, at, linear_product_in, grad_y_in);
     }
   }
 
@@ -257,9 +313,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
   Acc* shared = shared_memory<Acc>();
   sum_over_y<kVec>(shared, d_constant_2_sum, d_linear_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 2 * channels;
-  store_values(columns, mine + 0 * channels, d_constant_2_sum);
-  store_values(columns, mine + 1 * channels, d_linear_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_constant_2_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, d_linear_sum);
 }
 
 // Column sums from partial results.
@@ -269,7 +324,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_linear_bias_ptr,
     Accumulate<T>* __restrict__ d_constant_2_sum_ptr,
     const Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -338,7 +393,8 @@ struct BackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t backward_launch(
-    const BackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* linear_product_ptr = static_cast<const T*>(a.linear_product);
@@ -351,19 +407,21 @@ cudaError_t backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 2 * channels);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
+    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 2 * channels);
     auto* d_constant_2_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, kStreamThreads *
         2 * kVec * sizeof(Acc), stream, linear_product_ptr, grad_y_ptr, linear_bias_ptr,
-        constant_ptr, grad_linear_product_ptr, partials, rows, channels, shape.rows_per_block);
+        constant_ptr, grad_linear_product_ptr, partials, rows, channels, shape.lines,
+        shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, grad_linear_bias_ptr, d_constant_2_sum_ptr,
-        partials, rows, channels, int64_t(shape.grid.y), shape.rows_per_block);
+        partials, rows, channels, int64_t(shape.grid.y * shape.period));
     if (error != cudaSuccess) return error;
     return launch(backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
         stream, d_constant_2_sum_ptr, grad_constant_ptr, rows, channels);
@@ -372,19 +430,20 @@ cudaError_t backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t backward_typed(
-    const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const BackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 3>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0) {
-    return backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
+    return backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const BackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return backward_typed<float, float, float>(
@@ -428,8 +487,10 @@ extern "C" int fusegen_matmul_min_subtract_backward(
   const BackwardArguments arguments{
       grad_y, linear_product, linear_bias, constant, grad_linear_product, grad_linear_bias,
       grad_constant, rows, channels};
-  const bool aligned = aligned_to_16(
-      grad_y, linear_product, linear_bias, grad_linear_product, grad_linear_bias);
+  const bool elements = aligned_to_16(grad_y, linear_product, grad_linear_product);
+  const bool vectors = aligned_to_16(linear_bias, grad_linear_bias);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return backward_dispatch(
@@ -444,10 +505,10 @@ extern "C" int64_t fusegen_matmul_min_subtract_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, scalars;
-  backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "../support/columns.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
@@ -58,7 +59,8 @@ forward_row(
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Out* __restrict__ y_ptr,
     double group_norm_eps,
-    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height) {
+    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
@@ -67,12 +69,16 @@ forward_row(
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
   Acc* shared = shared_memory<Acc>();
-  Columns<kVec, kPacked> columns[kItems];
+  // The rows of a block are so far apart that all of them begin at the same place in a vector.
+  const unsigned apart = kPacked ? 1 : period;
+  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
+  int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
+  SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
-    columns[i] = columns_of<kVec, kPacked>(
-        segment * length + int64_t(i) * lanes * kVec, end, lane, lanes);
+    columns[i] = segment_columns<kVec, kPacked>(
+        base * channels, segment * length, end, i * lanes + lane);
   }
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
   constexpr bool kKeep = kItems <= 2;
@@ -92,24 +98,22 @@ forward_row(
 
   // Where registers allow it, the next row is on its way while this one is used.
   constexpr bool kAhead = kItems <= 2;
-  Loaded<T, kVec, kPacked> matmul_product_next[kItems];
+  Loaded<T, kVec> matmul_product_next[kItems];
   const auto load_row = [&](int64_t row) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       matmul_product_next[i] = {};
       if (row >= rows || !columns[i].any()) continue;
-      matmul_product_next[i] = load_pack(columns[i], matmul_product_ptr + row * channels);
+      matmul_product_next[i] = load_pack(columns[i], matmul_product_ptr, row * channels, whole);
     }
   };
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  const int64_t step = int64_t(gridDim.y) * height;
-  int64_t base = int64_t(blockIdx.y) * height;
-  if (kAhead) load_row(base + seat.row);
+  if (kAhead) load_row(base + seat.row * apart);
   for (; base < rows; base += step) {
-    const int64_t row = base + seat.row;
+    const int64_t row = base + seat.row * apart;
     const bool valid = row < rows;
     if (!kAhead) load_row(row);
-    Loaded<T, kVec, kPacked> matmul_product_in[kItems];
+    Loaded<T, kVec> matmul_product_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       matmul_product_in[i] = matmul_product_next[i];
@@ -121,7 +125,6 @@ forward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
         load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
@@ -147,7 +150,6 @@ forward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       Acc group_norm_moments_distances[kVec];
       Acc group_norm_moments_squares[kVec];
 #pragma unroll
@@ -173,7 +175,6 @@ forward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
         load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
@@ -188,7 +189,7 @@ forward_row(
             + group_norm_bias[kept][v];
         y_out[v] = narrow<Out>(group_norm);
       }
-      if (active) store_pack(columns[i], y_ptr + row * channels, y_out);
+      if (active) store_pack(columns[i], y_ptr, row * channels, whole, y_out);
     }
   }
 }
@@ -203,11 +204,10 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     double group_norm_eps,
-    int64_t rows, int64_t channels, int64_t groups) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;  // vectors, here
   Acc* shared = shared_memory<Acc>();
 
   // One block a segment, in turns where there are more segments than blocks.
@@ -216,19 +216,20 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const int64_t segment = item % groups;
     PilotSums<Acc> group_norm_moments_sums = {};
     int seen = 0;  // values of this thread
-    for (int64_t base = 0; base < length; base += kUnroll * blockDim.x * kVec) {
-      Columns<kVec, kPacked> columns[kUnroll];
-      Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
+    // One more where none begins with the segment.
+    const int64_t vectors = (length + (kPacked ? 0 : kVec - 1) + kVec - 1) / kVec;
+    for (int64_t base = threadIdx.x; base < vectors; base += kRowsInFlight * blockDim.x) {
+      SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
+      Loaded<T, kVec> matmul_product_in[kRowsInFlight];
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        columns[u] = columns_of<kVec, kPacked>(
-            segment * length + base + u * blockDim.x * kVec, (segment + 1) * length, threadIdx.x,
-            blockDim.x);
+      for (int u = 0; u < kRowsInFlight; ++u) {
+        columns[u] = segment_columns<kVec, kPacked>(
+            row * channels, segment * length, (segment + 1) * length, base + u * blockDim.x);
         if (!columns[u].any()) break;
-        matmul_product_in[u] = load_pack(columns[u], matmul_product_ptr + row * channels);
+        matmul_product_in[u] = load_pack(columns[u], matmul_product_ptr, row * channels, whole);
       }
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
+      for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc matmul_bias[kVec];
         load_values(columns[u], matmul_bias_ptr, matmul_bias_ptr != nullptr, matmul_bias);
@@ -236,7 +237,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
         load_values(columns[u], bias_ptr, true, bias);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          if (!columns[u].has(v)) break;
+          if (!columns[u].has(v)) continue;
           const Acc matmul_product = widen(matmul_product_in[u][v]);
           const Acc matmul = matmul_product + matmul_bias[v];
           const Acc gate = sigmoid(matmul);
@@ -272,16 +273,20 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const Accumulate<T>* __restrict__ group_norm_mean_ptr,
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
+        int period, int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
+  const int64_t segments = kPacked ? groups : period * groups;  // of a line
+  const Division by_segment(columns.first, channels / groups);
   int64_t segment[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    segment[v] = columns.at(kPacked ? 0 : v) / (channels / groups);  // packs lie in one group
+    segment[v] = by_segment.quotient_of(kPacked ? 0 : v);  // packs lie in one
   }
   Acc matmul_bias[kVec];
   load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
@@ -292,35 +297,57 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   Acc group_norm_bias[kVec];
   load_values(columns, group_norm_bias_ptr, active, group_norm_bias);
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take = [&](const auto& here, int64_t at, const auto& matmul_product_in) {
+    Pack<Out, kVec> y_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc group_norm_mean = widen(group_norm_mean_ptr[at * segments + segment[v]]);
+      const Acc group_norm_rstd = widen(group_norm_rstd_ptr[at * segments + segment[v]]);
+      const Acc matmul_product = widen(matmul_product_in[v]);
+      const Acc matmul = matmul_product + matmul_bias[v];
+      const Acc gate = sigmoid(matmul);
+      const Acc silu_value = matmul * gate;
+      const Acc plus_bias = silu_value + bias[v];
+      const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
+      const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
+      y_out[v] = narrow<Out>(group_norm);
+    }
+    store_pack(here, y_ptr, at * length, whole, y_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> matmul_product_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      matmul_product_in[u] = load_pack(packed, matmul_product_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<Out, kVec> y_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc group_norm_mean = widen(group_norm_mean_ptr[at * groups + segment[v]]);
-        const Acc group_norm_rstd = widen(group_norm_rstd_ptr[at * groups + segment[v]]);
-        const Acc matmul_product = widen(matmul_product_in[u][v]);
-        const Acc matmul = matmul_product + matmul_bias[v];
-        const Acc gate = sigmoid(matmul);
-        const Acc silu_value = matmul * gate;
-        const Acc plus_bias = silu_value + bias[v];
-        const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-        y_out[v] = narrow<Out>(group_norm);
-      }
-      store_pack(columns, y_ptr + at * channels, y_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, matmul_product_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto matmul_product_in = load_pack(here, matmul_product_ptr, at * length, whole);
+      take(here, at, matmul_product_in);
     }
   }
 }
@@ -340,7 +367,8 @@ struct ForwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t forward_launch(
-    const ForwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
   auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
@@ -353,7 +381,7 @@ cudaError_t forward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Vectors that fit a thread's registers.
+  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
   const Row row = row_shape(
       shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 4,
@@ -362,50 +390,49 @@ cudaError_t forward_launch(
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     auto* kernel = forward_row<T, Out, Param, kVec, kPacked, 1>;
-    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(2, kPacked,
-        kMost)>;
-    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(4, kPacked,
-        kMost)>;
-    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
-        kMost)>;
+    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
+    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
+    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, matmul_product_ptr,
         matmul_bias_ptr, bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
         group_norm_rstd_ptr, y_ptr, a.group_norm_eps, rows, channels, groups, row.lanes, row.across,
-        row.height);
+        row.height, row.period, whole);
   }
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, matmul_product_ptr, matmul_bias_ptr,
         bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, a.group_norm_eps, rows, channels,
-        groups);
+        groups, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         matmul_product_ptr, matmul_bias_ptr, bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr,
-        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, rows, channels, groups,
-        shape.rows_per_block);
+        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, rows, channels, groups, shape.lines,
+        shape.lines_per_block, shape.period, whole);
   }
 }
 
 template <typename T, typename Out, typename Param>
 cudaError_t forward_typed(
-    const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const ForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 4>;
   // Packed where every row and group starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
-    return forward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
+    return forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return forward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const ForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return forward_typed<float, float, float>(
@@ -451,9 +478,12 @@ extern "C" int fusegen_matmul_swish_sum_groupnorm_forward(
   const ForwardArguments arguments{
       matmul_product, matmul_bias, bias, group_norm_weight, group_norm_bias, y, group_norm_mean,
       group_norm_rstd, rows, channels, groups, group_norm_eps};
-  const bool aligned = aligned_to_16(
-      matmul_product, matmul_bias, bias, group_norm_weight, group_norm_bias, y, group_norm_mean,
-      group_norm_rstd);
+  const bool elements = aligned_to_16(matmul_product, y);
+  const bool vectors =
+      aligned_to_16(matmul_bias, bias, group_norm_weight, group_norm_bias, group_norm_mean,
+          group_norm_rstd);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return forward_dispatch(
@@ -469,10 +499,10 @@ extern "C" int64_t fusegen_matmul_swish_sum_groupnorm_forward_workspace(
   arguments.channels = channels;
   arguments.groups = groups;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, scalars;
-  forward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  forward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif
@@ -510,7 +540,8 @@ backward_row(
     const Param* __restrict__ group_norm_weight_ptr,
     T* __restrict__ grad_matmul_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height) {
+    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
+        int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
@@ -518,12 +549,16 @@ backward_row(
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
   Acc* shared = shared_memory<Acc>();
-  Columns<kVec, kPacked> columns[kItems];
+  // The rows of a block are so far apart that all of them begin at the same place in a vector.
+  const unsigned apart = kPacked ? 1 : period;
+  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
+  int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
+  SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
-    columns[i] = columns_of<kVec, kPacked>(
-        segment * length + int64_t(i) * lanes * kVec, end, lane, lanes);
+    columns[i] = segment_columns<kVec, kPacked>(
+        base * channels, segment * length, end, i * lanes + lane);
   }
   const Acc inverse_count = reciprocal(Acc(channels / groups));
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
@@ -546,8 +581,8 @@ backward_row(
 
   // Where registers allow it, the next row is on its way while this one is used.
   constexpr bool kAhead = kItems <= 2;
-  Loaded<T, kVec, kPacked> matmul_product_next[kItems];
-  Loaded<Out, kVec, kPacked> grad_y_next[kItems];
+  Loaded<T, kVec> matmul_product_next[kItems];
+  Loaded<Out, kVec> grad_y_next[kItems];
   Acc group_norm_mean_next;
   Acc group_norm_rstd_next;
   const auto load_row = [&](int64_t row) {
@@ -560,20 +595,18 @@ backward_row(
       matmul_product_next[i] = {};
       grad_y_next[i] = {};
       if (row >= rows || !columns[i].any()) continue;
-      matmul_product_next[i] = load_pack(columns[i], matmul_product_ptr + row * channels);
-      grad_y_next[i] = load_pack(columns[i], grad_y_ptr + row * channels);
+      matmul_product_next[i] = load_pack(columns[i], matmul_product_ptr, row * channels, whole);
+      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, row * channels, whole);
     }
   };
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  const int64_t step = int64_t(gridDim.y) * height;
-  int64_t base = int64_t(blockIdx.y) * height;
-  if (kAhead) load_row(base + seat.row);
+  if (kAhead) load_row(base + seat.row * apart);
   for (; base < rows; base += step) {
-    const int64_t row = base + seat.row;
+    const int64_t row = base + seat.row * apart;
     const bool valid = row < rows;
     if (!kAhead) load_row(row);
-    Loaded<T, kVec, kPacked> matmul_product_in[kItems];
-    Loaded<Out, kVec, kPacked> grad_y_in[kItems];
+    Loaded<T, kVec> matmul_product_in[kItems];
+    Loaded<Out, kVec> grad_y_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       matmul_product_in[i] = matmul_product_next[i];
@@ -591,7 +624,6 @@ backward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
         load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
@@ -632,7 +664,6 @@ backward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      if (!kPacked && !active) continue;
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
         load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
@@ -660,7 +691,8 @@ backward_row(
         grad_matmul_product_out[v] = narrow<T>(d_matmul);
       }
       if (active && grad_matmul_product_ptr != nullptr)
-          store_pack(columns[i], grad_matmul_product_ptr + row * channels, grad_matmul_product_out);
+          store_pack(columns[i], grad_matmul_product_ptr, row * channels, whole,
+              grad_matmul_product_out);
     }
   }
 
@@ -693,7 +725,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_group_norm_weight_ptr,
     Param* __restrict__ grad_group_norm_bias_ptr,
     const Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t blocks, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -755,10 +787,9 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Param* __restrict__ group_norm_weight_ptr,
     Accumulate<T>* __restrict__ group_norm_grad_slope_ptr,
     Accumulate<T>* __restrict__ group_norm_grad_mean_ptr,
-    int64_t rows, int64_t channels, int64_t groups) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;  // vectors, here
   Acc* shared = shared_memory<Acc>();
   const Acc inverse_count = reciprocal(Acc(channels / groups));
 
@@ -770,21 +801,22 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Acc group_norm_rstd = widen(group_norm_rstd_ptr[row * groups + segment]);
     Acc d_group_norm_hat_sum = Acc(0);
     Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
-    for (int64_t base = 0; base < length; base += kUnroll * blockDim.x * kVec) {
-      Columns<kVec, kPacked> columns[kUnroll];
-      Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
-      Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
+    // One more where none begins with the segment.
+    const int64_t vectors = (length + (kPacked ? 0 : kVec - 1) + kVec - 1) / kVec;
+    for (int64_t base = threadIdx.x; base < vectors; base += kRowsInFlight * blockDim.x) {
+      SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
+      Loaded<T, kVec> matmul_product_in[kRowsInFlight];
+      Loaded<Out, kVec> grad_y_in[kRowsInFlight];
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        columns[u] = columns_of<kVec, kPacked>(
-            segment * length + base + u * blockDim.x * kVec, (segment + 1) * length, threadIdx.x,
-            blockDim.x);
+      for (int u = 0; u < kRowsInFlight; ++u) {
+        columns[u] = segment_columns<kVec, kPacked>(
+            row * channels, segment * length, (segment + 1) * length, base + u * blockDim.x);
         if (!columns[u].any()) break;
-        matmul_product_in[u] = load_pack(columns[u], matmul_product_ptr + row * channels);
-        grad_y_in[u] = load_pack(columns[u], grad_y_ptr + row * channels);
+        matmul_product_in[u] = load_pack(columns[u], matmul_product_ptr, row * channels, whole);
+        grad_y_in[u] = load_pack(columns[u], grad_y_ptr, row * channels, whole);
       }
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
+      for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc matmul_bias[kVec];
         load_values(columns[u], matmul_bias_ptr, matmul_bias_ptr != nullptr, matmul_bias);
@@ -794,7 +826,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         load_values(columns[u], group_norm_weight_ptr, true, group_norm_weight);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          if (!columns[u].has(v)) break;
+          if (!columns[u].has(v)) continue;
           const Acc matmul_product = widen(matmul_product_in[u][v]);
           const Acc grad_y = widen(grad_y_in[u][v]);
           const Acc matmul = matmul_product + matmul_bias[v];
@@ -835,16 +867,20 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const Accumulate<T>* __restrict__ group_norm_grad_mean_ptr,
     T* __restrict__ grad_matmul_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t groups, int64_t rows_per_block) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
+        int period, int64_t whole) {
   using Acc = Accumulate<T>;
-  constexpr int kUnroll = kPacked ? kRowsInFlight : kRowsInFlight / 2;
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
+  // A line is a row, or so many that the next one begins at a multiple of a vector.
+  const int64_t length = kPacked ? channels : period * channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
+  const int64_t segments = kPacked ? groups : period * groups;  // of a line
+  const Division by_segment(columns.first, channels / groups);
   int64_t segment[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    segment[v] = columns.at(kPacked ? 0 : v) / (channels / groups);  // packs lie in one group
+    segment[v] = by_segment.quotient_of(kPacked ? 0 : v);  // packs lie in one
   }
   Acc matmul_bias[kVec];
   load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
@@ -858,50 +894,74 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   Acc d_plus_bias_sum[kVec] = {};
   Acc d_matmul_sum[kVec] = {};
 
-  const int64_t first = blockIdx.y * rows_per_block;
-  const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
-  for (int64_t row = first + threadIdx.y; active && row < last; row += kUnroll * blockDim.y) {
-    Loaded<T, kVec, kPacked> matmul_product_in[kUnroll];
-    Loaded<Out, kVec, kPacked> grad_y_in[kUnroll];
+  const int64_t first = blockIdx.y * lines_per_block;
+  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
+  // What is done with the thread's vector of a line; only some of its elements may be there.
+  const auto take =
+      [&](const auto& here, int64_t at, const auto& matmul_product_in, const auto& grad_y_in) {
+    Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      matmul_product_in[u] = load_pack(columns, matmul_product_ptr + at * channels);
-      grad_y_in[u] = load_pack(columns, grad_y_ptr + at * channels);
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const Acc group_norm_mean = widen(group_norm_mean_ptr[at * segments + segment[v]]);
+      const Acc group_norm_rstd = widen(group_norm_rstd_ptr[at * segments + segment[v]]);
+      const Acc group_norm_grad_slope =
+          widen(group_norm_grad_slope_ptr[at * segments + segment[v]]);
+      const Acc group_norm_grad_mean = widen(group_norm_grad_mean_ptr[at * segments + segment[v]]);
+      const Acc matmul_product = widen(matmul_product_in[v]);
+      const Acc grad_y = widen(grad_y_in[v]);
+      const Acc matmul = matmul_product + matmul_bias[v];
+      const Acc gate = sigmoid(matmul);
+      const Acc silu_value = matmul * gate;
+      const Acc plus_bias = silu_value + bias[v];
+      const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
+      const Acc d_plus_bias_unscaled =
+          grad_y * group_norm_weight[v] - (group_norm_hat * group_norm_grad_slope
+              + group_norm_grad_mean);
+      const Acc d_plus_bias = d_plus_bias_unscaled * group_norm_rstd;
+      const Acc d_matmul = silu_backward(d_plus_bias, matmul, gate);
+      grad_y_sum[v] += grad_y;
+      d_group_norm_weight_sum[v] += grad_y * group_norm_hat;
+      d_plus_bias_sum[v] += d_plus_bias;
+      d_matmul_sum[v] += d_matmul;
+      grad_matmul_product_out[v] = narrow<T>(d_matmul);
+    }
+    if (grad_matmul_product_ptr != nullptr)
+        store_pack(here, grad_matmul_product_ptr, at * length, whole, grad_matmul_product_out);
+  };
+  // First the lines that vectors move: all of them, but for the end of the last one.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t end = last < full ? last : full;
+  for (int64_t line = first + threadIdx.y; active && line < end;
+       line += kRowsInFlight * blockDim.y) {
+    Loaded<T, kVec> matmul_product_in[kRowsInFlight];
+    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      matmul_product_in[u] = load_pack(packed, matmul_product_ptr, at * length, whole);
+      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64_t at = row + u * blockDim.y;
-      if (at >= last) break;
-      Pack<T, kVec> grad_matmul_product_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc group_norm_mean = widen(group_norm_mean_ptr[at * groups + segment[v]]);
-        const Acc group_norm_rstd = widen(group_norm_rstd_ptr[at * groups + segment[v]]);
-        const Acc group_norm_grad_slope =
-            widen(group_norm_grad_slope_ptr[at * groups + segment[v]]);
-        const Acc group_norm_grad_mean = widen(group_norm_grad_mean_ptr[at * groups + segment[v]]);
-        const Acc matmul_product = widen(matmul_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc matmul = matmul_product + matmul_bias[v];
-        const Acc gate = sigmoid(matmul);
-        const Acc silu_value = matmul * gate;
-        const Acc plus_bias = silu_value + bias[v];
-        const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
-        const Acc d_plus_bias_unscaled =
-            grad_y * group_norm_weight[v] - (group_norm_hat * group_norm_grad_slope
-                + group_norm_grad_mean);
-        const Acc d_plus_bias = d_plus_bias_unscaled * group_norm_rstd;
-        const Acc d_matmul = silu_backward(d_plus_bias, matmul, gate);
-        grad_y_sum[v] += grad_y;
-        d_group_norm_weight_sum[v] += grad_y * group_norm_hat;
-        d_plus_bias_sum[v] += d_plus_bias;
-        d_matmul_sum[v] += d_matmul;
-        grad_matmul_product_out[v] = narrow<T>(d_matmul);
-      }
-      if (grad_matmul_product_ptr != nullptr)
-          store_pack(columns, grad_matmul_product_ptr + at * channels, grad_matmul_product_out);
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= end) break;
+      take(packed, at, matmul_product_in[u], grad_y_in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // The thread goes on where it would have come to.
+    const int64_t begin = first < full ? full : first;
+    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
+    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
+    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, rows * channels);
+      if (!here.any()) break;
+      const auto matmul_product_in = load_pack(here, matmul_product_ptr, at * length, whole);
+      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
+      take(here, at, matmul_product_in, grad_y_in);
     }
   }
 
@@ -910,11 +970,10 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   sum_over_y<kVec>(shared, grad_y_sum, d_group_norm_weight_sum);
   sum_over_y<kVec>(shared, d_plus_bias_sum, d_matmul_sum);
   if (threadIdx.y != 0 || !active) return;
-  Acc* mine = partials + blockIdx.y * 4 * channels;
-  store_values(columns, mine + 0 * channels, grad_y_sum);
-  store_values(columns, mine + 1 * channels, d_group_norm_weight_sum);
-  store_values(columns, mine + 2 * channels, d_plus_bias_sum);
-  store_values(columns, mine + 3 * channels, d_matmul_sum);
+  store_partials(columns, partials, blockIdx.y, 4, 0, channels, period, grad_y_sum);
+  store_partials(columns, partials, blockIdx.y, 4, 1, channels, period, d_group_norm_weight_sum);
+  store_partials(columns, partials, blockIdx.y, 4, 2, channels, period, d_plus_bias_sum);
+  store_partials(columns, partials, blockIdx.y, 4, 3, channels, period, d_matmul_sum);
 }
 
 struct BackwardArguments {
@@ -935,7 +994,8 @@ struct BackwardArguments {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t backward_launch(
-    const BackwardArguments& a, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+    const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
+    cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
@@ -952,7 +1012,7 @@ cudaError_t backward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Vectors that fit a thread's registers.
+  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kVec);
   const Row row = row_shape(
       shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 3,
@@ -964,27 +1024,25 @@ cudaError_t backward_launch(
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     auto* kernel = backward_row<T, Out, Param, kVec, kPacked, 1>;
-    if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(2, kPacked,
-        kMost)>;
-    if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(4, kPacked,
-        kMost)>;
-    if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, row_items(8, kPacked,
-        kMost)>;
+    if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
+    if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
+    if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream,
         matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bias_ptr, group_norm_mean_ptr,
         group_norm_rstd_ptr, group_norm_weight_ptr, grad_matmul_product_ptr, partials, rows,
-        channels, groups, row.lanes, row.across, row.height);
+        channels, groups, row.lanes, row.across, row.height, row.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,
-        grad_group_norm_bias_ptr, partials, rows, channels, int64_t(row.grid.y), int64_t(0));
+        grad_group_norm_bias_ptr, partials, rows, channels, int64_t(row.grid.y));
   }
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(shapes, rows, channels, kVec, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y) * 4 * channels);
+    const Stream shape = stream_shape(
+        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
+    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 4 * channels);
     auto* group_norm_grad_slope_ptr = scratch.take<Acc>(rows * groups);
     auto* group_norm_grad_mean_ptr = scratch.take<Acc>(rows * groups);
     if (scratch.measures()) return cudaSuccess;
@@ -992,36 +1050,36 @@ cudaError_t backward_launch(
     error = launch(backward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
         matmul_bias_ptr, bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
-        group_norm_grad_slope_ptr, group_norm_grad_mean_ptr, rows, channels, groups);
+        group_norm_grad_slope_ptr, group_norm_grad_mean_ptr, rows, channels, groups, whole);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
         matmul_bias_ptr, bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_grad_slope_ptr, group_norm_grad_mean_ptr, grad_matmul_product_ptr, partials,
-        rows, channels, groups, shape.rows_per_block);
+        rows, channels, groups, shape.lines, shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,
-        grad_group_norm_bias_ptr, partials, rows, channels, int64_t(shape.grid.y),
-        shape.rows_per_block);
+        grad_group_norm_bias_ptr, partials, rows, channels, int64_t(shape.grid.y * shape.period));
   }
 }
 
 template <typename T, typename Out, typename Param>
 cudaError_t backward_typed(
-    const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
+    const BackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   constexpr int kVec = kVectorOf<T, 7>;
   // Packed where every row and group starts at a multiple of a vector.
-  if (aligned && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
-    return backward_launch<T, Out, Param, kVec, true>(a, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
+    return backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
   }
-  return backward_launch<T, Out, Param, kStridedColumns, false>(a, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
+  return backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
 }
 
 cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, bool aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    int mode, const BackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch, cudaStream_t stream) {
   switch (mode) {
     case 0:  // float32
       return backward_typed<float, float, float>(
@@ -1071,10 +1129,13 @@ extern "C" int fusegen_matmul_swish_sum_groupnorm_backward(
       grad_y, matmul_product, matmul_bias, bias, group_norm_weight, group_norm_mean,
       group_norm_rstd, grad_matmul_product, grad_matmul_bias, grad_bias,
       grad_group_norm_weight, grad_group_norm_bias, rows, channels, groups};
-  const bool aligned = aligned_to_16(
-      grad_y, matmul_product, matmul_bias, bias, group_norm_weight, group_norm_mean,
-      group_norm_rstd, grad_matmul_product, grad_matmul_bias, grad_bias,
-      grad_group_norm_weight, grad_group_norm_bias);
+  const bool elements = aligned_to_16(grad_y, matmul_product, grad_matmul_product);
+  const bool vectors =
+      aligned_to_16(matmul_bias, bias, group_norm_weight, group_norm_mean, group_norm_rstd,
+          grad_matmul_bias,
+      grad_bias, grad_group_norm_weight, grad_group_norm_bias);
+  const Aligned aligned =
+      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return backward_dispatch(
@@ -1090,10 +1151,10 @@ extern "C" int64_t fusegen_matmul_swish_sum_groupnorm_backward_workspace(
   arguments.channels = channels;
   arguments.groups = groups;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, scalars;
-  backward_dispatch(mode, arguments, true, shapes, vectors, nullptr);
-  backward_dispatch(mode, arguments, false, shapes, scalars, nullptr);
-  return vectors.bytes() > scalars.bytes() ? vectors.bytes() : scalars.bytes();
+  Scratch vectors, others;
+  backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
+  backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
 #endif

@@ -7,7 +7,7 @@
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
-#include "types.cuh"
+#include "columns.cuh"
 
 namespace fusegen {
 

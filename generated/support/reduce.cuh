@@ -105,30 +105,41 @@ __device__ __forceinline__ void correct(Moments<Acc>& moments, Acc distances, Ac
   moments = {moments.mean + rest, m2 < Acc(0) ? Acc(0) : m2};
 }
 
-// The moments over the block's rows of `count` values of each thread, `total` of them altogether;
+// The moments over the block's rows of count(v) values of each thread, total(v) of them altogether;
 // every thread of a column gets the result. `shared` holds 2 warp_count() * blockDim.x * N values.
-template <int N, typename Acc>
+template <int N, typename Acc, typename Count, typename Total>
 __device__ __forceinline__ void moments_over_y(
-    Acc* shared, Moments<Acc> (&moments)[N], Acc count, Acc total) {
+    Acc* shared, Moments<Acc> (&moments)[N], const Count& count, const Total& total) {
   Acc mean[N];
   Acc m2[N];
   Acc distances[N];
 #pragma unroll
-  for (int v = 0; v < N; ++v) mean[v] = moments[v].mean * count;
+  for (int v = 0; v < N; ++v) mean[v] = moments[v].mean * count(v);
   sum_over_y<N>(shared, mean);
 #pragma unroll
   for (int v = 0; v < N; ++v) {
-    mean[v] /= total;
+    mean[v] /= total(v);
     const Acc distance = moments[v].mean - mean[v];
-    distances[v] = count * distance;
+    distances[v] = count(v) * distance;
     m2[v] = moments[v].m2 + distances[v] * distance;
   }
   sum_over_y<N>(shared, m2, distances);
 #pragma unroll
   for (int v = 0; v < N; ++v) {
     moments[v] = {mean[v], m2[v]};
-    correct(moments[v], distances[v], Acc(1) / total);
+    correct(moments[v], distances[v], Acc(1) / total(v));
   }
+}
+
+// Rows behind a partial result of a stream, whose block `block` / period has so many lines of
+// `period` rows: of each line the same one.
+__device__ __forceinline__ int64_t rows_behind(
+    int64_t rows, int64_t block, int64_t lines_per_block, int period) {
+  int64_t left = rows - block * lines_per_block;
+  if (period > 1) {
+    left = (rows - block % period + period - 1) / period - block / period * lines_per_block;
+  }
+  return left < 0 ? 0 : left < lines_per_block ? left : lines_per_block;
 }
 
 // The sum of a thread's own values, as a tree: equal values give their exact multiple.

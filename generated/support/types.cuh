@@ -1,4 +1,4 @@
-// Element types, their accumulation type, and vector access to memory.
+// Element types, their accumulation type, and neighbouring elements that memory moves at once.
 #pragma once
 
 #include <cstdint>
@@ -47,44 +47,6 @@ __device__ __forceinline__ __half narrow<__half>(float value) {
 // that too few warps are resident.
 template <typename T, int kArrays>
 constexpr int kVectorOf = sizeof(T) == 8 ? 2 : (sizeof(T) == 2 && kArrays <= 4 ? 8 : 4);
-
-// How many columns a thread has where they are not neighbours.
-constexpr int kStridedColumns = 4;
-
-// The columns of one thread. Packed: kVec neighbours, which one access to memory moves. Else, where
-// rows or groups do not begin at multiples of a vector: up to kVec that are a stride apart, so that
-// neighbouring threads access neighbouring elements.
-template <int kVec, bool kPacked>
-struct Columns {
-  int64_t first;
-  int stride;
-  int count;  // that exist; packed, it is all or none of them
-
-  __device__ __forceinline__ bool any() const { return count > 0; }
-  // Whether the thread has a column v, if it has any.
-  __device__ __forceinline__ bool has(int v) const { return kPacked || v < count; }
-  // Column v; the first one in place of one that does not exist.
-  __device__ __forceinline__ int64_t at(int v) const {
-    return kPacked ? first + v : first + (v < count ? v * stride : 0);
-  }
-};
-
-// The columns from `begin` on that belong to one of `threads` threads; those from `end` on do not
-// exist.
-template <int kVec, bool kPacked>
-__device__ __forceinline__ Columns<kVec, kPacked> columns_of(
-    int64_t begin, int64_t end, int thread, int threads) {
-  if constexpr (kPacked) {
-    const int64_t first = begin + thread * kVec;
-    return {first, 1, first < end ? kVec : 0};
-  } else {
-    const int64_t first = begin + thread;
-    int count = 0;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) count += first + v * threads < end;
-    return {first, threads, count};
-  }
-}
 
 // N neighbouring elements. A pack of more than 16 bytes is moved in pieces of 16.
 template <typename T, int N>
@@ -146,61 +108,5 @@ struct WordOf<16> {
 };
 template <typename T, int N>
 using Word = typename WordOf<int(alignof(Pack<T, N>))>::type;
-
-// The thread's elements of a row; there must be some. Those that do not exist are zero.
-template <int N, bool kPacked, typename T>
-__device__ __forceinline__ Loaded<T, N, kPacked> load_pack(
-    const Columns<N, kPacked>& columns, const T* row) {
-  Loaded<T, N, kPacked> loaded;
-  if constexpr (kPacked) {
-    constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
-    Word<T, N> word[kWords];
-    const auto* words = reinterpret_cast<const Word<T, N>*>(row + columns.first);
-#pragma unroll
-    for (int w = 0; w < kWords; ++w) word[w] = words[w];
-    memcpy(&loaded, word, sizeof(loaded));
-  } else {
-#pragma unroll
-    for (int v = 0; v < N; ++v) loaded.element[v] = columns.has(v) ? row[columns.at(v)] : T{};
-  }
-  return loaded;
-}
-
-template <int N, bool kPacked, typename T>
-__device__ __forceinline__ void store_pack(
-    const Columns<N, kPacked>& columns, T* row, const Pack<T, N>& pack) {
-  if constexpr (kPacked) {
-    constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
-    Word<T, N> word[kWords];
-    memcpy(word, &pack, sizeof(pack));
-    auto* words = reinterpret_cast<Word<T, N>*>(row + columns.first);
-#pragma unroll
-    for (int w = 0; w < kWords; ++w) __stwb(words + w, word[w]);
-  } else {
-#pragma unroll
-    for (int v = 0; v < N; ++v) {
-      if (columns.has(v)) row[columns.at(v)] = pack[v];
-    }
-  }
-}
-
-// The thread's elements as accumulation values; zeros where `present` is false.
-template <int N, bool kPacked, typename Acc, typename T>
-__device__ __forceinline__ void load_values(
-    const Columns<N, kPacked>& columns, const T* row, bool present, Acc (&value)[N]) {
-  Loaded<T, N, kPacked> loaded;
-  if (present) loaded = load_pack(columns, row);
-#pragma unroll
-  for (int v = 0; v < N; ++v) value[v] = present ? Acc(widen(loaded[v])) : Acc(0);
-}
-
-template <int N, bool kPacked, typename Acc, typename T>
-__device__ __forceinline__ void store_values(
-    const Columns<N, kPacked>& columns, T* row, const Acc (&value)[N]) {
-  Pack<T, N> pack;
-#pragma unroll
-  for (int v = 0; v < N; ++v) pack[v] = narrow<T>(value[v]);
-  store_pack(columns, row, pack);
-}
 
 }  // namespace fusegen

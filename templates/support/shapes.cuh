@@ -46,6 +46,13 @@ bool aligned_to_16(Pointers... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
+// Which of the tensors that a program is given begin at multiples of 16 bytes.
+enum class Aligned {
+  kNone,
+  kElements,  // those that have rows and channels, at least
+  kAll,
+};
+
 enum Schedule : int64_t {
   kAutomatic = 0,       // on chip where that fits well
   kOnChip = 1,          // in registers or in shared memory; an error where that does not fit
@@ -64,30 +71,67 @@ struct Shapes {
   int64_t column_cluster = 1;  // blocks that share a tile of columns, at least, if it is asked for
 };
 
-// A launch over [rows, channels] in which each thread keeps its columns and walks down some rows.
+// How many rows follow each other until one begins at a multiple of a vector again, as the first
+// does. A power of two, as `vector` is.
+inline int row_period(int64_t channels, int vector) {
+  while (vector > 1 && channels % 2 == 0) {
+    channels /= 2;
+    vector /= 2;
+  }
+  return vector;
+}
+
+// A launch over `lines` in which each thread keeps its columns and walks down some of them. A line
+// is a row, or `period` of them where not each begins at a multiple of a vector.
 struct Stream {
   dim3 grid;
   dim3 block;
-  int64_t rows_per_block;
+  int64_t lines;
+  int64_t lines_per_block;
+  int period;
 };
 
-// Enough blocks to fill the device a few times over, and no block with fewer than 4 rows for each
-// of its threads unless the rows run out: partial column sums stay small beside the data they are
-// sums of.
+// Neighbouring vectors of a line that a block has: a warp's, if there are so many.
+inline int stream_width(int64_t vectors) { return vectors < 32 ? power_of_two_from(vectors) : 32; }
+
+// Rows of a line: a period, or a few where that leaves fewer threads without a vector.
+inline int line_rows(int64_t channels, int vector, bool sums) {
+  const int period = row_period(channels, vector);
+  const auto used = [&](int periods) {  // of the threads
+    const int64_t vectors = periods * period * channels / vector;
+    const int width = stream_width(vectors);
+    return double(vectors) / double(ceil_div(vectors, width) * width);
+  };
+  int best = 1;
+  for (int periods = 2; !sums && periods <= 8 && used(best) < 0.8; ++periods) {
+    if (used(periods) > used(best)) best = periods;
+  }
+  return best * period;
+}
+
+// Enough blocks to fill the device a few times over, and no block with fewer than 4 lines for each
+// of its threads unless the lines run out: partial column sums stay small beside the data they are
+// sums of. `sums`: whether there are any; a block has as many of a column as a line has rows.
 inline Stream stream_shape(
-    const Shapes& shapes, int64_t rows, int64_t channels, int vector, int multiprocessors) {
+    const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed, bool sums,
+    int multiprocessors) {
   constexpr int kThreads = 256;
-  const int64_t vectors = ceil_div(channels, vector);
-  const int width = vectors < 32 ? power_of_two_from(vectors) : 32;
-  const int height = kThreads / width;
+  const int period = packed ? 1 : line_rows(channels, vector, sums);
+  const int64_t lines = ceil_div(rows, period);
+  const int64_t vectors = ceil_div(period * channels, vector);
+  const int width = stream_width(vectors);
+  int height = kThreads / width;
+  while (height * width > 32 && height / 2 >= lines) height /= 2;
   const int64_t across = ceil_div(vectors, width);
-  int64_t down = ceil_div(shapes.stream_blocks * multiprocessors, across);
-  const int64_t most = ceil_div(rows, int64_t(height) * 4);
+  const int64_t apart = sums ? std::max<int64_t>(across, period / 2) : across;
+  const int64_t most = ceil_div(shapes.stream_blocks * multiprocessors, apart);
+  int64_t down = ceil_div(lines, int64_t(height) * 4);
   if (down > most) down = most;
   if (down > 65535) down = 65535;
-  const int64_t rows_per_block = ceil_div(ceil_div(rows, down), height) * height;
-  down = ceil_div(rows, rows_per_block);
-  return {dim3(unsigned(across), unsigned(down)), dim3(width, height), rows_per_block};
+  const int64_t lines_per_block = ceil_div(ceil_div(lines, down), height) * height;
+  down = ceil_div(lines, lines_per_block);
+  return {dim3(unsigned(across), unsigned(down)), dim3(width, height), lines, lines_per_block,
+          period};
 }
 
 // A launch in which a block adds up the partial results of some columns.
@@ -115,13 +159,8 @@ struct Row {
   int across;
   int height;
   int items;
+  int period;
 };
-
-// The instance that serves a wish for `items` vectors a thread. Kernels that are not packed, which
-// only odd sizes need, come with one vector a thread or with as many as fit: fewer to compile.
-constexpr int row_items(int items, bool packed, int most_items) {
-  return items > 1 && (!packed || items > most_items) ? most_items : items;
-}
 
 // Blocks of a row kernel that a multiprocessor holds, of 256 threads with one item each (`blocks`,
 // where that is four neighbours) or of 512 with more: the fewer, the more registers a thread has.
@@ -155,9 +194,11 @@ inline int row_across(int64_t groups, int a_warp, int warps) {
 inline Row row_shape(
     const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int vector, bool packed,
     int most_items, int blocks, int multiprocessors) {
-  const int64_t vectors = std::max<int64_t>(ceil_div(length, vector), 1);
-  const int two = row_items(2, packed, most_items);
-  Row shape{dim3(1), dim3(256), 1, 1, 1, 1};
+  // Where a segment does not begin at a multiple of a vector, it touches up to one more.
+  const int64_t vectors = packed ? ceil_div(length, vector) : (length + vector - 2) / vector + 1;
+  const int two = std::min(2, most_items);
+  const int period = packed ? 1 : row_period(groups * length, vector);
+  Row shape{dim3(1), dim3(256), 1, 1, 1, 1, period};
   if (vectors <= 32 * two) {
     // Short segments: some lanes of a warp each, with two vectors where one leaves more lanes idle.
     const int half = row_lanes(ceil_div(vectors, two));
@@ -178,9 +219,9 @@ inline Row row_shape(
       if ((most_threads < 512 && enough) || shape.items == most_items) {
         most_threads *= 2;
       } else {
-        shape.items = row_items(shape.items * 2, packed, most_items);
+        shape.items *= 2;
       }
-      if (most_threads > (shape.items > 1 ? 512 : 256)) return {dim3(1), dim3(1), 0, 0, 0, 0};
+      if (most_threads > (shape.items > 1 ? 512 : 256)) return {dim3(1), dim3(1), 0, 0, 0, 0, 1};
     }
     shape.lanes = int(ceil_div(vectors, 32 * shape.items) * 32);
     shape.block = dim3(unsigned(shape.lanes));
@@ -189,12 +230,13 @@ inline Row row_shape(
   // Registers are given to warps: the launch bounds' blocks leave room for more that are smaller.
   const int bound = shape.items > 1 ? 512 : 256;
   const int64_t resident = row_blocks(shape.items, vector, blocks) * bound / int(shape.block.x);
-  int64_t down = resident * multiprocessors * shapes.row_waves / across;
+  // The rows of a block are `period` apart, so there are as many blocks for each that is one alone.
+  int64_t down = resident * multiprocessors * shapes.row_waves / (across * period);
   if (down < 1) down = 1;
-  const int64_t most = ceil_div(rows, shape.height);
+  const int64_t most = ceil_div(rows, int64_t(shape.height) * period);
   if (down > most) down = most;
-  if (down > 65535) down = 65535;
-  shape.grid = dim3(unsigned(across), unsigned(down));
+  if (down * period > 65535) down = 65535 / period;
+  shape.grid = dim3(unsigned(across), unsigned(down * period));
   return shape;
 }
 
@@ -272,6 +314,9 @@ inline Column column_shape(
   const Aim asked[] = {{wide, share}, {wide / 2, share}, {32, limit}};
   const bool few = automatic && packed && channels * bytes.narrowest / 64 * 2 < multiprocessors;
   const int aims = automatic && !packed ? 2 : 3;
+  // Single elements of 16 bits do not come by asynchronous copies: that pays for few rows only.
+  const bool slow = automatic && !packed && bytes.narrowest < 4;
+  if (slow && rows > 256) return {dim3(1), dim3(1), 0, 0, false};
   const int clusters = automatic && !few ? std::min(packed ? 2 : 1, most_cluster) : most_cluster;
   // Two at least: what lies behind a tile is aligned for any type.
   int most = 2;
