@@ -223,7 +223,12 @@ inline Row row_shape(
       }
       if (most_threads > (shape.items > 1 ? 512 : 256)) return {dim3(1), dim3(1), 0, 0, 0, 0, 1};
     }
-    shape.lanes = int(ceil_div(vectors, 32 * shape.items) * 32);
+    // A block of not much more than 256 threads leaves no room for a second one: half as many
+    // threads do better, with twice the vectors.
+    const auto threads = [&](int items) { return int(ceil_div(vectors, 32 * items) * 32); };
+    const bool alone = threads(shape.items) > 256 && threads(shape.items) <= 352;
+    if (alone && shape.items * 2 <= most_items) shape.items *= 2;
+    shape.lanes = threads(shape.items);
     shape.block = dim3(unsigned(shape.lanes));
   }
   const int64_t across = ceil_div(groups, shape.across);
