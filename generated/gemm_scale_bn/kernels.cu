@@ -254,9 +254,10 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
   const auto lacks = [&](int64_t line, int v) {
     return line == lines - 1 && !part_of(columns, line * length, rows * channels).has(v);
   };
-  const int64_t own = (last - first - threadIdx.y + blockDim.y - 1) / blockDim.y;
+  const int64_t own = last - first - threadIdx.y;  // lines from the thread's first on
+  const int64_t mine = (own + blockDim.y - 1) / blockDim.y;
   const auto count = [&](int v) {
-    return own > 0 ? Acc(own - lacks(first + threadIdx.y + (own - 1) * blockDim.y, v)) : Acc(0);
+    return own > 0 ? Acc(mine - lacks(first + threadIdx.y + (mine - 1) * blockDim.y, v)) : Acc(0);
   };
   const auto total = [&](int v) {
     const int64_t all = last - first - lacks(last - 1, v);

@@ -320,7 +320,7 @@ inline Column column_shape(
   const bool few = automatic && packed && channels * bytes.narrowest / 64 * 2 < multiprocessors;
   const int aims = automatic && !packed ? 2 : 3;
   // Single elements of 16 bits do not come by asynchronous copies: that pays for few rows only.
-  const bool slow = automatic && !packed && bytes.narrowest < 4;
+  const bool slow = automatic && bytes.narrowest < 4 && channels % vector != 0;
   if (slow && rows > 256) return {dim3(1), dim3(1), 0, 0, false};
   const int clusters = automatic && !few ? std::min(packed ? 2 : 1, most_cluster) : most_cluster;
   // Two at least: what lies behind a tile is aligned for any type.

@@ -80,12 +80,13 @@ SCENARIOS = {
     "longest segments": Tail("group norm", 2, 8200, 1, schedule="split"),
     # A thread has more than two vectors.
     "longest rows": Tail("group norm", 3, 4200, 1),
-    # Columns that are not neighbours.
+    # Columns that are not neighbours, and lines of four rows, of which the last one has two.
     "odd columns": Tail("batch norm", 70, 33, schedule="on chip"),
     "more rows, loaded": Tail("batch norm, loaded", 200, 33, schedule="on chip"),
     "odd, split": Tail("batch norm", 70, 33, schedule="split"),
-    # A group is nine lanes, of which a warp has three times as many; a block has 12 rows, or 11 whole ones.
+    # A group is nine lanes, of which a warp has three times as many; a block has every other of 24 rows.
     "odd rows": Tail("group norm", 41, 66, 2, schedule="on chip"),
+    "odd rows, one group": Tail("group norm", 41, 65, 1, schedule="on chip"),
     "odd segments": Tail("group norm", 9, 66, 2, schedule="split"),
 }
 OF_COPY = {

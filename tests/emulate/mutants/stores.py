@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tests.emulate.mutants.mutant import UNWRITTEN, Mutant, nan, wrong
 
-_STORE = "store_pack(columns, y_ptr + at * channels, y_out);"
+_STORE = "store_pack(here, y_ptr, at * length, whole, y_out);"
 _TILE_STORE = "store_pack(columns, y_ptr + here.row, y_out);"
-_ROW_STORE = "store_pack(columns[i], y_ptr + row * channels, y_out);"
+_ROW_STORE = "store_pack(columns[i], y_ptr, row * channels, whole, y_out);"
+_TAKE = "take(packed, at, gemm_product_in[u]);"
 _LANES = "for (int v = 0; v < kVec - 1; ++v) y_ptr[{row} + {columns}.at(v)] = y_out.element[v];"
 
 
@@ -30,7 +31,7 @@ FULL = [
             ),
             ("a block", _STORE, f"if (blockIdx.x != 1) {_STORE}", nan("y")),
             ("a block of rows", _STORE, f"if (blockIdx.y != 2) {_STORE}", nan("y")),
-            ("the rows of one unrolled turn", _STORE, f"if (u != kUnroll - 2) {_STORE}", nan("y")),
+            ("the rows of one unrolled turn", _TAKE, f"if (u != kRowsInFlight - 2) {_TAKE}", nan("y")),
         ),
     ),
     *_skips(
@@ -75,9 +76,9 @@ FULL = [
         (
             (
                 "the last row of a gradient",
-                "store_pack(columns, grad_matmul_product_ptr + at * channels, grad_matmul_product_out);",
+                "store_pack(here, grad_matmul_product_ptr, at * length, whole, grad_matmul_product_out);",
                 "if (at != rows - 1) "
-                "store_pack(columns, grad_matmul_product_ptr + at * channels, grad_matmul_product_out);",
+                "store_pack(here, grad_matmul_product_ptr, at * length, whole, grad_matmul_product_out);",
                 nan("grad_matmul_product"),
             ),
         ),
@@ -87,7 +88,9 @@ FULL = [
 _MEAN = "store_values(columns, bn_mean_ptr, bn_mean);"
 _KEPT = "store_values(columns, bn_running_var_ptr, new_bn_running_var);"
 _WEIGHT = "store_values(columns, grad_bn_weight_ptr, bn_hat_d_over_divide_value_sum_scaled);"
-_SLOT = "store_values(columns, mine + 1 * channels, bn_centered_d_over_divide_value_sum);"
+_SLOT = (
+    "store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, bn_centered_d_over_divide_value_sum);"
+)
 _ROW_SLOT = "store_values(columns[i], mine + 2 * channels, d_gemm_sum[i]);"
 
 PER_CHANNEL = [

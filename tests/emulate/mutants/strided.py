@@ -1,41 +1,84 @@
-"""Columns of a thread that are not neighbours: those that do not exist, and whose each is."""
+"""Rows and groups that do not begin at multiples of a vector: what of a vector exists, and whose it is."""
 
 from __future__ import annotations
 
 from tests.emulate.mutants.mutant import UNWRITTEN, Mutant, nan, wrong
 
 _PAST = r", \d+ bytes past its end"
+_BEFORE = r", \d+ bytes before its start"
+_OTHERS = r"which (another|thread)"
+_COLUMNS = "columns.cuh"
 
-STRIDED = [
-    Mutant(
-        f"{run}: {name}",
-        run,
-        old,
-        new,
-        caught,
-        within=within,
-        file=file,
-        kernel=kernel,
-        nth=nth,
-        of=of,
-    )
-    for name, run, within, file, kernel, old, new, caught, nth, of in (
-        ("a column past the end", "odd", "columns_of", "types.cuh", None, "first + v * threads < end",
-         "first + v * threads <= end", rf"{_PAST}|which (another|thread)", 0, 1),
-        ("a column past the end", "odd columns", "columns_of", "types.cuh", None, "first + v * threads < end",
-         "first + v * threads <= end", rf"{_PAST}|which (another|thread)", 0, 1),
-        ("a column less", "odd", "columns_of", "types.cuh", None, "first + v * threads < end",
-         "first + v * threads + 1 < end", UNWRITTEN, 0, 1),
-        ("neighbours", "odd", "columns_of", "types.cuh", None, "return {first, threads, count};",
-         "return {first, 1, count};", rf"which (another|thread)|{nan('y')}", 0, 1),
-        ("what does not exist is stored", "odd", "store_pack", "types.cuh", None,
-         "if (columns.has(v)) row[columns.at(v)] = pack[v];", "row[columns.at(v)] = pack[v];", wrong("y"), 0, 1),
-        ("distances of what does not exist", "odd rows", "forward_row", "kernels.cu", None,
-         "columns[i].has(v) ? gemm - group_norm_moments.mean : Acc(0)", "gemm - group_norm_moments.mean",
-         wrong("y"), 0, 1),
-        ("the group of the first column for all", "odd segments", "forward_apply", "kernels.cu", None,
-         "columns.at(kPacked ? 0 : v)", "columns.at(0)", wrong("y"), 0, 1),
-        ("a statistic of what does not exist", "odd, split", "train_forward_partials", "kernels.cu", None,
-         "if (!columns.has(v)) continue;", "", wrong("y"), 0, 1),
+# Single elements, of a tile of columns.
+SINGLE = [
+    Mutant(f"{run}: {name}", run, old, new, caught, within="columns_of", file=_COLUMNS)
+    for name, run, old, new, caught in (
+        ("a column past the end", "odd columns", "first + v * threads < end", "first + v * threads <= end",
+         rf"{_PAST}|{_OTHERS}"),
+        ("a column less", "odd columns", "first + v * threads < end", "first + v * threads + 1 < end",
+         rf"{UNWRITTEN}|{nan('y')}"),
+        ("neighbours", "odd columns", "return {first, threads, count};", "return {first, 1, count};",
+         rf"{_OTHERS}|{nan('y')}"),
     )
 ]  # fmt: skip
+
+# Lines of several rows, of a stream.
+LINES = [
+    Mutant(f"{run}: {name}", run, old, new, caught, within=within, file=file)
+    for name, run, within, file, old, new, caught in (
+        ("the end of the last line", "odd", None, _COLUMNS, "elements - line", "elements", rf"{_PAST}"),
+        ("an element less of the last line", "odd", None, _COLUMNS, "elements - line", "elements - line - 1",
+         nan("y")),
+        ("the last line by vectors", "odd", "forward", "kernels.cu", "lines * length <= whole", "whole > 0",
+         rf"reads .*{_PAST}"),
+        ("the last line by nobody", "odd", "forward", "kernels.cu", "at < last;", "at < last - 1;", nan("y")),
+        ("another thread's line", "odd", "forward", "kernels.cu", "(threadIdx.y + blockDim.y - turn_of_begin)",
+         "(threadIdx.y + blockDim.y)", rf"{nan('y')}|{_OTHERS}"),
+        ("the columns of the first row", "odd", None, _COLUMNS, "by_row.rest_of(v)", "by_row.rest_of(0)",
+         wrong("y")),
+        ("the first row's column for the next ones", "odd", None, _COLUMNS,
+         "while (left >= divisor) left -= divisor;", "", rf"{_PAST}|{_OTHERS}"),
+        ("the first row's partial results for all", "odd, split", None, _COLUMNS, "++found;", "",
+         rf"{_OTHERS}|{UNWRITTEN}"),
+        ("the rows of a line in one partial result", "odd, split", None, _COLUMNS,
+         "block * period + columns.row(v)", "block * period", rf"{_OTHERS}|{UNWRITTEN}"),
+        ("what does not exist has a mean", "odd, split", "train_forward_partials", "kernels.cu",
+         "if (!here.has(v)) continue;", "", wrong("y", "bn_running_mean")),
+        ("what does not exist counts", "odd, split", "train_forward_partials", "kernels.cu", "line == lines - 1 &&",
+         "false &&", wrong("y", "bn_running_mean")),
+        ("a group of the line's first row for all", "odd segments", "forward_apply", "kernels.cu",
+         "kPacked ? 0 : v", "0", wrong("y")),
+        ("the groups of a row for a line", "odd segments", "forward_apply", "kernels.cu",
+         "kPacked ? groups : period * groups", "groups", wrong("y")),
+    )
+]  # fmt: skip
+
+# The vectors that a segment touches.
+RAGGED = [
+    Mutant(f"{run}: {name}", run, old, new, caught, within=within, file=file)
+    for name, run, within, file, old, new, caught in (
+        ("the element before a segment", "odd rows", "ragged", _COLUMNS, "(1u << low)", "(1u << low) / 2",
+         rf"{_OTHERS}|{_BEFORE}|{wrong('y')}"),
+        ("the element behind a segment", "odd rows", "ragged", _COLUMNS, "end - first", "end + 1 - first",
+         rf"{_OTHERS}|{_PAST}|{wrong('y')}"),
+        ("a segment's last element is missing", "odd rows", "ragged", _COLUMNS, "end - first", "end - 1 - first",
+         rf"{nan('y')}|{UNWRITTEN}"),
+        ("vectors from where the segment begins", "odd rows", "segment_columns", _COLUMNS,
+         "begin - (row + begin) % kVec", "begin", r"misaligned|not a multiple|aligned"),
+        ("vectors of another row", "odd rows", "forward_row", "kernels.cu", "base * channels, segment",
+         "0 * channels, segment", r"misaligned|not a multiple|aligned"),
+        ("the last vector as a whole", "odd rows", None, _COLUMNS, "if (row + columns.first + N <= whole) return",
+         "if (row + columns.first < whole) return", rf"reads .*{_PAST}"),
+        ("what does not exist is stored", "odd rows", None, _COLUMNS, "if (columns.has(v)) to[v] = pack[v];",
+         "to[v] = pack[v];", rf"{_OTHERS}|{_PAST}|{wrong('y')}"),
+        ("distances of what does not exist", "odd rows", "forward_row", "kernels.cu",
+         "columns[i].has(v) ? gemm - group_norm_moments.mean : Acc(0)", "gemm - group_norm_moments.mean",
+         wrong("y")),
+        ("rows of a block that begin elsewhere in a vector", "odd rows, one group", "forward_row", "kernels.cu",
+         "kPacked ? 1 : period", "1", rf"misaligned|not a multiple|aligned|{nan('y')}"),
+        ("what does not exist of a segment", "odd segments", "forward_segments", "kernels.cu",
+         "if (!columns[u].has(v)) continue;", "", wrong("y")),
+    )
+]  # fmt: skip
+
+STRIDED = [*SINGLE, *LINES, *RAGGED]

@@ -170,9 +170,7 @@ IDENTITIES = [
          wrong("y"), 0, 2),
         ("a sum of all channels starts at one", "column", "train_backward_total", "Acc(0)", "Acc(1)",
          wrong("grad_bias"), 0, 1),
-        ("the last block counts rows that it lacks", "split", "train_forward_finalise",
-         "left < rows_per_block ? left : rows_per_block", "rows_per_block", wrong("y", "bn_running_var"), 0, 1),
-    )
+            )
 ]  # fmt: skip
 
 
@@ -195,23 +193,24 @@ EXCHANGES = [
 _FIRST_ROWS = "bn_moments_sums[v].pilot = matmul_product;"
 _ROWS = "(own + blockDim.y - 1) / blockDim.y"
 _WAYS = (
-    # The scenario and the kernel, what is true of a first row and of others too, what a row is read as and the first.
+    # The scenario and the kernel, what is true of a first row and of others too, what a row is read as and the first,
+    # and what a thread counts as its rows and all rows.
     ("column", "train_forward_column", "here.at == begin.at", "true", "matmul_product_tile + here.at",
-     "matmul_product_tile + begin.at", ""),
-    ("split", "train_forward_partials", "u == 0 && row == first + threadIdx.y", "row == first + threadIdx.y",
-     "matmul_product_in[u][v]", "matmul_product_in[0][v]", ", split"),
+     "matmul_product_tile + begin.at", f"Acc({_ROWS})", "Acc(own)", ""),
+    ("split", "train_forward_partials", "u == 0 && line == first + threadIdx.y", "line == first + threadIdx.y",
+     "matmul_product_in[u]);", "matmul_product_in[0]);", "mine - lacks", "own - lacks", ", split"),
 )  # fmt: skip
 _SQUARES = "group_norm_moments.m2 += sum_of(group_norm_moments_squares);"
 
 MOMENTS = [
     *(
         Mutant(f"{kernel}: {name}", run, old, new, caught, within=kernel)
-        for way, kernel, is_first, is_other, row, first_row, split in _WAYS
+        for way, kernel, is_first, is_other, row, first_row, count, all_rows, split in _WAYS
         for name, run, old, new, caught in (
             ("no pilot", f"far from zero{split}", _FIRST_ROWS, "static_cast<void>(0);", wrong("y", "bn_running_var")),
             ("every row is a pilot", way, is_first, is_other, wrong("y", "bn_running_var")),
             ("a thread counts a row less", way, _ROWS, "own / blockDim.y", wrong("y", "bn_running_var")),
-            ("every thread counts all rows", way, f"Acc({_ROWS})", "Acc(own)", wrong("y", "bn_running_var")),
+            ("every thread counts all rows", way, count, all_rows, wrong("y", "bn_running_var")),
             ("the first row for another", way, row, first_row, wrong("y", "bn_running_mean")),
         )
     ),
@@ -234,6 +233,12 @@ MOMENTS = [
              "distance * distance", wrong("y"), 0, 1),
             ("add_value", "the value for its distance", "far from zero", "sums.squares += distance * distance;",
              "sums.squares += distance * value;", wrong("y", "bn_running_var"), 0, 1),
+            ("rows_behind", "the last block counts rows that it lacks", "split",
+             "left < lines_per_block ? left : lines_per_block", "lines_per_block", wrong("y", "bn_running_var"), 0, 1),
+            ("rows_behind", "the last line's rows are all there", "odd, split", "block % period + period", "2 * period",
+             wrong("y", "bn_running_var"), 0, 1),
+            ("rows_behind", "a row of a line for a block", "odd, split", "block / period * lines_per_block",
+             "block * lines_per_block", wrong("y", "bn_running_var"), 0, 1),
             ("add_values", "each block has one value", "more rows, split", "sums.sum += count * distance",
              "sums.sum += distance", wrong("y", "bn_running_mean"), 0, 1),
             ("add_values", "without the distance of the means", "more rows, split",
@@ -249,8 +254,8 @@ SEGMENT = [
     Mutant(f"forward_segments: {name}", run, old, new, wrong("y"), within="forward_segments")
     for name, run, old, new in (
         ("a vector of a batch for another", "longer segments", "gemm_product_in[u][v]", "gemm_product_in[0][v]"),
-        ("a batch is skipped", "longest segments", "base += kUnroll * blockDim.x * kVec",
-         "base += 2 * kUnroll * blockDim.x * kVec"),
+        ("a batch is skipped", "longest segments", "base += kRowsInFlight * blockDim.x",
+         "base += 2 * kRowsInFlight * blockDim.x"),
         ("every value is a pilot", "longer segments", "seen == 0", "true"),
         ("no pilot", "longer segments, far from zero", "seen == 0", "false"),
     )
@@ -263,7 +268,7 @@ _GARBAGE = f"{nan('y')}|{wrong('y')}"
 ROWS = [
     Mutant(f"forward_row: {name}", run, old, new, caught, within="forward_row", nth=nth, of=of)
     for name, run, old, new, caught, nth, of in (
-        ("the first row is not loaded", "long rows", "if (kAhead) load_row(base + seat.row);", "", _GARBAGE, 0, 1),
+        ("the first row is not loaded", "long rows", "if (kAhead) load_row(base + seat.row * apart);", "", _GARBAGE, 0, 1),
         ("the next row is not loaded", "long rows", "if (kAhead) load_row(row + step);", "", wrong("y"), 0, 1),
         ("the row after the next is loaded", "long rows", "load_row(row + step)", "load_row(row + 2 * step)",
          wrong("y"), 0, 1),
