@@ -62,7 +62,7 @@ SCENARIOS = {
     # Seven blocks of rows.
     "more rows, split": Tail("batch norm", 200, 128, schedule="split"),
     "stream": Tail("no norm", 70, 132),
-    "odd": Tail("no norm", 70, 34),
+    "odd": Tail("no norm", 69, 34),
     "misaligned": Tail("no norm", 70, 132, misalign=True),
     # A group is a warp with two vectors in some threads; 41 rows are more than one turn of each block.
     "short rows": Tail("group norm", 41, 264, 2, schedule="on chip"),

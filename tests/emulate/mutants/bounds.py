@@ -17,6 +17,7 @@ from tests.emulate.mutants.mutant import (
 _FULL = r"Buffer\(float32, \[70, 132\]\)"  # what the stream kernels read and write
 _CHANNELS = r"Buffer\(float32, \[1, 132\]\)"
 _PAST = r", \d+ bytes past its end"
+_SUM = "bn_centered_d_over_divide_value_sum"
 _BEFORE = r", \d+ bytes before its start"
 
 INPUTS = [
@@ -95,11 +96,11 @@ INPUTS = [
         kernel="forward_row",
     ),
     Mutant(
-        "a vector past the end of a segment",
-        "segments",
+        "an element past the end of a segment",
+        "longer segments",
         "(segment + 1) * length",
         "(segment + 1) * length + 1",
-        rf"reads .*Buffer\(float32, \[(1|41), 264\]\) \(read-only\){_PAST}",
+        rf"reads .*Buffer\(float32, \[(1|3), 2110\]\) \(read-only\){_PAST}",
         within="forward_segments",
         kernel="forward_segments",
     ),
@@ -200,8 +201,8 @@ OUTPUTS = [
     Mutant(
         "every block writes the first one's partial results",
         "split",
-        "partials, blockIdx.y, 2, 0, channels",
-        "partials, 0, 2, 0, channels",
+        "store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, bn_moments_mean);",
+        "store_partials(columns, partials, 0, 2, 0, channels, period, bn_moments_mean);",
         rf"writes .*, {BLOCKS}",
         within="train_forward_partials",
         kernel="train_forward_partials",
@@ -209,8 +210,8 @@ OUTPUTS = [
     Mutant(
         "a partial result in the next block's place",
         "split",
-        "partials, blockIdx.y, 2, 1, channels, period, bn_centered_d_over_divide_value_sum",
-        "partials, blockIdx.y, 2, 2, channels, period, bn_centered_d_over_divide_value_sum",
+        f"store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, {_SUM});",
+        f"store_partials(columns, partials, blockIdx.y, 2, 2, channels, period, {_SUM});",
         rf"writes .*, {BLOCKS}",
         within="train_backward_partials",
         kernel="train_backward_partials",

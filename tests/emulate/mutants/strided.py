@@ -8,6 +8,7 @@ _PAST = r", \d+ bytes past its end"
 _BEFORE = r", \d+ bytes before its start"
 _OTHERS = r"which (another|thread)"
 _COLUMNS = "columns.cuh"
+_WHOLE = "return load_pack(Columns<N, true>{0, 1, N}, from);"
 
 # Single elements, of a tile of columns.
 SINGLE = [
@@ -31,11 +32,12 @@ LINES = [
          nan("y")),
         ("the last line by vectors", "odd", "forward", "kernels.cu", "lines * length <= whole", "whole > 0",
          rf"reads .*{_PAST}"),
-        ("the last line by nobody", "odd", "forward", "kernels.cu", "at < last;", "at < last - 1;", nan("y")),
-        ("another thread's line", "odd", "forward", "kernels.cu", "(threadIdx.y + blockDim.y - turn_of_begin)",
-         "(threadIdx.y + blockDim.y)", rf"{nan('y')}|{_OTHERS}"),
+        ("the last line by nobody", "odd", "forward", "kernels.cu", "active && at < last",
+         "active && at < last - 1", nan("y")),
+        ("another thread's line", "odd, split", "train_forward_partials", "kernels.cu",
+         "(threadIdx.y + blockDim.y - turn_of_begin)", "(threadIdx.y + blockDim.y)", wrong("y", "bn_running_mean")),
         ("the columns of the first row", "odd", None, _COLUMNS, "by_row.rest_of(v)", "by_row.rest_of(0)",
-         wrong("y")),
+         rf"{wrong('y')}|{UNWRITTEN}"),
         ("the first row's column for the next ones", "odd", None, _COLUMNS,
          "while (left >= divisor) left -= divisor;", "", rf"{_PAST}|{_OTHERS}"),
         ("the first row's partial results for all", "odd, split", None, _COLUMNS, "++found;", "",
@@ -44,8 +46,8 @@ LINES = [
          "block * period + columns.row(v)", "block * period", rf"{_OTHERS}|{UNWRITTEN}"),
         ("what does not exist has a mean", "odd, split", "train_forward_partials", "kernels.cu",
          "if (!here.has(v)) continue;", "", wrong("y", "bn_running_mean")),
-        ("what does not exist counts", "odd, split", "train_forward_partials", "kernels.cu", "line == lines - 1 &&",
-         "false &&", wrong("y", "bn_running_mean")),
+        ("what does not exist counts", "odd, split", "train_forward_partials", "kernels.cu", "line == lines - 1",
+         "false", wrong("y", "bn_running_mean")),
         ("a group of the line's first row for all", "odd segments", "forward_apply", "kernels.cu",
          "kPacked ? 0 : v", "0", wrong("y")),
         ("the groups of a row for a line", "odd segments", "forward_apply", "kernels.cu",
@@ -58,17 +60,17 @@ RAGGED = [
     Mutant(f"{run}: {name}", run, old, new, caught, within=within, file=file)
     for name, run, within, file, old, new, caught in (
         ("the element before a segment", "odd rows", "ragged", _COLUMNS, "(1u << low)", "(1u << low) / 2",
-         rf"{_OTHERS}|{_BEFORE}|{wrong('y')}"),
+         rf"{_OTHERS}|{_BEFORE}|{_PAST}|{wrong('y')}"),
         ("the element behind a segment", "odd rows", "ragged", _COLUMNS, "end - first", "end + 1 - first",
          rf"{_OTHERS}|{_PAST}|{wrong('y')}"),
         ("a segment's last element is missing", "odd rows", "ragged", _COLUMNS, "end - first", "end - 1 - first",
          rf"{nan('y')}|{UNWRITTEN}"),
         ("vectors from where the segment begins", "odd rows", "segment_columns", _COLUMNS,
          "begin - (row + begin) % kVec", "begin", r"misaligned|not a multiple|aligned"),
-        ("vectors of another row", "odd rows", "forward_row", "kernels.cu", "base * channels, segment",
-         "0 * channels, segment", r"misaligned|not a multiple|aligned"),
-        ("the last vector as a whole", "odd rows", None, _COLUMNS, "if (row + columns.first + N <= whole) return",
-         "if (row + columns.first < whole) return", rf"reads .*{_PAST}"),
+        ("vectors of another row", "odd rows", "forward_row", "kernels.cu", "base * channels",
+         "0 * channels", r"misaligned|not a multiple|aligned"),
+        ("the last vector as a whole", "odd rows", None, _COLUMNS, f"if (row + columns.first + N <= whole) {_WHOLE}",
+         f"if (row + columns.first < whole) {_WHOLE}", rf"reads .*{_PAST}"),
         ("what does not exist is stored", "odd rows", None, _COLUMNS, "if (columns.has(v)) to[v] = pack[v];",
          "to[v] = pack[v];", rf"{_OTHERS}|{_PAST}|{wrong('y')}"),
         ("distances of what does not exist", "odd rows", "forward_row", "kernels.cu",

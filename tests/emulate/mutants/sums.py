@@ -192,26 +192,28 @@ EXCHANGES = [
 
 _FIRST_ROWS = "bn_moments_sums[v].pilot = matmul_product;"
 _ROWS = "(own + blockDim.y - 1) / blockDim.y"
+_LACKS = "lacks(first + threadIdx.y + (mine - 1) * blockDim.y, v)"
 _WAYS = (
     # The scenario and the kernel, what is true of a first row and of others too, what a row is read as and the first,
-    # and what a thread counts as its rows and all rows.
+    # what a thread counts as its rows and all rows, and how often the reading is there, the last one of them.
     ("column", "train_forward_column", "here.at == begin.at", "true", "matmul_product_tile + here.at",
-     "matmul_product_tile + begin.at", f"Acc({_ROWS})", "Acc(own)", ""),
+     "matmul_product_tile + begin.at", f"Acc({_ROWS})", "Acc(own)", 1, ""),
     ("split", "train_forward_partials", "u == 0 && line == first + threadIdx.y", "line == first + threadIdx.y",
-     "matmul_product_in[u]);", "matmul_product_in[0]);", "mine - lacks", "own - lacks", ", split"),
+     "matmul_product_in[u]", "matmul_product_in[0]", f"Acc(mine - {_LACKS})", "Acc(own)", 2, ", split"),
 )  # fmt: skip
 _SQUARES = "group_norm_moments.m2 += sum_of(group_norm_moments_squares);"
 
 MOMENTS = [
     *(
-        Mutant(f"{kernel}: {name}", run, old, new, caught, within=kernel)
-        for way, kernel, is_first, is_other, row, first_row, count, all_rows, split in _WAYS
-        for name, run, old, new, caught in (
-            ("no pilot", f"far from zero{split}", _FIRST_ROWS, "static_cast<void>(0);", wrong("y", "bn_running_var")),
-            ("every row is a pilot", way, is_first, is_other, wrong("y", "bn_running_var")),
-            ("a thread counts a row less", way, _ROWS, "own / blockDim.y", wrong("y", "bn_running_var")),
-            ("every thread counts all rows", way, count, all_rows, wrong("y", "bn_running_var")),
-            ("the first row for another", way, row, first_row, wrong("y", "bn_running_mean")),
+        Mutant(f"{kernel}: {name}", run, old, new, caught, within=kernel, nth=of - 1, of=of)
+        for way, kernel, is_first, is_other, row, first_row, count, all_rows, rows_of, split in _WAYS
+        for name, run, old, new, caught, of in (
+            ("no pilot", f"far from zero{split}", _FIRST_ROWS, "static_cast<void>(0);",
+             wrong("y", "bn_running_var"), 1),
+            ("every row is a pilot", way, is_first, is_other, wrong("y", "bn_running_var"), 1),
+            ("a thread counts a row less", way, _ROWS, "own / blockDim.y", wrong("y", "bn_running_var"), 1),
+            ("every thread counts all rows", way, count, all_rows, wrong("y", "bn_running_var"), 1),
+            ("the first row for another", way, row, first_row, wrong("y", "bn_running_mean"), rows_of),
         )
     ),
     *(
@@ -235,7 +237,8 @@ MOMENTS = [
              "sums.squares += distance * value;", wrong("y", "bn_running_var"), 0, 1),
             ("rows_behind", "the last block counts rows that it lacks", "split",
              "left < lines_per_block ? left : lines_per_block", "lines_per_block", wrong("y", "bn_running_var"), 0, 1),
-            ("rows_behind", "the last line's rows are all there", "odd, split", "block % period + period", "2 * period",
+            ("rows_behind", "the last line's rows are all there", "odd, split", "rows - block % period + period - 1",
+             "rows + period - 1",
              wrong("y", "bn_running_var"), 0, 1),
             ("rows_behind", "a row of a line for a block", "odd, split", "block / period * lines_per_block",
              "block * lines_per_block", wrong("y", "bn_running_var"), 0, 1),
@@ -268,7 +271,8 @@ _GARBAGE = f"{nan('y')}|{wrong('y')}"
 ROWS = [
     Mutant(f"forward_row: {name}", run, old, new, caught, within="forward_row", nth=nth, of=of)
     for name, run, old, new, caught, nth, of in (
-        ("the first row is not loaded", "long rows", "if (kAhead) load_row(base + seat.row * apart);", "", _GARBAGE, 0, 1),
+        ("the first row is not loaded", "long rows", "if (kAhead) load_row(base + seat.row * apart);", "",
+         _GARBAGE, 0, 1),
         ("the next row is not loaded", "long rows", "if (kAhead) load_row(row + step);", "", wrong("y"), 0, 1),
         ("the row after the next is loaded", "long rows", "load_row(row + step)", "load_row(row + 2 * step)",
          wrong("y"), 0, 1),
