@@ -77,7 +77,7 @@ forward_row(
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
     columns[i] = segment_columns<kVec, kPacked>(
-        base * channels, segment * length, end, i * lanes + lane);
+        base * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
   constexpr bool kKeep = kItems <= 2;
@@ -206,15 +206,16 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const int64_t segment = item % groups;
     PilotSums<Acc> gn_moments_sums = {};
     int seen = 0;  // values of this thread
-    // One more where none begins with the segment.
-    const int64_t vectors = (length + (kPacked ? 0 : kVec - 1) + kVec - 1) / kVec;
-    for (int64_t base = threadIdx.x; base < vectors; base += kRowsInFlight * blockDim.x) {
+    // Where no vector begins with the segment, it touches one more.
+    const int64_t most = kPacked ? length : length + kVec - 1;
+    for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
       Loaded<T, kVec> fc_product_in[kRowsInFlight];
 #pragma unroll
       for (int u = 0; u < kRowsInFlight; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
-            row * channels, segment * length, (segment + 1) * length, base + u * blockDim.x);
+            row * channels, segment * length, (segment + 1) * length,
+            base + u * blockDim.x * kVec + threadIdx.x * kVec);
         if (!columns[u].any()) break;
         fc_product_in[u] = load_pack(columns[u], fc_product_ptr, row * channels, whole);
       }
@@ -271,7 +272,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   int64_t segment[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    segment[v] = by_segment.quotient_of(kPacked ? 0 : v);  // packs lie in one
+    segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc fc_bias[kVec];
   load_values(columns, fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias);
@@ -531,7 +532,7 @@ backward_row(
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
     columns[i] = segment_columns<kVec, kPacked>(
-        base * channels, segment * length, end, i * lanes + lane);
+        base * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   const Acc inverse_count = reciprocal(Acc(channels / groups));
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
@@ -744,16 +745,17 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Acc gn_rstd = widen(gn_rstd_ptr[row * groups + segment]);
     Acc d_gn_hat_sum = Acc(0);
     Acc d_gn_hat_gn_hat_sum = Acc(0);
-    // One more where none begins with the segment.
-    const int64_t vectors = (length + (kPacked ? 0 : kVec - 1) + kVec - 1) / kVec;
-    for (int64_t base = threadIdx.x; base < vectors; base += kRowsInFlight * blockDim.x) {
+    // Where no vector begins with the segment, it touches one more.
+    const int64_t most = kPacked ? length : length + kVec - 1;
+    for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
       Loaded<T, kVec> fc_product_in[kRowsInFlight];
       Loaded<Out, kVec> grad_y_in[kRowsInFlight];
 #pragma unroll
       for (int u = 0; u < kRowsInFlight; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
-            row * channels, segment * length, (segment + 1) * length, base + u * blockDim.x);
+            row * channels, segment * length, (segment + 1) * length,
+            base + u * blockDim.x * kVec + threadIdx.x * kVec);
         if (!columns[u].any()) break;
         fc_product_in[u] = load_pack(columns[u], fc_product_ptr, row * channels, whole);
         grad_y_in[u] = load_pack(columns[u], grad_y_ptr, row * channels, whole);
@@ -822,7 +824,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   int64_t segment[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    segment[v] = by_segment.quotient_of(kPacked ? 0 : v);  // packs lie in one
+    segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc fc_bias[kVec];
   load_values(columns, fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias);

@@ -78,7 +78,7 @@ forward_row(
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
     columns[i] = segment_columns<kVec, kPacked>(
-        base * channels, segment * length, end, i * lanes + lane);
+        base * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
   constexpr bool kKeep = kItems <= 2;
@@ -216,15 +216,16 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const int64_t segment = item % groups;
     PilotSums<Acc> group_norm_moments_sums = {};
     int seen = 0;  // values of this thread
-    // One more where none begins with the segment.
-    const int64_t vectors = (length + (kPacked ? 0 : kVec - 1) + kVec - 1) / kVec;
-    for (int64_t base = threadIdx.x; base < vectors; base += kRowsInFlight * blockDim.x) {
+    // Where no vector begins with the segment, it touches one more.
+    const int64_t most = kPacked ? length : length + kVec - 1;
+    for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
       Loaded<T, kVec> matmul_product_in[kRowsInFlight];
 #pragma unroll
       for (int u = 0; u < kRowsInFlight; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
-            row * channels, segment * length, (segment + 1) * length, base + u * blockDim.x);
+            row * channels, segment * length, (segment + 1) * length,
+            base + u * blockDim.x * kVec + threadIdx.x * kVec);
         if (!columns[u].any()) break;
         matmul_product_in[u] = load_pack(columns[u], matmul_product_ptr, row * channels, whole);
       }
@@ -286,7 +287,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   int64_t segment[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    segment[v] = by_segment.quotient_of(kPacked ? 0 : v);  // packs lie in one
+    segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc matmul_bias[kVec];
   load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
@@ -558,7 +559,7 @@ backward_row(
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
     columns[i] = segment_columns<kVec, kPacked>(
-        base * channels, segment * length, end, i * lanes + lane);
+        base * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   const Acc inverse_count = reciprocal(Acc(channels / groups));
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
@@ -801,16 +802,17 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Acc group_norm_rstd = widen(group_norm_rstd_ptr[row * groups + segment]);
     Acc d_group_norm_hat_sum = Acc(0);
     Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
-    // One more where none begins with the segment.
-    const int64_t vectors = (length + (kPacked ? 0 : kVec - 1) + kVec - 1) / kVec;
-    for (int64_t base = threadIdx.x; base < vectors; base += kRowsInFlight * blockDim.x) {
+    // Where no vector begins with the segment, it touches one more.
+    const int64_t most = kPacked ? length : length + kVec - 1;
+    for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
       Loaded<T, kVec> matmul_product_in[kRowsInFlight];
       Loaded<Out, kVec> grad_y_in[kRowsInFlight];
 #pragma unroll
       for (int u = 0; u < kRowsInFlight; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
-            row * channels, segment * length, (segment + 1) * length, base + u * blockDim.x);
+            row * channels, segment * length, (segment + 1) * length,
+            base + u * blockDim.x * kVec + threadIdx.x * kVec);
         if (!columns[u].any()) break;
         matmul_product_in[u] = load_pack(columns[u], matmul_product_ptr, row * channels, whole);
         grad_y_in[u] = load_pack(columns[u], grad_y_ptr, row * channels, whole);
@@ -880,7 +882,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   int64_t segment[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    segment[v] = by_segment.quotient_of(kPacked ? 0 : v);  // packs lie in one
+    segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc matmul_bias[kVec];
   load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);

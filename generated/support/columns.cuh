@@ -76,17 +76,17 @@ __device__ __forceinline__ Ragged<kVec> ragged(int64_t first, int64_t begin, int
 template <int kVec, bool kPacked>
 using SegmentColumns = std::conditional_t<kPacked, Columns<kVec, true>, Ragged<kVec>>;
 
-// The columns that one thread of a segment from `begin` to `end` has: a number of vectors behind
-// its first one. `row` is where a row begins in memory, in elements; for all rows with the same
+// The columns that one thread of a segment from `begin` to `end` has, at an offset of whole vectors
+// behind the first one that the segment touches. `row` is where a row begins in memory, in elements; for all rows with the same
 // rest by kVec the columns are the same.
 template <int kVec, bool kPacked>
 __device__ __forceinline__ SegmentColumns<kVec, kPacked> segment_columns(
-    int64_t row, int64_t begin, int64_t end, int64_t vectors) {
+    int64_t row, int64_t begin, int64_t end, int64_t offset) {
   if constexpr (kPacked) {
-    const int64_t first = begin + vectors * kVec;
+    const int64_t first = begin + offset;
     return {first, 1, first < end ? kVec : 0};
   } else {
-    const int64_t first = begin - (row + begin) % kVec + vectors * kVec;
+    const int64_t first = begin - (row + begin) % kVec + offset;
     return ragged<kVec>(first, begin, end);
   }
 }

@@ -49,7 +49,7 @@ LINES = [
         ("what does not exist counts", "odd, split", "train_forward_partials", "kernels.cu", "line == lines - 1",
          "false", wrong("y", "bn_running_mean")),
         ("a group of the line's first row for all", "odd segments", "forward_apply", "kernels.cu",
-         "kPacked ? 0 : v", "0", wrong("y")),
+         "kPacked ? by_segment.quotient : by_segment.quotient_of(v)", "by_segment.quotient", wrong("y")),
         ("the groups of a row for a line", "odd segments", "forward_apply", "kernels.cu",
          "kPacked ? groups : period * groups", "groups", wrong("y")),
     )
