@@ -77,8 +77,8 @@ template <int kVec, bool kPacked>
 using SegmentColumns = std::conditional_t<kPacked, Columns<kVec, true>, Ragged<kVec>>;
 
 // The columns that one thread of a segment from `begin` to `end` has, at an offset of whole vectors
-// behind the first one that the segment touches. `row` is where a row begins in memory, in elements; for all rows with the same
-// rest by kVec the columns are the same.
+// behind the first one that the segment touches. `row` is where a row begins in memory, in
+// elements; for all rows with the same rest by kVec the columns are the same.
 template <int kVec, bool kPacked>
 __device__ __forceinline__ SegmentColumns<kVec, kPacked> segment_columns(
     int64_t row, int64_t begin, int64_t end, int64_t offset) {
