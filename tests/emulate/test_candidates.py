@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MULTIPROCESSORS = {"matmul_bn_bias_div_swish": 2, "gemm_bias_hardtanh_mish_groupnorm": 4}
 SIZES = {
     "matmul_bn_bias_div_swish": ((700, 140, 1), (67, 131, 1)),  # column, split; in evaluation stream
-    "gemm_bias_hardtanh_mish_groupnorm": ((230, 1040, 1), (67, 131, 1)),  # row, split
+    "gemm_bias_hardtanh_mish_groupnorm": ((170, 1480, 1), (67, 131, 1)),  # row, split
 }
 LIMIT = 1e-11
 
