@@ -21,8 +21,8 @@ KERNEL_NAMES = frozenset(
     kPacked kRowThreads kRowsInFlight kSegmentThreads kStreamThreads kStridedColumns kTotalThreads kVectorOf
     add_value add_values ceil_div launch load_pack load_row load_values moments_of moments_over_lanes moments_over_y
     lacks line line_columns lines lines_per_block part_of period segments total turn turns whole apart by_segment
-    counted all_rows full packed take is_first turn_of_begin wait elements rows_behind segment_columns store_partials
-    most Division Line Ragged SegmentColumns
+    counted all_rows full packed take is_first turn_of_begin wait rows_behind segment_columns store_partials
+    all most Division Line Ragged SegmentColumns
     narrow row_blocks shared_memory store_pack store_values sum_of sum_over_lanes sum_over_y thread_index warp_count
     widen average_factor behind bounded_exp columns_of clamp clamp_backward clamp_max clamp_max_backward clamp_min
     clamp_min_backward erf exp gelu_backward gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh
@@ -63,7 +63,7 @@ OP_NAMES = frozenset(
     accumulator activation aligned all any args arguments batch bias_in_product came channels ctx dtype_mode
     dtypes expected
     gradients groups launch make makers mode modes need needs operand output parameter reference rows
-    forced scratch shapes elements vectors others
+    forced scratch shapes elements vectors
     in_features needs_input needs_weight stream workspace y zip
     Aligned aligned_to_16 forward_dispatch backward_dispatch train_forward_dispatch train_backward_dispatch
     eval_forward_dispatch eval_backward_dispatch ForwardArguments BackwardArguments TrainForwardArguments

@@ -15,7 +15,7 @@ from fusegen.tune.tail import Launch, TailError, TailProgram
 # Of the largest and of each element: an ulp or two of the dtype, and some of a sum in float32. Counts are exact.
 LIMITS = {torch.float32: 2e-5, torch.bfloat16: 2**-7, torch.float16: 2**-10, torch.int64: 0.0}
 _PIECE = 1 << 27
-_RECIPROCAL_DEVIATION = "_rstd"
+_RSTD = "_rstd"
 
 Name = TypeVar("Name")
 
@@ -45,15 +45,17 @@ def wrong(found: TailProgram, expected: Mapping[str, Tensor]) -> str | None:
 
     A gradient that is a sum over elements may be off by the rounding of as many terms, which are about as large as the
     gradients of these elements: in front of a norm the sum itself is what is left of terms that cancel. What a norm
-    returns may be off by the rounding of its mean times the reciprocal deviation: 300 of them in a group that is nearly
-    constant.
+    returns may be off by the rounding of its mean, in deviations: by 300 times as much in a group that is nearly
+    constant. A backward program reads the statistics, so that all its choices have the same.
     """
     sizes = {t.name: found.outputs[t.name] for t in found.program.outputs if t.extent.is_full}
     terms_size = _column_sizes([value for name, value in sizes.items() if name.startswith("grad_")])
     eps = torch.finfo(torch.float32).eps
-    deviations = [float(value.max()) for name, value in found.outputs.items() if name.endswith(_RECIPROCAL_DEVIATION)]
+    rounding = eps * max(
+        (_mean_in_deviations(expected, name) for name in expected if name.endswith(_RSTD)), default=0.0
+    )
     for name, value in found.outputs.items():
-        bound = eps * max(deviations, default=0.0)
+        bound = rounding if value.is_floating_point() else 0.0
         if name.startswith("grad_") and name not in sizes:
             terms = found.tail.rows * found.tail.channels / value.numel()
             size = terms_size if value.numel() == terms_size.numel() else terms_size.max()
@@ -62,6 +64,12 @@ def wrong(found: TailProgram, expected: Mapping[str, Tensor]) -> str | None:
         if count:
             return f"{count} of {value.numel()} elements of {name} differ"
     return None
+
+
+def _mean_in_deviations(expected: Mapping[str, Tensor], rstd: str) -> float:
+    """The largest mean of a norm over its deviation; 0 for a norm without a mean."""
+    mean = expected.get(rstd.removesuffix(_RSTD) + "_mean")
+    return 0.0 if mean is None else float((mean.abs() * expected[rstd]).max())
 
 
 def _column_sizes(gradients: Sequence[Tensor]) -> Tensor:

@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
       add_value(batch_norm_moments_sums[v], gemm_product);
     }
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -416,7 +416,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -829,7 +829,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
       batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
     }
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -1004,7 +1004,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -1278,7 +1278,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -1519,7 +1519,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;

@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const int64_t segment = item % groups;
     PilotSums<Acc> groupnorm_moments_sums = {};
     int seen = 0;  // values of this thread
-    // Where no vector begins with the segment, it touches one more.
+    // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
     for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
@@ -322,7 +322,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -798,7 +798,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[row * groups + segment]);
     Acc d_groupnorm_hat_sum = Acc(0);
     Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
-    // Where no vector begins with the segment, it touches one more.
+    // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
     for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
@@ -926,7 +926,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;

@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const int64_t segment = item % groups;
     PilotSums<Acc> group_norm_moments_sums = {};
     int seen = 0;  // values of this thread
-    // Where no vector begins with the segment, it touches one more.
+    // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
     for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -818,7 +818,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Acc group_norm_rstd = widen(group_norm_rstd_ptr[row * groups + segment]);
     Acc d_group_norm_hat_sum = Acc(0);
     Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
-    // Where no vector begins with the segment, it touches one more.
+    // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
     for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
@@ -961,7 +961,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;

@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
       add_value(bn_moments_sums[v], gemm_product);
     }
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -409,7 +409,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -831,7 +831,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
       bn_centered_grad_y_sum[v] += grad_y * bn_centered;
     }
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -1008,7 +1008,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -1333,7 +1333,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -1583,7 +1583,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;

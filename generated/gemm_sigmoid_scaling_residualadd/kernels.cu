@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;

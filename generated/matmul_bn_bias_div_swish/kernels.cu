@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
       add_value(bn_moments_sums[v], matmul_product);
     }
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -423,7 +423,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -853,7 +853,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
       bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
     }
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -1038,7 +1038,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     if (grad_matmul_product_ptr != nullptr)
         store_pack(here, grad_matmul_product_ptr, at * length, whole, grad_matmul_product_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -1370,7 +1370,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;
@@ -1633,7 +1633,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     if (grad_matmul_product_ptr != nullptr)
         store_pack(here, grad_matmul_product_ptr, at * length, whole, grad_matmul_product_out);
   };
-  // First the lines that vectors move: all of them, but for the end of the last one.
+  // First the lines that are complete, if vectors may move them.
   const Columns<kVec, true> packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t end = last < full ? last : full;

@@ -18,12 +18,12 @@ from tests.emulate.mutants.copies import FETCHES  # noqa: E402
 from tests.emulate.mutants.counts import COUNTS  # noqa: E402
 from tests.emulate.mutants.coverage import template_sources, untouched  # noqa: E402
 from tests.emulate.mutants.mutant import Mutant  # noqa: E402
+from tests.emulate.mutants.odd_sizes import ODD_SIZES  # noqa: E402
 from tests.emulate.mutants.scenario import Alike, Copy, Tail, build, choose  # noqa: E402
 from tests.emulate.mutants.stores import STORES  # noqa: E402
-from tests.emulate.mutants.strided import STRIDED  # noqa: E402
 from tests.emulate.mutants.sums import SUMS  # noqa: E402
 
-MUTANTS = dict(enumerate([*BARRIERS, *BOUNDS, *CLUSTERS, *FETCHES, *COUNTS, *STRIDED, *STORES, *SUMS], start=1))
+MUTANTS = dict(enumerate([*BARRIERS, *BOUNDS, *CLUSTERS, *FETCHES, *COUNTS, *ODD_SIZES, *STORES, *SUMS], start=1))
 
 # Between them they have every kind of kernel.
 COPIES = {
@@ -80,9 +80,10 @@ SCENARIOS = {
     "longest segments": Tail("group norm", 2, 8200, 1, schedule="split"),
     # A thread has more than two vectors.
     "longest rows": Tail("group norm", 3, 4200, 1),
-    # Columns that are not neighbours, and lines of four rows, of which the last one has two.
+    # Columns that are not neighbours.
     "odd columns": Tail("batch norm", 70, 33, schedule="on chip"),
     "more rows, loaded": Tail("batch norm, loaded", 200, 33, schedule="on chip"),
+    # Lines of four rows, of which the last one has two.
     "odd, split": Tail("batch norm", 70, 33, schedule="split"),
     # A group is nine lanes, of which a warp has three times as many; a block has every other of 24 rows.
     "odd rows": Tail("group norm", 41, 66, 2, schedule="on chip"),

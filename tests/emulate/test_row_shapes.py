@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -87,8 +89,11 @@ def share(row, groups, vectors):
 def test_every_shape_covers_the_rows_within_the_launch_bounds(shape, vector, packed, most_items, row_items, blocks):
     """The bounds are 256 threads with one vector each, 512 with more."""
     fitted = 0
-    for length in (vector, 33 * vector, 64 * vector, 65 * vector, 2048, 2056, 4096, 8192, 16384):
+    odd = () if packed else (1, 33, 66, 1025)
+    for length in (*odd, vector, 33 * vector, 64 * vector, 65 * vector, 2048, 2056, 4096, 8192, 16384):
         for rows, groups in ((1, 1), (3, 5), (100_000, 2)):
+            period = vector // math.gcd(vector, groups * length)  # rows until one begins at a vector again
+            touched = -(-length // vector) if packed else (length + vector - 2) // vector + 1
             row = shape(rows, groups, length, vector, packed, most_items, row_items, blocks)
             if row["items"] == 0:
                 assert length > 256 * most_items * vector
@@ -96,11 +101,11 @@ def test_every_shape_covers_the_rows_within_the_launch_bounds(shape, vector, pac
             fitted += 1
             bound, bounds_blocks = (512, 1) if row["items"] > 1 else (256, 3 if vector > 4 else blocks)
             assert row["threads"] <= bound and row["threads"] % 32 == 0 and row["one"] == 1
-            assert row["items"] <= most_items and row["items"] * row["lanes"] * vector >= length
+            assert row["items"] <= most_items and row["items"] * row["lanes"] >= touched
             assert row["grid_x"] * row["across"] >= groups > (row["grid_x"] - 1) * row["across"]
-            assert 1 <= row["grid_y"] <= -(-rows // row["height"])
+            assert row["grid_y"] % period == 0 and 1 <= row["grid_y"] // period <= -(-rows // (row["height"] * period))
             resident = bounds_blocks * bound // row["threads"] * MULTIPROCESSORS
-            assert row["grid_y"] == 1 or row["grid_x"] * row["grid_y"] <= resident
+            assert row["grid_y"] == period or row["grid_x"] * row["grid_y"] <= resident
             assert row["height"] == 1 or row["lanes"] <= 32
     assert fitted >= 12
 

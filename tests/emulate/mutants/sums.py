@@ -170,7 +170,7 @@ IDENTITIES = [
          wrong("y"), 0, 2),
         ("a sum of all channels starts at one", "column", "train_backward_total", "Acc(0)", "Acc(1)",
          wrong("grad_bias"), 0, 1),
-            )
+    )
 ]  # fmt: skip
 
 

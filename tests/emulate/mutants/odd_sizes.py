@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.emulate.mutants.mutant import UNWRITTEN, Mutant, nan, wrong
+from tests.emulate.mutants.mutant import MISALIGNED, UNWRITTEN, Mutant, nan, wrong
 
 _PAST = r", \d+ bytes past its end"
 _BEFORE = r", \d+ bytes before its start"
@@ -66,9 +66,9 @@ RAGGED = [
         ("a segment's last element is missing", "odd rows", "ragged", _COLUMNS, "end - first", "end - 1 - first",
          rf"{nan('y')}|{UNWRITTEN}"),
         ("vectors from where the segment begins", "odd rows", "segment_columns", _COLUMNS,
-         "begin - (row + begin) % kVec", "begin", r"misaligned|not a multiple|aligned"),
+         "begin - (row + begin) % kVec", "begin", MISALIGNED),
         ("vectors of another row", "odd rows", "forward_row", "kernels.cu", "base * channels",
-         "0 * channels", r"misaligned|not a multiple|aligned"),
+         "0 * channels", MISALIGNED),
         ("the last vector as a whole", "odd rows", None, _COLUMNS, f"if (row + columns.first + N <= whole) {_WHOLE}",
          f"if (row + columns.first < whole) {_WHOLE}", rf"reads .*{_PAST}"),
         ("what does not exist is stored", "odd rows", None, _COLUMNS, "if (columns.has(v)) to[v] = pack[v];",
@@ -77,10 +77,10 @@ RAGGED = [
          "columns[i].has(v) ? gemm - group_norm_moments.mean : Acc(0)", "gemm - group_norm_moments.mean",
          wrong("y")),
         ("rows of a block that begin elsewhere in a vector", "odd rows, one group", "forward_row", "kernels.cu",
-         "kPacked ? 1 : period", "1", rf"misaligned|not a multiple|aligned|{nan('y')}"),
+         "kPacked ? 1 : period", "1", rf"{MISALIGNED}|{nan('y')}"),
         ("what does not exist of a segment", "odd segments", "forward_segments", "kernels.cu",
          "if (!columns[u].has(v)) continue;", "", wrong("y")),
     )
 ]  # fmt: skip
 
-STRIDED = [*SINGLE, *LINES, *RAGGED]
+ODD_SIZES = [*SINGLE, *LINES, *RAGGED]
