@@ -1,0 +1,81 @@
+"""Launch shapes of the stream kernels, as the emitted launchers compute them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fusegen.emulate import Buffer
+from tests.emulate.building import compiled_shapes
+
+SOURCE = """
+#include "../support/shapes.cuh"
+
+extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t channels, int64_t packed, int64_t sums) {
+  const fusegen::Stream stream = fusegen::stream_shape({}, rows, channels, vector, packed != 0, sums != 0, 132);
+  const int64_t values[] = {stream.grid.x, stream.grid.y, stream.block.x, stream.block.y, stream.lines,
+                            stream.lines_per_block, stream.period};
+  for (int i = 0; i < 7; ++i) found[i] = values[i];
+  return cudaGetLastError();
+}
+"""
+FIELDS = ("across", "down", "width", "height", "lines", "lines_per_block", "period")
+ROWS = (1, 2, 3, 7, 8, 33, 1000, 65_537, 1_000_000)
+CHANNELS = (1, 2, 3, 7, 8, 9, 12, 33, 129, 132, 1025, 8192, 65_537)
+
+
+@pytest.fixture(scope="module")
+def shape(tmp_path_factory):
+    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"))
+    found = Buffer.poisoned([len(FIELDS)], torch.int64)
+
+    def shape(rows, channels, vector, packed, sums=False):
+        library.call("shape", vector, found, rows, channels, int(packed), int(sums))
+        return dict(zip(FIELDS, found.tensor().tolist(), strict=True))
+
+    return shape
+
+
+@pytest.mark.parametrize("sums", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("vector", [2, 4, 8])
+def test_every_shape_covers_the_tensor(shape, vector, packed, sums):
+    for rows in ROWS:
+        for channels in CHANNELS:
+            if packed and channels % vector:
+                continue
+            stream = shape(rows, channels, vector, packed, sums)
+            threads = stream["width"] * stream["height"]
+            assert threads % 32 == 0 and threads <= 256
+            assert stream["width"] <= 32 and stream["width"] & (stream["width"] - 1) == 0
+            # Lines are whole vectors, and as many as the rows need.
+            length = stream["period"] * channels
+            assert length % vector == 0 and stream["lines"] == -(-rows // stream["period"])
+            vectors = length // vector
+            assert stream["across"] * stream["width"] >= vectors > (stream["across"] - 1) * stream["width"]
+            covered = stream["down"] * stream["lines_per_block"]
+            assert covered >= stream["lines"] > covered - stream["lines_per_block"]
+            assert stream["lines_per_block"] % stream["height"] == 0 and stream["down"] <= 65_535
+
+
+@pytest.mark.parametrize("vector", [2, 4, 8])
+def test_a_line_is_a_row_or_ends_with_a_vector(shape, vector):
+    for channels in CHANNELS:
+        assert channels % vector or shape(1000, channels, vector, True)["period"] == 1
+        few = shape(1000, channels, vector, False, sums=True)["period"]
+        # With column sums no more rows than that takes: each of them has partial results of its own.
+        assert few * channels % vector == 0 and all(rows * channels % vector for rows in range(1, few))
+        assert shape(1000, channels, vector, False)["period"] % few == 0
+
+
+@pytest.mark.parametrize("vector", [4, 8])
+def test_lines_leave_few_threads_without_a_vector(shape, vector):
+    """Of few channels a line has several times as many rows, where there are no column sums."""
+    for channels in range(1, 33):
+        stream = shape(1_000_000, channels, vector, False)
+        used = stream["period"] * channels / vector / (stream["across"] * stream["width"])
+        assert used >= 0.75, channels
+
+
+def test_few_lines_have_low_blocks(shape):
+    assert [shape(rows, 65_536, 4, True)["height"] for rows in (1, 2, 3, 8, 9)] == [1, 2, 4, 8, 8]
