@@ -66,13 +66,14 @@ class EmulatedTail:
         schedule: str = "automatic",
         shapes: Shapes | None = None,
         seed: int = 0,
-        misalign: bool = False,
+        misalign: str = "",
     ) -> TailRun:
         """tensors: the chain's source ([rows, channels]), its further inputs and `grad_y`. Outputs are
         poisoned before.
 
         schedule: "on chip" or "split" forces it, with default knobs. shapes: forces all of them. With neither the
-        launchers choose.
+        launchers choose. misalign: "elements" or "vectors", which tensors begin an element behind a multiple of 16
+        bytes: those that have rows and channels, or the others but for scalars.
         """
         if shapes is None and schedule != AUTOMATIC:
             shapes = Shapes(schedule.replace(" ", "_"))
@@ -115,13 +116,18 @@ class EmulatedTail:
         value = known[tensor.name] if tensor.name in known else self._owned(tensor.name)
         dtype = dtype_of(self.mode, tensor)
         value = value.detach().to(dtype).reshape(self._shape(tensor)).contiguous()
-        offset = value.element_size() if self.misalign and tensor.extent.is_full else 0
+        offset = value.element_size() if self._misaligned(tensor) else 0
         return Buffer.from_tensor(value, offset_bytes=offset, readonly=not updated)
 
     def _poisoned(self, tensor: PlanTensor) -> Buffer:
         dtype = dtype_of(self.mode, tensor)
-        offset = torch.empty((), dtype=dtype).element_size() if self.misalign and tensor.extent.is_full else 0
+        offset = torch.empty((), dtype=dtype).element_size() if self._misaligned(tensor) else 0
         return Buffer.poisoned(self._shape(tensor), dtype, offset_bytes=offset)
+
+    def _misaligned(self, tensor: PlanTensor) -> bool:
+        if tensor.extent.is_scalar:
+            return False
+        return self.misalign == ("elements" if tensor.extent.is_full else "vectors")
 
     def _owned(self, name: str) -> Tensor:
         chain = self.variant.chain

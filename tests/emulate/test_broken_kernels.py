@@ -63,7 +63,8 @@ SCENARIOS = {
     "more rows, split": Tail("batch norm", 200, 128, schedule="split"),
     "stream": Tail("no norm", 70, 132),
     "odd": Tail("no norm", 69, 34),
-    "misaligned": Tail("no norm", 70, 132, misalign=True),
+    "misaligned": Tail("no norm", 70, 132, misalign="elements"),
+    "misaligned bias": Tail("no norm", 70, 132, misalign="vectors"),
     # A group is a warp with two vectors in some threads; 41 rows are more than one turn of each block.
     "short rows": Tail("group norm", 41, 264, 2, schedule="on chip"),
     "few lanes": Tail("group norm", 5, 64, 2, schedule="on chip"),

@@ -114,15 +114,17 @@ def compare(found, expected, where: str) -> int:
     return len(found)
 
 
+@pytest.mark.parametrize("misalign", ["elements", "vectors"])
+@pytest.mark.parametrize("schedule", ["on chip", "split"])
 @pytest.mark.parametrize("chain", [CHAINS["kb97"], CHAINS["kb94"]], ids=["batch_norm", "group_norm"])
-def test_unaligned_tensors_take_the_scalar_kernels(chain, cache):
+def test_tensors_may_begin_anywhere(chain, schedule, misalign, cache):
     plan, module = prepared(chain, (33, 64, 8), True)
     mode = plan.modes[-1]
     tensors = {plan.chain.source.name: torch.randn(33, 64).double(), "grad_y": torch.randn(33, 64).double()}
     expected = tail_reference(plan, module, tensors, mode, True)
     count_batch(plan, module, True)
     tail = EmulatedTail(plan, plan.variants[0], library(chain.spec, cache), module)
-    compare(tail.run(tensors, mode, misalign=True).values, expected, "misaligned")
+    compare(tail.run(tensors, mode, schedule=schedule, misalign=misalign).values, expected, f"misaligned {misalign}")
 
 
 @pytest.mark.parametrize("chain", [CHAINS["kb97"], CHAINS["kb94"]], ids=["batch_norm", "group_norm"])

@@ -413,6 +413,17 @@ ALIGNMENT = [
         kernel="forward",
     ),
     Mutant(
+        "vectors of a parameter that is not aligned",
+        "misaligned bias",
+        "!elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements",
+        "!elements ? Aligned::kNone : Aligned::kAll",
+        MISALIGNED,
+        within=None,
+        kernel="forward",
+        nth=0,
+        of=2,
+    ),
+    Mutant(
         "vectors in rows that do not start at one",
         "odd",
         "a.channels % kVec == 0",

@@ -85,7 +85,7 @@ class Tail:
     channels: int
     groups: int = 1
     schedule: str = "automatic"
-    misalign: bool = False
+    misalign: str = ""
     mean: float = 0.0  # of the elements, whose deviation is one
     cumulative: bool = False  # the running statistics are averages of all batches
 

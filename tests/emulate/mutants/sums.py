@@ -257,8 +257,8 @@ SEGMENT = [
     Mutant(f"forward_segments: {name}", run, old, new, wrong("y"), within="forward_segments")
     for name, run, old, new in (
         ("a vector of a batch for another", "longer segments", "gemm_product_in[u][v]", "gemm_product_in[0][v]"),
-        ("a batch is skipped", "longest segments", "base += kRowsInFlight * blockDim.x",
-         "base += 2 * kRowsInFlight * blockDim.x"),
+        ("a batch is skipped", "longest segments", "base += kRowsInFlight * blockDim.x * kVec",
+         "base += 2 * kRowsInFlight * blockDim.x * kVec"),
         ("every value is a pilot", "longer segments", "seen == 0", "true"),
         ("no pilot", "longer segments, far from zero", "seen == 0", "false"),
     )
