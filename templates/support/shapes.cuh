@@ -319,8 +319,9 @@ inline Column column_shape(
   const Aim asked[] = {{wide, share}, {wide / 2, share}, {32, limit}};
   const bool few = automatic && packed && channels * bytes.narrowest / 64 * 2 < multiprocessors;
   const int aims = automatic && !packed ? 2 : 3;
-  // Single elements of 16 bits do not come by asynchronous copies, and the split schedule has vectors
-  // at any size: a tile pays for few rows only. Not so if it is an address that allows no vectors.
+  // Single elements of 16 bits do not come by asynchronous copies, and the split schedule has
+  // vectors at any size: a tile pays for few rows only. Not so if it is an address that forbids
+  // vectors.
   const bool slow = automatic && bytes.narrowest < 4 && channels % vector != 0;
   if (slow && rows > 256) return {dim3(1), dim3(1), 0, 0, false};
   const int clusters = automatic && !few ? std::min(packed ? 2 : 1, most_cluster) : most_cluster;
