@@ -15,7 +15,7 @@ KERNEL_NAMES = frozenset(
     """
     cluster_arrive cluster_wait exchange in_cluster vectors kMostCluster moments_over_cluster sum_over_cluster a
     active at b base block blocks channels column columns correct count end first groups i inner inner_groups
-    inverse_length item kItems kKeep kVec kept lane lanes last left length mine offset one own part partials row
+    inverse_length item kItems kKeep kVec kept lane lanes last length mine offset one own part partials row
     rows rows_per_block seen segment shared slot step u v valid Acc Accumulate AccumulateFor Column Columns Finalise
     Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kAhead kBatch kColumnThreads
     kPacked kRowThreads kRowsInFlight kSegmentThreads kStreamThreads kStridedColumns kTotalThreads kVectorOf

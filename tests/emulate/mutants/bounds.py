@@ -418,9 +418,7 @@ ALIGNMENT = [
         "!elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements",
         "!elements ? Aligned::kNone : Aligned::kAll",
         MISALIGNED,
-        within=None,
         kernel="forward",
-        nth=0,
         of=2,
     ),
     Mutant(
