@@ -10,7 +10,7 @@ values at kinks are those of PyTorch's derivatives.yaml.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.ir.graph import Graph, Node
 
@@ -19,7 +19,7 @@ Gradient = Callable[[Graph, Node, Node], Sequence[Node | None]]
 
 @dataclass(frozen=True)
 class Function:
-    """cpp: an infix operator, or the name of a function in templates/support/math.cuh."""
+    """cpp: an infix operator, or a function in templates/support/math.cuh, with its template arguments."""
 
     name: str
     cpp: str
@@ -94,10 +94,11 @@ def _through_output(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
 
 
 def _through_both(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
-    """dx = f_backward(g, x, s) for a function of x and of s, a function of x that the gradient needs as well: the
-    whole gradient goes to x."""
+    """dx = g f_slope(x, s) for a function of x and of s, a function of x that the gradient needs as well: the whole
+    gradient goes to x."""
     x, shared = node.operands
-    return graph.add(f"{node.op}_backward", g, x, shared, name=f"d_{x.name}"), None
+    slope = graph.add(f"{node.op}_slope", x, shared, name=f"slope_of_{node.name}")
+    return graph.add(f"{node.op}_backward", g, slope, name=f"d_{x.name}"), None
 
 
 def _exp(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
@@ -122,7 +123,7 @@ define("rsqrt")
 define("reciprocal")
 define("vanishing")
 define("average_factor")
-define("exp", gradient=_exp)
+define("exp", "exponential<Out>", _exp)
 define("square", gradient=_square)
 
 ACTIVATIONS_BY_INPUT = (
@@ -140,10 +141,18 @@ for _name in ("bounded_exp", "normal_cdf"):
     define(_name)
 for _name, _cpp in (("silu", "*"), ("gelu", "*"), ("mish", None)):
     define(_name, _cpp, _through_both)
-    define(f"{_name}_backward")
+    define(f"{_name}_slope")
+    define(f"{_name}_backward", "*")
+
+# How exact an exponential must be depends on the type of the results.
+for _name in ("sigmoid", "bounded_exp", "gelu_slope", "softplus", "softplus_backward"):
+    FUNCTIONS[_name] = replace(FUNCTIONS[_name], cpp=f"{_name}<Out>")
 
 COSTLY = frozenset(
     "exp sigmoid tanh bounded_exp normal_cdf mish gelu_tanh softplus "
-    "gelu_backward gelu_tanh_backward mish_backward softplus_backward".split()
+    "gelu_slope gelu_tanh_backward mish_slope softplus_backward".split()
 )
 """Functions that take many times as long as an addition."""
+
+SLOPES = frozenset({"silu_slope", "gelu_slope", "mish_slope"})
+"""Derivatives that share with the function itself what costs most of it."""

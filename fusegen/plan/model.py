@@ -19,6 +19,7 @@ class Tensor:
     """A buffer that kernels read or write, and the node whose values it holds.
 
     optional: the pointer may be null (the module lacks the tensor, or nobody wants the result).
+    in_product: it is a linear layer's bias, which the library has added already in modes of 16 bits; null there.
     scratch: lives in the workspace, from one kernel of a schedule to a later one.
     """
 
@@ -26,6 +27,7 @@ class Tensor:
     node: Node
     role: Role
     optional: bool = False
+    in_product: bool = False
     scratch: bool = False
 
     @property

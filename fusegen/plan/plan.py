@@ -98,7 +98,7 @@ def _sources(chain: Chain) -> list[Tensor]:
             tensors.append(Tensor(name, node, f"input {name}"))
     for parameter in chain.parameters.values():
         node = chain.graph.tensor(parameter.name, parameter.extent)
-        tensors.append(Tensor(parameter.name, node, "parameter", optional=parameter.in_product))
+        tensors.append(Tensor(parameter.name, node, "parameter", in_product=parameter.in_product))
     for buffer in chain.buffers.values():
         role = "count" if buffer.integer else "parameter"
         tensors.append(

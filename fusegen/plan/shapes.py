@@ -22,6 +22,7 @@ class Shapes:
     stream_blocks: int = 8
     row_items: int = 2
     row_waves: int = 1
+    row_share: int = 0
     column_blocks: int = 2
     column_cluster: int = 1
 
@@ -56,6 +57,7 @@ KNOBS = {
     "stream_blocks": Knob("stream", (4, 8, 16, 32)),
     "row_items": Knob("row", (2, 4)),
     "row_waves": Knob("row", (1, 2)),
+    "row_share": Knob("row", (0, 1, 2)),
     "column_blocks": Knob("column", (1, 2, 3)),
     "column_cluster": Knob("column", (1, 2, 4, 8)),
 }

@@ -151,6 +151,11 @@ class KernelContext:
         return found
 
     @property
+    def uses_row(self) -> bool:
+        """Whether a row kernel has to count rows, besides its segments."""
+        return any(load.index == "row" for load in self.segment_loads)
+
+    @property
     def has_moments(self) -> bool:
         return any(sum_.moments for stage in self.stages for sum_ in stage.sweep.sums)
 

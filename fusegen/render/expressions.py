@@ -69,7 +69,7 @@ class Expressions:
         if node.op == "literal":
             return literal(node.attribute), _ATOM
         if node.op == "scalar":
-            return f"Acc({node.name})", _ATOM
+            return node.name, _ATOM
         if node.op == "count":
             return f"Acc({self._count(node.attribute)})", _ATOM
         if node in self._inline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Extent
 from fusegen.ir.graph import Node, ancestors
-from fusegen.ops.functions import COSTLY
+from fusegen.ops.functions import COSTLY, SLOPES
 from fusegen.plan.model import Kernel, Pass, Tensor
 from fusegen.render.contexts import Count, KernelContext, Load, Parameter, Stage, Store, Sum, Sweep
 from fusegen.render.expressions import Expressions
@@ -36,17 +36,18 @@ class KernelRenderer:
     def _load(self, tensor: Tensor) -> Load:
         conditions = [f"{self._momentum(tensor)} < 0"] if tensor.role == "count" else []
         conditions += [f"{pointer(tensor)} != nullptr"] if tensor.optional else []
+        conditions += ["kAddsBias<T>"] if tensor.in_product else []
         index = self._segment_index(tensor) if tensor.extent.is_segment else ""
         return Load(tensor.node.name, pointer(tensor), type_parameter(tensor.role), " && ".join(conditions), index)
 
     def _segment_index(self, tensor: Tensor) -> str:
         if self.kernel.kind == "stream":
             return "at * turns + turn[v]" if tensor.extent == ROW else "at * segments + segment[v]"
-        if tensor.extent == ROW:
-            return "row"
+        if not self.by_segment:
+            return "row" if tensor.extent == ROW else "row * groups + segment[v]"
         if self._is_inner(tensor.node):
-            return "row * inner_groups + inner"
-        return "row * groups + segment" if self.by_segment else "row * groups + segment[v]"
+            return "item * inner_groups + inner"
+        return "row" if tensor.extent == ROW and self.kernel.groups != 1 else "item"
 
     def _is_inner(self, node: Node) -> bool:
         """A value of each group of channels, in a kernel whose own segments are whole rows."""
@@ -163,7 +164,8 @@ class KernelRenderer:
         kind = self.kernel.kind
         moments = [node for node in pass_.sums if node.op == "moments"] if kind == "row" else []
         keep = self._keep(index, pass_) if kind in ("row", "column") else []
-        sweep = self._sweep(pass_.loads, pass_.values, pass_.sums, pass_.stores, slots, fresh=index == 0, keep=keep)
+        values = [*pass_.values, *(node for node in keep if node not in pass_.values)]
+        sweep = self._sweep(pass_.loads, values, pass_.sums, pass_.stores, slots, fresh=index == 0, keep=keep)
         self.held += keep
         deviation = None
         if moments:
@@ -209,11 +211,16 @@ class KernelRenderer:
         return {n for n in ancestors(stored, known) if n.extent == CHANNEL and not n.is_reduction and n not in needed}
 
     def _keep(self, index: int, pass_: Pass) -> list[Node]:
-        """What to hold for later sweeps: in registers, the operands of moments, which a sweep over the deviations
-        needs at once; anywhere, what a costly function made."""
+        """What to hold for later sweeps: anywhere, what a costly function made. In registers, also the operands of
+        moments, which a sweep over the deviations needs at once; slopes in place of what they are made of; and nothing
+        that is one operation away from what is at hand."""
+        in_registers = self.kernel.kind == "row"
+        read = {t.node for t in self.kernel.reads}
+        at_hand = read.union(pass_.values)
         keep: dict[Node, None] = {}
-        if self.kernel.kind == "row":
+        if in_registers:
             keep = {n.operands[0]: None for n in pass_.sums if n.op == "moments" and n.operands[0] in pass_.values}
+        operands = list(keep)
         later = self.kernel.passes[index + 1 :]
         stack = [t.node for p in later for t in p.stores] + [n for p in later for s in p.sums for n in s.operands]
         seen: set[Node] = set()
@@ -222,11 +229,17 @@ class KernelRenderer:
             if node in seen or node in keep or node in self.held:
                 continue
             seen.add(node)
-            if node in pass_.values and any(n.op in COSTLY for n in self._slice([node])):
+            slope = in_registers and node.op in SLOPES and at_hand.issuperset(node.operands)
+            if slope or (node in pass_.values and any(n.op in COSTLY for n in self._slice([node]))):
                 keep[node] = None
             else:
                 stack.extend(operand for operand in node.operands if operand.extent.is_full)
-        return sorted(keep, key=lambda node: node.index)
+        found: list[Node] = []
+        for node in sorted(keep, key=lambda node: node.index):
+            near = {n for n in node.operands if n.extent.is_full} <= read.union(found)
+            if not (in_registers and near) or node in operands or node.op in COSTLY | SLOPES:
+                found.append(node)
+        return found
 
     def _slice(self, targets: list[Node]) -> list[Node]:
         """The full-size values behind `targets` that must be computed again, given what is held."""
@@ -300,7 +313,8 @@ class KernelRenderer:
         if kernel.partial_sums:
             const = "const " if kernel.kind == "finalise" else ""
             parameters.append(Parameter(f"{const}Accumulate<T>* __restrict__ partials", "partials"))
-        parameters += [Parameter(f"double {node.name}", f"a.{node.attribute}") for node in self._constants()]
+        constants = self._constants()
+        parameters += [Parameter(f"Accumulate<T> {node.name}", f"Acc(a.{node.attribute})") for node in constants]
         return parameters
 
     def _constants(self) -> list[Node]:

@@ -220,13 +220,18 @@ class LauncherRenderer:
                 shared = "64 * sizeof(Acc)"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else []), "whole"]
             case "row":
-                grid, shared = ["row.grid", "row.block"], "512 * kVec * sizeof(Acc)"
+                vector = "(wide ? kWide : kVec)" if context.partial_sums else "kVec"
+                grid, shared = ["row.grid", "row.block"], f"512 * {vector} * sizeof(Acc)"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
-                sizes += ["row.lanes", "row.across", "row.height", "row.period", "whole"]
+                sizes += ["row.lanes", "row.across", "row.height", "row.period"]
+                steps = ["row.step", f"row.step * {self._groups(kernel)}", "row.step * channels"]
+                sizes += [*steps, "size", "whole"]
                 lines += [f"auto* kernel = {kernel.name}<{types}, kVec, kPacked, 1>;"]
                 for items in _ITEMS[1:]:
                     instance = f"{kernel.name}<{types}, kVec, kPacked, std::min({items}, kMost)>"
                     lines += _wrapped(f"if (row.items == {items}) kernel = {instance};")
+                if context.partial_sums:
+                    lines += [f"if (wide) kernel = {kernel.name}<{types}, kWide, kPacked, 1>;"]
                 name = "kernel"
             case "column":
                 launch, grid = "launch_clusters", ["tile.grid", "tile.grid.y", "tile.block"]

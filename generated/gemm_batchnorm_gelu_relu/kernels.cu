@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     Param* batch_norm_running_var_ptr,
     Out* __restrict__ y_ptr,
     int64_t* batch_norm_num_batches_tracked_ptr,
-    double batch_norm_eps,
-    double batch_norm_momentum,
+    Accumulate<T> batch_norm_eps,
+    Accumulate<T> batch_norm_momentum,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   const auto columns = columns_of<kVec, kPacked>(
@@ -96,12 +96,11 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   const Acc batch_norm_num_batches_tracked = batch_norm_momentum < 0
       && batch_norm_num_batches_tracked_ptr != nullptr
           ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
-  const Acc batch_norm_factor =
-      average_factor(Acc(batch_norm_momentum), batch_norm_num_batches_tracked);
+  const Acc batch_norm_factor = average_factor(batch_norm_momentum, batch_norm_num_batches_tracked);
   const Acc batch_norm_kept_2 = Acc(1) - batch_norm_factor;
   const Acc batch_norm_bessel = Acc(rows) / (Acc(rows) - Acc(1));
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc batch_norm_weight[kVec];
   load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
   Acc batch_norm_bias[kVec];
@@ -137,7 +136,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     batch_norm_mean[v] = batch_norm_mean_of_gemm_product + gemm_bias[v];
     const Acc batch_norm_variance_of_gemm_product = batch_norm_moments[v].m2 / Acc(rows);
     batch_norm_variance[v] = batch_norm_variance_of_gemm_product + batch_norm_mean[v] * Acc(0);
-    batch_norm_rstd[v] = rsqrt(batch_norm_variance[v] + Acc(batch_norm_eps));
+    batch_norm_rstd[v] = rsqrt(batch_norm_variance[v] + batch_norm_eps);
     batch_norm_scale[v] = batch_norm_weight[v] * batch_norm_rstd[v];
     batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
   }
@@ -296,8 +295,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     Accumulate<T>* __restrict__ batch_norm_center_ptr,
     int64_t* batch_norm_num_batches_tracked_ptr,
     const Accumulate<T>* __restrict__ partials,
-    double batch_norm_eps,
-    double batch_norm_momentum,
+    Accumulate<T> batch_norm_eps,
+    Accumulate<T> batch_norm_momentum,
     int64_t rows, int64_t channels, int64_t blocks, int64_t lines_per_block, int period) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -338,7 +337,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const Acc batch_norm_num_batches_tracked = batch_norm_momentum < 0
       && batch_norm_num_batches_tracked_ptr != nullptr
           ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
-  const Acc gemm_bias = gemm_bias_ptr != nullptr ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
+  const Acc gemm_bias = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
   const Acc batch_norm_running_mean = batch_norm_running_mean_ptr != nullptr
       ? Acc(widen(batch_norm_running_mean_ptr[column])) : Acc(0);
   const Acc batch_norm_running_var = batch_norm_running_var_ptr != nullptr
@@ -353,9 +352,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const Acc batch_norm_mean = batch_norm_mean_of_gemm_product + gemm_bias;
   const Acc batch_norm_variance_of_gemm_product = batch_norm_moments.m2 / Acc(rows);
   const Acc batch_norm_variance = batch_norm_variance_of_gemm_product + batch_norm_mean * Acc(0);
-  const Acc batch_norm_rstd = rsqrt(batch_norm_variance + Acc(batch_norm_eps));
-  const Acc batch_norm_factor =
-      average_factor(Acc(batch_norm_momentum), batch_norm_num_batches_tracked);
+  const Acc batch_norm_rstd = rsqrt(batch_norm_variance + batch_norm_eps);
+  const Acc batch_norm_factor = average_factor(batch_norm_momentum, batch_norm_num_batches_tracked);
   const Acc batch_norm_kept_2 = Acc(1) - batch_norm_factor;
   const Acc batch_norm_bessel = Acc(rows) / (Acc(rows) - Acc(1));
   const Acc new_batch_norm_running_mean = batch_norm_kept_2 * batch_norm_running_mean
@@ -496,8 +494,8 @@ cudaError_t train_forward_launch(
         tile.grid.y, tile.block, tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr,
         batch_norm_weight_ptr, batch_norm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr,
         batch_norm_running_mean_ptr, batch_norm_running_var_ptr, y_ptr,
-        batch_norm_num_batches_tracked_ptr, a.batch_norm_eps, a.batch_norm_momentum, rows, channels,
-        tile.rows_per_block);
+        batch_norm_num_batches_tracked_ptr, Acc(a.batch_norm_eps), Acc(a.batch_norm_momentum), rows,
+        channels, tile.rows_per_block);
   }
 
   // Any size: statistics first, then one more pass.
@@ -518,8 +516,9 @@ cudaError_t train_forward_launch(
         kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, batch_norm_weight_ptr,
         batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_running_mean_ptr,
         batch_norm_running_var_ptr, batch_norm_scale_ptr, batch_norm_center_ptr,
-        batch_norm_num_batches_tracked_ptr, partials, a.batch_norm_eps, a.batch_norm_momentum, rows,
-        channels, int64_t(shape.grid.y * shape.period), shape.lines_per_block, shape.period);
+        batch_norm_num_batches_tracked_ptr, partials, Acc(a.batch_norm_eps),
+        Acc(a.batch_norm_momentum), rows, channels, int64_t(shape.grid.y * shape.period),
+        shape.lines_per_block, shape.period);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
         stream, gemm_product_ptr, batch_norm_bias_ptr, batch_norm_scale_ptr, batch_norm_center_ptr,
@@ -628,7 +627,8 @@ namespace {
 //   cdf = normal_cdf(batch_norm)
 //   gelu_value = batch_norm * cdf
 //   d_gelu_value = relu_backward(grad_y, gelu_value)
-//   d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf)
+//   slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf)
+//   d_batch_norm = d_gelu_value * slope_of_gelu_value
 //   d_gemm_removed = batch_norm_centered * batch_norm_grad_slope + batch_norm_grad_mean
 //   d_gemm = (d_batch_norm - d_gemm_removed) * batch_norm_scale
 //   grad_gemm_product = d_gemm
@@ -682,7 +682,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   for (int i = 0; i < kAhead; ++i) fetch();
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc batch_norm_mean[kVec];
   load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean);
   Acc batch_norm_rstd[kVec];
@@ -716,7 +716,8 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
       const Acc cdf = normal_cdf(batch_norm);
       const Acc gelu_value = batch_norm * cdf;
       const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-      const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
+      const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
+      const Acc d_batch_norm = d_gelu_value * slope_of_gelu_value;
       d_batch_norm_kept[v] = d_batch_norm;
       d_batch_norm_sum[v] += d_batch_norm;
       batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
@@ -789,7 +790,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc batch_norm_mean[kVec];
   load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean);
   Acc batch_norm_rstd[kVec];
@@ -824,7 +825,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
       const Acc cdf = normal_cdf(batch_norm);
       const Acc gelu_value = batch_norm * cdf;
       const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-      const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
+      const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
+      const Acc d_batch_norm = d_gelu_value * slope_of_gelu_value;
       d_batch_norm_sum[v] += d_batch_norm;
       batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
     }
@@ -958,7 +960,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc batch_norm_mean[kVec];
   load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean);
   Acc batch_norm_rstd[kVec];
@@ -995,7 +997,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
       const Acc cdf = normal_cdf(batch_norm);
       const Acc gelu_value = batch_norm * cdf;
       const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-      const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
+      const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
+      const Acc d_batch_norm = d_gelu_value * slope_of_gelu_value;
       const Acc d_gemm_removed = batch_norm_centered * batch_norm_grad_slope[v]
           + batch_norm_grad_mean[v];
       const Acc d_gemm = (d_batch_norm - d_gemm_removed) * batch_norm_scale[v];
@@ -1232,7 +1235,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const Param* __restrict__ batch_norm_weight_ptr,
     const Param* __restrict__ batch_norm_bias_ptr,
     Out* __restrict__ y_ptr,
-    double batch_norm_eps,
+    Accumulate<T> batch_norm_eps,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
@@ -1242,7 +1245,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc batch_norm_running_mean[kVec];
   load_values(columns, batch_norm_running_mean_ptr, active, batch_norm_running_mean);
   Acc batch_norm_running_var[kVec];
@@ -1255,7 +1258,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   Acc batch_norm_center[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc batch_norm_rstd = rsqrt(batch_norm_running_var[v] + Acc(batch_norm_eps));
+    const Acc batch_norm_rstd = rsqrt(batch_norm_running_var[v] + batch_norm_eps);
     batch_norm_scale[v] = batch_norm_weight[v] * batch_norm_rstd;
     batch_norm_center[v] = batch_norm_running_mean[v] - gemm_bias[v];
   }
@@ -1345,7 +1348,7 @@ cudaError_t eval_forward_launch(
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
-        batch_norm_weight_ptr, batch_norm_bias_ptr, y_ptr, a.batch_norm_eps, rows, channels,
+        batch_norm_weight_ptr, batch_norm_bias_ptr, y_ptr, Acc(a.batch_norm_eps), rows, channels,
         shape.lines, shape.lines_per_block, shape.period, whole);
   }
 }
@@ -1446,7 +1449,8 @@ namespace {
 //   cdf = normal_cdf(batch_norm)
 //   gelu_value = batch_norm * cdf
 //   d_gelu_value = relu_backward(grad_y, gelu_value)
-//   d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf)
+//   slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf)
+//   d_batch_norm = d_gelu_value * slope_of_gelu_value
 //   grad_gemm_product = d_batch_norm * batch_norm_scale
 //   d_batch_norm_sum = sum over the rows of d_batch_norm
 //   batch_norm_centered_d_batch_norm_sum = sum over the rows of batch_norm_centered * d_batch_norm
@@ -1464,7 +1468,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     const Param* __restrict__ batch_norm_bias_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    double batch_norm_eps,
+    Accumulate<T> batch_norm_eps,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
@@ -1474,7 +1478,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc batch_norm_running_mean[kVec];
   load_values(columns, batch_norm_running_mean_ptr, active, batch_norm_running_mean);
   Acc batch_norm_running_var[kVec];
@@ -1487,7 +1491,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   Acc batch_norm_center[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc batch_norm_rstd = rsqrt(batch_norm_running_var[v] + Acc(batch_norm_eps));
+    const Acc batch_norm_rstd = rsqrt(batch_norm_running_var[v] + batch_norm_eps);
     batch_norm_scale[v] = batch_norm_weight[v] * batch_norm_rstd;
     batch_norm_center[v] = batch_norm_running_mean[v] - gemm_bias[v];
   }
@@ -1511,7 +1515,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
       const Acc cdf = normal_cdf(batch_norm);
       const Acc gelu_value = batch_norm * cdf;
       const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-      const Acc d_batch_norm = gelu_backward(d_gelu_value, batch_norm, cdf);
+      const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
+      const Acc d_batch_norm = d_gelu_value * slope_of_gelu_value;
       d_batch_norm_sum[v] += d_batch_norm;
       batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
       grad_gemm_product_out[v] = narrow<T>(d_batch_norm * batch_norm_scale[v]);
@@ -1574,7 +1579,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     Param* __restrict__ grad_batch_norm_weight_ptr,
     Param* __restrict__ grad_batch_norm_bias_ptr,
     const Accumulate<T>* __restrict__ partials,
-    double batch_norm_eps,
+    Accumulate<T> batch_norm_eps,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -1610,7 +1615,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
   const Acc batch_norm_centered_d_batch_norm_sum = batch_norm_centered_d_batch_norm_sum_all[0];
   const Acc batch_norm_running_var = widen(batch_norm_running_var_ptr[column]);
   const Acc batch_norm_weight = widen(batch_norm_weight_ptr[column]);
-  const Acc batch_norm_rstd = rsqrt(batch_norm_running_var + Acc(batch_norm_eps));
+  const Acc batch_norm_rstd = rsqrt(batch_norm_running_var + batch_norm_eps);
   const Acc d_batch_norm_weight_sum = batch_norm_centered_d_batch_norm_sum * batch_norm_rstd;
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
       narrow<Param>(d_batch_norm_sum * batch_norm_rstd * batch_norm_weight);
@@ -1666,12 +1671,13 @@ cudaError_t eval_backward_launch(
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
         batch_norm_weight_ptr, batch_norm_bias_ptr, grad_gemm_product_ptr, partials,
-        a.batch_norm_eps, rows, channels, shape.lines, shape.lines_per_block, shape.period, whole);
+        Acc(a.batch_norm_eps), rows, channels, shape.lines, shape.lines_per_block, shape.period,
+        whole);
     if (error != cudaSuccess) return error;
     return launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, batch_norm_running_var_ptr, batch_norm_weight_ptr,
         grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, partials,
-        a.batch_norm_eps, rows, channels, int64_t(shape.grid.y * shape.period));
+        Acc(a.batch_norm_eps), rows, channels, int64_t(shape.grid.y * shape.period));
   }
 }
 

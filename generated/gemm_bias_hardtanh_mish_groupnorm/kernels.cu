@@ -40,7 +40,7 @@ namespace {
 //   gemm = gemm_product + gemm_bias
 //   plus_bias = gemm + bias
 //   hardtanh_value = hardtanh(plus_bias, -1, 1)
-//   power = bounded_exp(hardtanh_value)
+//   power = bounded_exp<Out>(hardtanh_value)
 //   mish_value = mish(hardtanh_value, power)
 //   groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd
 //   groupnorm = groupnorm_hat * groupnorm_weight + groupnorm_bias
@@ -60,9 +60,9 @@ forward_row(
     Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    double groupnorm_eps,
+    Accumulate<T> groupnorm_eps,
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t whole) {
+        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
@@ -73,7 +73,6 @@ forward_row(
   Acc* shared = shared_memory<Acc>();
   // The rows of a block are so far apart that all of them begin at the same place in a vector.
   const unsigned apart = kPacked ? 1 : period;
-  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
   int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
   SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -90,7 +89,7 @@ forward_row(
   Acc groupnorm_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], gemm_bias_ptr, columns[i].any() && gemm_bias_ptr != nullptr,
+    load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
         gemm_bias[kKeep ? i : 0]);
     load_values(columns[i], bias_ptr, columns[i].any(), bias[kKeep ? i : 0]);
     load_values(columns[i], groupnorm_weight_ptr, columns[i].any(),
@@ -101,26 +100,29 @@ forward_row(
   // Where registers allow it, the next row is on its way while this one is used.
   constexpr bool kAhead = kItems <= 2;
   Loaded<T, kVec> gemm_product_next[kItems];
-  const auto load_row = [&](int64_t row) {
+  const auto load_row = [&](int64_t at, int64_t item) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_next[i] = {};
-      if (row >= rows || !columns[i].any()) continue;
-      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, row * channels, whole);
+      if (at >= size || !columns[i].any()) continue;
+      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, at, whole);
     }
   };
+  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
+  // turn, by what the launcher gives: that takes no register and no multiplication.
+  int64_t at = (base + seat.row * apart) * channels;
+  int64_t item = (base + seat.row * apart) * groups + segment;
+  if (kAhead) load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  if (kAhead) load_row(base + seat.row * apart);
-  for (; base < rows; base += step) {
-    const int64_t row = base + seat.row * apart;
-    const bool valid = row < rows;
-    if (!kAhead) load_row(row);
+  for (; base < rows; base += step, at += at_step, item += item_step) {
+    const bool valid = at < size;
+    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> gemm_product_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_in[i] = gemm_product_next[i];
     }
-    if (kAhead) load_row(row + step);
+    if (kAhead) load_row(at + at_step, item + item_step);
 
     Acc groupnorm_moments_total = Acc(0);
     Acc mish_value_held[kItems][kVec];
@@ -129,7 +131,7 @@ forward_row(
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
         load_values(columns[i], bias_ptr, active, bias[0]);
       }
       Acc groupnorm_moments_parts[kVec];
@@ -139,7 +141,7 @@ forward_row(
         const Acc gemm = gemm_product + gemm_bias[kept][v];
         const Acc plus_bias = gemm + bias[kept][v];
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc power = bounded_exp(hardtanh_value);
+        const Acc power = bounded_exp<Out>(hardtanh_value);
         const Acc mish_value = mish(hardtanh_value, power);
         mish_value_held[i][v] = mish_value;
         groupnorm_moments_parts[v] = columns[i].has(v) ? mish_value : Acc(0);
@@ -168,10 +170,10 @@ forward_row(
     correct(groupnorm_moments, groupnorm_moments_rest, inverse_length);
     const Acc groupnorm_mean = groupnorm_moments.mean;
     const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
-    const Acc groupnorm_rstd = rsqrt(groupnorm_variance + Acc(groupnorm_eps));
+    const Acc groupnorm_rstd = rsqrt(groupnorm_variance + groupnorm_eps);
     if (lane == 0 && valid && segment < groups) {
-      groupnorm_mean_ptr[row * groups + segment] = groupnorm_mean;
-      groupnorm_rstd_ptr[row * groups + segment] = groupnorm_rstd;
+      groupnorm_mean_ptr[item] = groupnorm_mean;
+      groupnorm_rstd_ptr[item] = groupnorm_rstd;
     }
 
 #pragma unroll
@@ -190,7 +192,7 @@ forward_row(
         const Acc groupnorm = groupnorm_hat * groupnorm_weight[kept][v] + groupnorm_bias[kept][v];
         y_out[v] = narrow<Out>(groupnorm);
       }
-      if (active) store_pack(columns[i], y_ptr, row * channels, whole, y_out);
+      if (active) store_pack(columns[i], y_ptr, at, whole, y_out);
     }
   }
 }
@@ -204,7 +206,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const Param* __restrict__ bias_ptr,
     Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
-    double groupnorm_eps,
+    Accumulate<T> groupnorm_eps,
     int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
@@ -234,7 +236,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc gemm_bias[kVec];
-        load_values(columns[u], gemm_bias_ptr, gemm_bias_ptr != nullptr, gemm_bias);
+        load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
         Acc bias[kVec];
         load_values(columns[u], bias_ptr, true, bias);
 #pragma unroll
@@ -244,7 +246,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
           const Acc gemm = gemm_product + gemm_bias[v];
           const Acc plus_bias = gemm + bias[v];
           const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-          const Acc power = bounded_exp(hardtanh_value);
+          const Acc power = bounded_exp<Out>(hardtanh_value);
           const Acc mish_value = mish(hardtanh_value, power);
           if (seen == 0) groupnorm_moments_sums.pilot = mish_value;
           add_value(groupnorm_moments_sums, mish_value);
@@ -256,7 +258,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     moments_over_lanes(blockDim.x, shared, groupnorm_moments, Acc(seen), Acc(length));
     const Acc groupnorm_mean = groupnorm_moments.mean;
     const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
-    const Acc groupnorm_rstd = rsqrt(groupnorm_variance + Acc(groupnorm_eps));
+    const Acc groupnorm_rstd = rsqrt(groupnorm_variance + groupnorm_eps);
     if (threadIdx.x == 0) {
       groupnorm_mean_ptr[item] = groupnorm_mean;
       groupnorm_rstd_ptr[item] = groupnorm_rstd;
@@ -292,7 +294,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc bias[kVec];
   load_values(columns, bias_ptr, active, bias);
   Acc groupnorm_weight[kVec];
@@ -314,7 +316,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       const Acc gemm = gemm_product + gemm_bias[v];
       const Acc plus_bias = gemm + bias[v];
       const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-      const Acc power = bounded_exp(hardtanh_value);
+      const Acc power = bounded_exp<Out>(hardtanh_value);
       const Acc mish_value = mish(hardtanh_value, power);
       const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
       const Acc groupnorm = groupnorm_hat * groupnorm_weight[v] + groupnorm_bias[v];
@@ -387,9 +389,11 @@ cudaError_t forward_launch(
   // Each segment stays in registers.
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
+  const int64_t length = channels / groups, size = rows * channels;
+  const bool doubles =
+      kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors * kRowThreads);
   const Row row = row_shape(
-      shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 4,
-      kMultiprocessors);
+      shapes, rows, groups, length, kVec, kPacked, kMost, doubles, 4, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -399,8 +403,9 @@ cudaError_t forward_launch(
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr, groupnorm_mean_ptr,
-        groupnorm_rstd_ptr, y_ptr, a.groupnorm_eps, rows, channels, groups, row.lanes, row.across,
-        row.height, row.period, whole);
+        groupnorm_rstd_ptr, y_ptr, Acc(a.groupnorm_eps), rows, channels, groups, row.lanes,
+        row.across, row.height, row.period, row.step, row.step * groups, row.step * channels, size,
+        whole);
   }
 
   // Any size: statistics first, then one more pass.
@@ -411,7 +416,8 @@ cudaError_t forward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr, bias_ptr,
-        groupnorm_mean_ptr, groupnorm_rstd_ptr, a.groupnorm_eps, rows, channels, groups, whole);
+        groupnorm_mean_ptr, groupnorm_rstd_ptr, Acc(a.groupnorm_eps), rows, channels, groups,
+        whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr,
@@ -516,13 +522,14 @@ namespace {
 //   gemm = gemm_product + gemm_bias
 //   plus_bias = gemm + bias
 //   hardtanh_value = hardtanh(plus_bias, -1, 1)
-//   power = bounded_exp(hardtanh_value)
+//   power = bounded_exp<Out>(hardtanh_value)
 //   mish_value = mish(hardtanh_value, power)
 //   groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd
 //   d_mish_value_unscaled = grad_y * groupnorm_weight - (groupnorm_hat * groupnorm_grad_slope +
 //   groupnorm_grad_mean)
+//   slope_of_mish_value = mish_slope(hardtanh_value, power)
 //   d_mish_value = d_mish_value_unscaled * groupnorm_rstd
-//   d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value, power)
+//   d_hardtanh_value = d_mish_value * slope_of_mish_value
 //   d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, -1, 1)
 //   grad_gemm_product = d_plus_bias
 //   grad_y_sum = sum over the rows of grad_y
@@ -545,7 +552,7 @@ backward_row(
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t whole) {
+        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
@@ -555,7 +562,6 @@ backward_row(
   Acc* shared = shared_memory<Acc>();
   // The rows of a block are so far apart that all of them begin at the same place in a vector.
   const unsigned apart = kPacked ? 1 : period;
-  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
   int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
   SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -572,7 +578,7 @@ backward_row(
   Acc groupnorm_weight[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], gemm_bias_ptr, columns[i].any() && gemm_bias_ptr != nullptr,
+    load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
         gemm_bias[kKeep ? i : 0]);
     load_values(columns[i], bias_ptr, columns[i].any(), bias[kKeep ? i : 0]);
     load_values(columns[i], groupnorm_weight_ptr, columns[i].any(),
@@ -588,26 +594,29 @@ backward_row(
   Loaded<Out, kVec> grad_y_next[kItems];
   Acc groupnorm_mean_next;
   Acc groupnorm_rstd_next;
-  const auto load_row = [&](int64_t row) {
-    groupnorm_mean_next = row < rows && segment < groups
-        ? Acc(widen(groupnorm_mean_ptr[row * groups + segment])) : Acc(0);
-    groupnorm_rstd_next = row < rows && segment < groups
-        ? Acc(widen(groupnorm_rstd_ptr[row * groups + segment])) : Acc(0);
+  const auto load_row = [&](int64_t at, int64_t item) {
+    groupnorm_mean_next = at < size && segment < groups ? Acc(widen(groupnorm_mean_ptr[item]))
+        : Acc(0);
+    groupnorm_rstd_next = at < size && segment < groups ? Acc(widen(groupnorm_rstd_ptr[item]))
+        : Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_next[i] = {};
       grad_y_next[i] = {};
-      if (row >= rows || !columns[i].any()) continue;
-      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, row * channels, whole);
-      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, row * channels, whole);
+      if (at >= size || !columns[i].any()) continue;
+      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, at, whole);
+      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, at, whole);
     }
   };
+  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
+  // turn, by what the launcher gives: that takes no register and no multiplication.
+  int64_t at = (base + seat.row * apart) * channels;
+  int64_t item = (base + seat.row * apart) * groups + segment;
+  if (kAhead) load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  if (kAhead) load_row(base + seat.row * apart);
-  for (; base < rows; base += step) {
-    const int64_t row = base + seat.row * apart;
-    const bool valid = row < rows;
-    if (!kAhead) load_row(row);
+  for (; base < rows; base += step, at += at_step, item += item_step) {
+    const bool valid = at < size;
+    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> gemm_product_in[kItems];
     Loaded<Out, kVec> grad_y_in[kItems];
 #pragma unroll
@@ -617,19 +626,18 @@ backward_row(
     }
     const Acc groupnorm_mean = groupnorm_mean_next;
     const Acc groupnorm_rstd = groupnorm_rstd_next;
-    if (kAhead) load_row(row + step);
+    if (kAhead) load_row(at + at_step, item + item_step);
 
     Acc d_groupnorm_hat_sum = Acc(0);
     Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
-    Acc power_held[kItems][kVec];
     Acc groupnorm_hat_held[kItems][kVec];
-    Acc d_groupnorm_weight_held[kItems][kVec];
+    Acc slope_of_mish_value_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
         load_values(columns[i], bias_ptr, active, bias[0]);
         load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
       }
@@ -642,14 +650,14 @@ backward_row(
         const Acc gemm = gemm_product + gemm_bias[kept][v];
         const Acc plus_bias = gemm + bias[kept][v];
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc power = bounded_exp(hardtanh_value);
+        const Acc power = bounded_exp<Out>(hardtanh_value);
         const Acc mish_value = mish(hardtanh_value, power);
         const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-        const Acc d_groupnorm_weight = grad_y * groupnorm_hat;
-        const Acc d_groupnorm_hat_groupnorm_hat = d_groupnorm_weight * groupnorm_weight[kept][v];
-        power_held[i][v] = power;
+        const Acc d_groupnorm_hat_groupnorm_hat =
+            grad_y * groupnorm_hat * groupnorm_weight[kept][v];
+        const Acc slope_of_mish_value = mish_slope(hardtanh_value, power);
         groupnorm_hat_held[i][v] = groupnorm_hat;
-        d_groupnorm_weight_held[i][v] = d_groupnorm_weight;
+        slope_of_mish_value_held[i][v] = slope_of_mish_value;
         d_groupnorm_hat_sum_parts[v] = columns[i].has(v) ? grad_y * groupnorm_weight[kept][v]
             : Acc(0);
         d_groupnorm_hat_groupnorm_hat_sum_parts[v] = columns[i].has(v)
@@ -668,7 +676,7 @@ backward_row(
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
         load_values(columns[i], bias_ptr, active, bias[0]);
         load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
       }
@@ -677,26 +685,23 @@ backward_row(
       for (int v = 0; v < kVec; ++v) {
         const Acc gemm_product = widen(gemm_product_in[i][v]);
         const Acc grad_y = widen(grad_y_in[i][v]);
-        const Acc power = power_held[i][v];
         const Acc groupnorm_hat = groupnorm_hat_held[i][v];
-        const Acc d_groupnorm_weight = d_groupnorm_weight_held[i][v];
+        const Acc slope_of_mish_value = slope_of_mish_value_held[i][v];
         const Acc gemm = gemm_product + gemm_bias[kept][v];
         const Acc plus_bias = gemm + bias[kept][v];
-        const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
         const Acc d_mish_value_unscaled =
             grad_y * groupnorm_weight[kept][v] - (groupnorm_hat * groupnorm_grad_slope
                 + groupnorm_grad_mean);
         const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
-        const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value, power);
+        const Acc d_hardtanh_value = d_mish_value * slope_of_mish_value;
         const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
         if (active) grad_y_sum[i][v] += grad_y;
-        if (active) d_groupnorm_weight_sum[i][v] += d_groupnorm_weight;
+        if (active) d_groupnorm_weight_sum[i][v] += grad_y * groupnorm_hat;
         if (active) d_plus_bias_sum[i][v] += d_plus_bias;
         grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
       }
       if (active && grad_gemm_product_ptr != nullptr)
-          store_pack(columns[i], grad_gemm_product_ptr, row * channels, whole,
-              grad_gemm_product_out);
+          store_pack(columns[i], grad_gemm_product_ptr, at, whole, grad_gemm_product_out);
     }
   }
 
@@ -794,8 +799,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc groupnorm_mean = widen(groupnorm_mean_ptr[row * groups + segment]);
-    const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[row * groups + segment]);
+    const Acc groupnorm_mean = widen(groupnorm_mean_ptr[item]);
+    const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[item]);
     Acc d_groupnorm_hat_sum = Acc(0);
     Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
@@ -817,7 +822,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc gemm_bias[kVec];
-        load_values(columns[u], gemm_bias_ptr, gemm_bias_ptr != nullptr, gemm_bias);
+        load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
         Acc bias[kVec];
         load_values(columns[u], bias_ptr, true, bias);
         Acc groupnorm_weight[kVec];
@@ -830,7 +835,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
           const Acc gemm = gemm_product + gemm_bias[v];
           const Acc plus_bias = gemm + bias[v];
           const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-          const Acc power = bounded_exp(hardtanh_value);
+          const Acc power = bounded_exp<Out>(hardtanh_value);
           const Acc mish_value = mish(hardtanh_value, power);
           const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
           const Acc d_groupnorm_hat_groupnorm_hat = grad_y * groupnorm_hat * groupnorm_weight[v];
@@ -881,7 +886,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc bias[kVec];
   load_values(columns, bias_ptr, active, bias);
   Acc groupnorm_weight[kVec];
@@ -909,14 +914,15 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       const Acc gemm = gemm_product + gemm_bias[v];
       const Acc plus_bias = gemm + bias[v];
       const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-      const Acc power = bounded_exp(hardtanh_value);
+      const Acc power = bounded_exp<Out>(hardtanh_value);
       const Acc mish_value = mish(hardtanh_value, power);
       const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
       const Acc d_mish_value_unscaled =
           grad_y * groupnorm_weight[v] - (groupnorm_hat * groupnorm_grad_slope
               + groupnorm_grad_mean);
+      const Acc slope_of_mish_value = mish_slope(hardtanh_value, power);
       const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
-      const Acc d_hardtanh_value = mish_backward(d_mish_value, hardtanh_value, power);
+      const Acc d_hardtanh_value = d_mish_value * slope_of_mish_value;
       const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
       grad_y_sum[v] += grad_y;
       d_groupnorm_weight_sum[v] += grad_y * groupnorm_hat;
@@ -1010,9 +1016,14 @@ cudaError_t backward_launch(
   // Each segment stays in registers.
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kVec);
+  const int64_t length = channels / groups, size = rows * channels;
+  // With column sums a thread has no room for two vectors, but one may be wider.
+  constexpr int kWide = kPacked ? kVectorOf<T, 0> : kVec;
+  const bool wide = kWide > kVec && length % kWide == 0 && length <= 32 * kWide &&
+      row_doubles(shapes, size, kWide, kMultiprocessors * kRowThreads);
   const Row row = row_shape(
-      shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 3,
-      kMultiprocessors);
+      shapes, rows, groups, length, wide ? kWide : kVec, kPacked, wide ? 1 : kMost, false,
+      3, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     const Finalise finalise = finalise_shape(channels, row.grid.y);
@@ -1023,10 +1034,12 @@ cudaError_t backward_launch(
     if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
     if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
-    error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
-        grad_y_ptr, gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr,
-        groupnorm_weight_ptr, grad_gemm_product_ptr, partials, rows, channels, groups, row.lanes,
-        row.across, row.height, row.period, whole);
+    if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
+    error = launch(kernel, row.grid, row.block, 512 * (wide ? kWide : kVec) * sizeof(Acc), stream,
+        gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr,
+        groupnorm_rstd_ptr, groupnorm_weight_ptr, grad_gemm_product_ptr, partials, rows, channels,
+        groups, row.lanes, row.across, row.height, row.period, row.step, row.step * groups, row.step
+        * channels, size, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_bias_ptr, grad_groupnorm_weight_ptr,

@@ -54,11 +54,11 @@ forward_row(
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    double group_norm_eps,
-    double hardtanh_max,
-    double hardtanh_min,
+    Accumulate<T> group_norm_eps,
+    Accumulate<T> hardtanh_max,
+    Accumulate<T> hardtanh_min,
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t whole) {
+        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
@@ -69,7 +69,6 @@ forward_row(
   Acc* shared = shared_memory<Acc>();
   // The rows of a block are so far apart that all of them begin at the same place in a vector.
   const unsigned apart = kPacked ? 1 : period;
-  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
   int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
   SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -85,7 +84,7 @@ forward_row(
   Acc group_norm_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], gemm_bias_ptr, columns[i].any() && gemm_bias_ptr != nullptr,
+    load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
         gemm_bias[kKeep ? i : 0]);
     load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
         group_norm_weight[kKeep ? i : 0]);
@@ -95,26 +94,29 @@ forward_row(
   // Where registers allow it, the next row is on its way while this one is used.
   constexpr bool kAhead = kItems <= 2;
   Loaded<T, kVec> gemm_product_next[kItems];
-  const auto load_row = [&](int64_t row) {
+  const auto load_row = [&](int64_t at, int64_t item) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_next[i] = {};
-      if (row >= rows || !columns[i].any()) continue;
-      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, row * channels, whole);
+      if (at >= size || !columns[i].any()) continue;
+      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, at, whole);
     }
   };
+  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
+  // turn, by what the launcher gives: that takes no register and no multiplication.
+  int64_t at = (base + seat.row * apart) * channels;
+  int64_t item = (base + seat.row * apart) * groups + segment;
+  if (kAhead) load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  if (kAhead) load_row(base + seat.row * apart);
-  for (; base < rows; base += step) {
-    const int64_t row = base + seat.row * apart;
-    const bool valid = row < rows;
-    if (!kAhead) load_row(row);
+  for (; base < rows; base += step, at += at_step, item += item_step) {
+    const bool valid = at < size;
+    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> gemm_product_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_in[i] = gemm_product_next[i];
     }
-    if (kAhead) load_row(row + step);
+    if (kAhead) load_row(at + at_step, item + item_step);
 
     Acc group_norm_moments_total = Acc(0);
     Acc gemm_held[kItems][kVec];
@@ -123,7 +125,7 @@ forward_row(
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
       }
       Acc group_norm_moments_parts[kVec];
 #pragma unroll
@@ -157,10 +159,10 @@ forward_row(
     correct(group_norm_moments, group_norm_moments_rest, inverse_length);
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-    const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
+    const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
     if (lane == 0 && valid && segment < groups) {
-      group_norm_mean_ptr[row * groups + segment] = group_norm_mean;
-      group_norm_rstd_ptr[row * groups + segment] = group_norm_rstd;
+      group_norm_mean_ptr[item] = group_norm_mean;
+      group_norm_rstd_ptr[item] = group_norm_rstd;
     }
 
 #pragma unroll
@@ -178,10 +180,10 @@ forward_row(
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
         const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
             + group_norm_bias[kept][v];
-        const Acc hardtanh_value = hardtanh(group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+        const Acc hardtanh_value = hardtanh(group_norm, hardtanh_min, hardtanh_max);
         y_out[v] = narrow<Out>(hardtanh_value);
       }
-      if (active) store_pack(columns[i], y_ptr, row * channels, whole, y_out);
+      if (active) store_pack(columns[i], y_ptr, at, whole, y_out);
     }
   }
 }
@@ -194,7 +196,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const Param* __restrict__ gemm_bias_ptr,
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
-    double group_norm_eps,
+    Accumulate<T> group_norm_eps,
     int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
@@ -224,7 +226,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc gemm_bias[kVec];
-        load_values(columns[u], gemm_bias_ptr, gemm_bias_ptr != nullptr, gemm_bias);
+        load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
@@ -240,7 +242,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     moments_over_lanes(blockDim.x, shared, group_norm_moments, Acc(seen), Acc(length));
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-    const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
+    const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
     if (threadIdx.x == 0) {
       group_norm_mean_ptr[item] = group_norm_mean;
       group_norm_rstd_ptr[item] = group_norm_rstd;
@@ -259,8 +261,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const Accumulate<T>* __restrict__ group_norm_mean_ptr,
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    double hardtanh_max,
-    double hardtanh_min,
+    Accumulate<T> hardtanh_max,
+    Accumulate<T> hardtanh_min,
     int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
         int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -277,7 +279,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc group_norm_weight[kVec];
   load_values(columns, group_norm_weight_ptr, active, group_norm_weight);
   Acc group_norm_bias[kVec];
@@ -297,7 +299,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       const Acc gemm = gemm_product + gemm_bias[v];
       const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
       const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-      const Acc hardtanh_value = hardtanh(group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+      const Acc hardtanh_value = hardtanh(group_norm, hardtanh_min, hardtanh_max);
       y_out[v] = narrow<Out>(hardtanh_value);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
@@ -365,9 +367,11 @@ cudaError_t forward_launch(
   // Each segment stays in registers.
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
+  const int64_t length = channels / groups, size = rows * channels;
+  const bool doubles =
+      kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors * kRowThreads);
   const Row row = row_shape(
-      shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 4,
-      kMultiprocessors);
+      shapes, rows, groups, length, kVec, kPacked, kMost, doubles, 4, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -377,8 +381,9 @@ cudaError_t forward_launch(
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
-        group_norm_rstd_ptr, y_ptr, a.group_norm_eps, a.hardtanh_max, a.hardtanh_min, rows,
-        channels, groups, row.lanes, row.across, row.height, row.period, whole);
+        group_norm_rstd_ptr, y_ptr, Acc(a.group_norm_eps), Acc(a.hardtanh_max), Acc(a.hardtanh_min),
+        rows, channels, groups, row.lanes, row.across, row.height, row.period, row.step, row.step *
+        groups, row.step * channels, size, whole);
   }
 
   // Any size: statistics first, then one more pass.
@@ -389,12 +394,13 @@ cudaError_t forward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr,
-        group_norm_mean_ptr, group_norm_rstd_ptr, a.group_norm_eps, rows, channels, groups, whole);
+        group_norm_mean_ptr, group_norm_rstd_ptr, Acc(a.group_norm_eps), rows, channels, groups,
+        whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr,
-        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, a.hardtanh_max, a.hardtanh_min, rows,
-        channels, groups, shape.lines, shape.lines_per_block, shape.period, whole);
+        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, Acc(a.hardtanh_max), Acc(a.hardtanh_min),
+        rows, channels, groups, shape.lines, shape.lines_per_block, shape.period, whole);
   }
 }
 
@@ -519,10 +525,10 @@ backward_row(
     const Param* __restrict__ group_norm_bias_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    double hardtanh_max,
-    double hardtanh_min,
+    Accumulate<T> hardtanh_max,
+    Accumulate<T> hardtanh_min,
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t whole) {
+        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
@@ -532,7 +538,6 @@ backward_row(
   Acc* shared = shared_memory<Acc>();
   // The rows of a block are so far apart that all of them begin at the same place in a vector.
   const unsigned apart = kPacked ? 1 : period;
-  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
   int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
   SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -549,7 +554,7 @@ backward_row(
   Acc group_norm_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], gemm_bias_ptr, columns[i].any() && gemm_bias_ptr != nullptr,
+    load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
         gemm_bias[kKeep ? i : 0]);
     load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
         group_norm_weight[kKeep ? i : 0]);
@@ -565,26 +570,29 @@ backward_row(
   Loaded<Out, kVec> grad_y_next[kItems];
   Acc group_norm_mean_next;
   Acc group_norm_rstd_next;
-  const auto load_row = [&](int64_t row) {
-    group_norm_mean_next = row < rows && segment < groups
-        ? Acc(widen(group_norm_mean_ptr[row * groups + segment])) : Acc(0);
-    group_norm_rstd_next = row < rows && segment < groups
-        ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
+  const auto load_row = [&](int64_t at, int64_t item) {
+    group_norm_mean_next = at < size && segment < groups ? Acc(widen(group_norm_mean_ptr[item]))
+        : Acc(0);
+    group_norm_rstd_next = at < size && segment < groups ? Acc(widen(group_norm_rstd_ptr[item]))
+        : Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_next[i] = {};
       grad_y_next[i] = {};
-      if (row >= rows || !columns[i].any()) continue;
-      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, row * channels, whole);
-      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, row * channels, whole);
+      if (at >= size || !columns[i].any()) continue;
+      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, at, whole);
+      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, at, whole);
     }
   };
+  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
+  // turn, by what the launcher gives: that takes no register and no multiplication.
+  int64_t at = (base + seat.row * apart) * channels;
+  int64_t item = (base + seat.row * apart) * groups + segment;
+  if (kAhead) load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  if (kAhead) load_row(base + seat.row * apart);
-  for (; base < rows; base += step) {
-    const int64_t row = base + seat.row * apart;
-    const bool valid = row < rows;
-    if (!kAhead) load_row(row);
+  for (; base < rows; base += step, at += at_step, item += item_step) {
+    const bool valid = at < size;
+    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> gemm_product_in[kItems];
     Loaded<Out, kVec> grad_y_in[kItems];
 #pragma unroll
@@ -594,7 +602,7 @@ backward_row(
     }
     const Acc group_norm_mean = group_norm_mean_next;
     const Acc group_norm_rstd = group_norm_rstd_next;
-    if (kAhead) load_row(row + step);
+    if (kAhead) load_row(at + at_step, item + item_step);
 
     Acc d_group_norm_hat_sum = Acc(0);
     Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
@@ -603,7 +611,7 @@ backward_row(
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
         load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
         load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
       }
@@ -617,8 +625,7 @@ backward_row(
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
         const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
             + group_norm_bias[kept][v];
-        const Acc d_group_norm =
-            hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+        const Acc d_group_norm = hardtanh_backward(grad_y, group_norm, hardtanh_min, hardtanh_max);
         const Acc d_group_norm_hat_group_norm_hat =
             group_norm_hat * d_group_norm * group_norm_weight[kept][v];
         d_group_norm_hat_sum_parts[v] = columns[i].has(v)
@@ -639,7 +646,7 @@ backward_row(
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
         load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
         load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
       }
@@ -652,8 +659,7 @@ backward_row(
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
         const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
             + group_norm_bias[kept][v];
-        const Acc d_group_norm =
-            hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+        const Acc d_group_norm = hardtanh_backward(grad_y, group_norm, hardtanh_min, hardtanh_max);
         const Acc d_gemm_unscaled =
             d_group_norm * group_norm_weight[kept][v] - (group_norm_hat * group_norm_grad_slope
                 + group_norm_grad_mean);
@@ -664,8 +670,7 @@ backward_row(
         grad_gemm_product_out[v] = narrow<T>(d_gemm);
       }
       if (active && grad_gemm_product_ptr != nullptr)
-          store_pack(columns[i], grad_gemm_product_ptr, row * channels, whole,
-              grad_gemm_product_out);
+          store_pack(columns[i], grad_gemm_product_ptr, at, whole, grad_gemm_product_out);
     }
   }
 
@@ -751,8 +756,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Param* __restrict__ group_norm_bias_ptr,
     Accumulate<T>* __restrict__ group_norm_grad_slope_ptr,
     Accumulate<T>* __restrict__ group_norm_grad_mean_ptr,
-    double hardtanh_max,
-    double hardtanh_min,
+    Accumulate<T> hardtanh_max,
+    Accumulate<T> hardtanh_min,
     int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
@@ -763,8 +768,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc group_norm_mean = widen(group_norm_mean_ptr[row * groups + segment]);
-    const Acc group_norm_rstd = widen(group_norm_rstd_ptr[row * groups + segment]);
+    const Acc group_norm_mean = widen(group_norm_mean_ptr[item]);
+    const Acc group_norm_rstd = widen(group_norm_rstd_ptr[item]);
     Acc d_group_norm_hat_sum = Acc(0);
     Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
@@ -786,7 +791,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc gemm_bias[kVec];
-        load_values(columns[u], gemm_bias_ptr, gemm_bias_ptr != nullptr, gemm_bias);
+        load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
         Acc group_norm_weight[kVec];
         load_values(columns[u], group_norm_weight_ptr, true, group_norm_weight);
         Acc group_norm_bias[kVec];
@@ -800,7 +805,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
           const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
           const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
           const Acc d_group_norm =
-              hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+              hardtanh_backward(grad_y, group_norm, hardtanh_min, hardtanh_max);
           const Acc d_group_norm_hat_group_norm_hat =
               group_norm_hat * d_group_norm * group_norm_weight[v];
           d_group_norm_hat_sum += d_group_norm * group_norm_weight[v];
@@ -834,8 +839,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const Accumulate<T>* __restrict__ group_norm_grad_mean_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    double hardtanh_max,
-    double hardtanh_min,
+    Accumulate<T> hardtanh_max,
+    Accumulate<T> hardtanh_min,
     int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
         int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -852,7 +857,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc group_norm_weight[kVec];
   load_values(columns, group_norm_weight_ptr, active, group_norm_weight);
   Acc group_norm_bias[kVec];
@@ -881,8 +886,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       const Acc gemm = gemm_product + gemm_bias[v];
       const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
       const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-      const Acc d_group_norm =
-          hardtanh_backward(grad_y, group_norm, Acc(hardtanh_min), Acc(hardtanh_max));
+      const Acc d_group_norm = hardtanh_backward(grad_y, group_norm, hardtanh_min, hardtanh_max);
       const Acc d_gemm_unscaled =
           d_group_norm * group_norm_weight[v] - (group_norm_hat * group_norm_grad_slope
               + group_norm_grad_mean);
@@ -978,9 +982,14 @@ cudaError_t backward_launch(
   // Each segment stays in registers.
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kVec);
+  const int64_t length = channels / groups, size = rows * channels;
+  // With column sums a thread has no room for two vectors, but one may be wider.
+  constexpr int kWide = kPacked ? kVectorOf<T, 0> : kVec;
+  const bool wide = kWide > kVec && length % kWide == 0 && length <= 32 * kWide &&
+      row_doubles(shapes, size, kWide, kMultiprocessors * kRowThreads);
   const Row row = row_shape(
-      shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 3,
-      kMultiprocessors);
+      shapes, rows, groups, length, wide ? kWide : kVec, kPacked, wide ? 1 : kMost, false,
+      3, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     const Finalise finalise = finalise_shape(channels, row.grid.y);
@@ -991,10 +1000,12 @@ cudaError_t backward_launch(
     if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
     if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
-    error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
-        grad_y_ptr, gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
-        group_norm_bias_ptr, grad_gemm_product_ptr, partials, a.hardtanh_max, a.hardtanh_min, rows,
-        channels, groups, row.lanes, row.across, row.height, row.period, whole);
+    if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
+    error = launch(kernel, row.grid, row.block, 512 * (wide ? kWide : kVec) * sizeof(Acc), stream,
+        gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr,
+        group_norm_weight_ptr, group_norm_bias_ptr, grad_gemm_product_ptr, partials,
+        Acc(a.hardtanh_max), Acc(a.hardtanh_min), rows, channels, groups, row.lanes, row.across,
+        row.height, row.period, row.step, row.step * groups, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
@@ -1014,15 +1025,15 @@ cudaError_t backward_launch(
     error = launch(backward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
-        group_norm_bias_ptr, group_norm_grad_slope_ptr, group_norm_grad_mean_ptr, a.hardtanh_max,
-        a.hardtanh_min, rows, channels, groups, whole);
+        group_norm_bias_ptr, group_norm_grad_slope_ptr, group_norm_grad_mean_ptr,
+        Acc(a.hardtanh_max), Acc(a.hardtanh_min), rows, channels, groups, whole);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_bias_ptr, group_norm_grad_slope_ptr, group_norm_grad_mean_ptr,
-        grad_gemm_product_ptr, partials, a.hardtanh_max, a.hardtanh_min, rows, channels, groups,
-        shape.lines, shape.lines_per_block, shape.period, whole);
+        grad_gemm_product_ptr, partials, Acc(a.hardtanh_max), Acc(a.hardtanh_min), rows, channels,
+        groups, shape.lines, shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,

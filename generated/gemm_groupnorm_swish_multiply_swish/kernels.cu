@@ -41,10 +41,10 @@ namespace {
 //   gemm = gemm_product + gemm_bias
 //   group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd
 //   group_norm = group_norm_hat * group_norm_weight + group_norm_bias
-//   gate = sigmoid(group_norm)
+//   gate = sigmoid<Out>(group_norm)
 //   silu_value = group_norm * gate
 //   times_multiply_weight = silu_value * multiply_weight
-//   gate_2 = sigmoid(times_multiply_weight)
+//   gate_2 = sigmoid<Out>(times_multiply_weight)
 //   silu_value_2 = times_multiply_weight * gate_2
 //   y = silu_value_2
 
@@ -62,9 +62,9 @@ forward_row(
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    double group_norm_eps,
+    Accumulate<T> group_norm_eps,
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t whole) {
+        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
@@ -75,7 +75,6 @@ forward_row(
   Acc* shared = shared_memory<Acc>();
   // The rows of a block are so far apart that all of them begin at the same place in a vector.
   const unsigned apart = kPacked ? 1 : period;
-  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
   int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
   SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -92,7 +91,7 @@ forward_row(
   Acc multiply_weight[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], gemm_bias_ptr, columns[i].any() && gemm_bias_ptr != nullptr,
+    load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
         gemm_bias[kKeep ? i : 0]);
     load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
         group_norm_weight[kKeep ? i : 0]);
@@ -103,26 +102,29 @@ forward_row(
   // Where registers allow it, the next row is on its way while this one is used.
   constexpr bool kAhead = kItems <= 2;
   Loaded<T, kVec> gemm_product_next[kItems];
-  const auto load_row = [&](int64_t row) {
+  const auto load_row = [&](int64_t at, int64_t item) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_next[i] = {};
-      if (row >= rows || !columns[i].any()) continue;
-      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, row * channels, whole);
+      if (at >= size || !columns[i].any()) continue;
+      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, at, whole);
     }
   };
+  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
+  // turn, by what the launcher gives: that takes no register and no multiplication.
+  int64_t at = (base + seat.row * apart) * channels;
+  int64_t item = (base + seat.row * apart) * groups + segment;
+  if (kAhead) load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  if (kAhead) load_row(base + seat.row * apart);
-  for (; base < rows; base += step) {
-    const int64_t row = base + seat.row * apart;
-    const bool valid = row < rows;
-    if (!kAhead) load_row(row);
+  for (; base < rows; base += step, at += at_step, item += item_step) {
+    const bool valid = at < size;
+    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> gemm_product_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_in[i] = gemm_product_next[i];
     }
-    if (kAhead) load_row(row + step);
+    if (kAhead) load_row(at + at_step, item + item_step);
 
     Acc group_norm_moments_total = Acc(0);
     Acc gemm_held[kItems][kVec];
@@ -131,7 +133,7 @@ forward_row(
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
       }
       Acc group_norm_moments_parts[kVec];
 #pragma unroll
@@ -165,10 +167,10 @@ forward_row(
     correct(group_norm_moments, group_norm_moments_rest, inverse_length);
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-    const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
+    const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
     if (lane == 0 && valid && segment < groups) {
-      group_norm_mean_ptr[row * groups + segment] = group_norm_mean;
-      group_norm_rstd_ptr[row * groups + segment] = group_norm_rstd;
+      group_norm_mean_ptr[item] = group_norm_mean;
+      group_norm_rstd_ptr[item] = group_norm_rstd;
     }
 
 #pragma unroll
@@ -187,14 +189,14 @@ forward_row(
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
         const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
             + group_norm_bias[kept][v];
-        const Acc gate = sigmoid(group_norm);
+        const Acc gate = sigmoid<Out>(group_norm);
         const Acc silu_value = group_norm * gate;
         const Acc times_multiply_weight = silu_value * multiply_weight[kept][v];
-        const Acc gate_2 = sigmoid(times_multiply_weight);
+        const Acc gate_2 = sigmoid<Out>(times_multiply_weight);
         const Acc silu_value_2 = times_multiply_weight * gate_2;
         y_out[v] = narrow<Out>(silu_value_2);
       }
-      if (active) store_pack(columns[i], y_ptr, row * channels, whole, y_out);
+      if (active) store_pack(columns[i], y_ptr, at, whole, y_out);
     }
   }
 }
@@ -207,7 +209,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const Param* __restrict__ gemm_bias_ptr,
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
-    double group_norm_eps,
+    Accumulate<T> group_norm_eps,
     int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
@@ -237,7 +239,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc gemm_bias[kVec];
-        load_values(columns[u], gemm_bias_ptr, gemm_bias_ptr != nullptr, gemm_bias);
+        load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
@@ -253,7 +255,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     moments_over_lanes(blockDim.x, shared, group_norm_moments, Acc(seen), Acc(length));
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-    const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
+    const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
     if (threadIdx.x == 0) {
       group_norm_mean_ptr[item] = group_norm_mean;
       group_norm_rstd_ptr[item] = group_norm_rstd;
@@ -289,7 +291,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc group_norm_weight[kVec];
   load_values(columns, group_norm_weight_ptr, active, group_norm_weight);
   Acc group_norm_bias[kVec];
@@ -311,10 +313,10 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       const Acc gemm = gemm_product + gemm_bias[v];
       const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
       const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-      const Acc gate = sigmoid(group_norm);
+      const Acc gate = sigmoid<Out>(group_norm);
       const Acc silu_value = group_norm * gate;
       const Acc times_multiply_weight = silu_value * multiply_weight[v];
-      const Acc gate_2 = sigmoid(times_multiply_weight);
+      const Acc gate_2 = sigmoid<Out>(times_multiply_weight);
       const Acc silu_value_2 = times_multiply_weight * gate_2;
       y_out[v] = narrow<Out>(silu_value_2);
     }
@@ -385,9 +387,11 @@ cudaError_t forward_launch(
   // Each segment stays in registers.
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
+  const int64_t length = channels / groups, size = rows * channels;
+  const bool doubles =
+      kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors * kRowThreads);
   const Row row = row_shape(
-      shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 4,
-      kMultiprocessors);
+      shapes, rows, groups, length, kVec, kPacked, kMost, doubles, 4, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -397,8 +401,9 @@ cudaError_t forward_launch(
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, multiply_weight_ptr,
-        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, a.group_norm_eps, rows, channels, groups,
-        row.lanes, row.across, row.height, row.period, whole);
+        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, Acc(a.group_norm_eps), rows, channels,
+        groups, row.lanes, row.across, row.height, row.period, row.step, row.step * groups, row.step
+        * channels, size, whole);
   }
 
   // Any size: statistics first, then one more pass.
@@ -409,7 +414,8 @@ cudaError_t forward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr,
-        group_norm_mean_ptr, group_norm_rstd_ptr, a.group_norm_eps, rows, channels, groups, whole);
+        group_norm_mean_ptr, group_norm_rstd_ptr, Acc(a.group_norm_eps), rows, channels, groups,
+        whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr,
@@ -514,12 +520,14 @@ namespace {
 //   gemm = gemm_product + gemm_bias
 //   group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd
 //   group_norm = group_norm_hat * group_norm_weight + group_norm_bias
-//   gate = sigmoid(group_norm)
+//   gate = sigmoid<Out>(group_norm)
 //   silu_value = group_norm * gate
 //   times_multiply_weight = silu_value * multiply_weight
-//   gate_2 = sigmoid(times_multiply_weight)
-//   d_times_multiply_weight = silu_backward(grad_y, times_multiply_weight, gate_2)
-//   d_group_norm = silu_backward(d_times_multiply_weight * multiply_weight, group_norm, gate)
+//   gate_2 = sigmoid<Out>(times_multiply_weight)
+//   slope_of_silu_value_2 = silu_slope(times_multiply_weight, gate_2)
+//   d_times_multiply_weight = grad_y * slope_of_silu_value_2
+//   slope_of_silu_value = silu_slope(group_norm, gate)
+//   d_group_norm = d_times_multiply_weight * multiply_weight * slope_of_silu_value
 //   d_gemm_unscaled = d_group_norm * group_norm_weight - (group_norm_hat * group_norm_grad_slope +
 //   group_norm_grad_mean)
 //   d_gemm = d_gemm_unscaled * group_norm_rstd
@@ -546,7 +554,7 @@ backward_row(
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t whole) {
+        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
@@ -556,7 +564,6 @@ backward_row(
   Acc* shared = shared_memory<Acc>();
   // The rows of a block are so far apart that all of them begin at the same place in a vector.
   const unsigned apart = kPacked ? 1 : period;
-  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
   int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
   SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -574,7 +581,7 @@ backward_row(
   Acc multiply_weight[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], gemm_bias_ptr, columns[i].any() && gemm_bias_ptr != nullptr,
+    load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
         gemm_bias[kKeep ? i : 0]);
     load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
         group_norm_weight[kKeep ? i : 0]);
@@ -592,26 +599,29 @@ backward_row(
   Loaded<Out, kVec> grad_y_next[kItems];
   Acc group_norm_mean_next;
   Acc group_norm_rstd_next;
-  const auto load_row = [&](int64_t row) {
-    group_norm_mean_next = row < rows && segment < groups
-        ? Acc(widen(group_norm_mean_ptr[row * groups + segment])) : Acc(0);
-    group_norm_rstd_next = row < rows && segment < groups
-        ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
+  const auto load_row = [&](int64_t at, int64_t item) {
+    group_norm_mean_next = at < size && segment < groups ? Acc(widen(group_norm_mean_ptr[item]))
+        : Acc(0);
+    group_norm_rstd_next = at < size && segment < groups ? Acc(widen(group_norm_rstd_ptr[item]))
+        : Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_next[i] = {};
       grad_y_next[i] = {};
-      if (row >= rows || !columns[i].any()) continue;
-      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, row * channels, whole);
-      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, row * channels, whole);
+      if (at >= size || !columns[i].any()) continue;
+      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, at, whole);
+      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, at, whole);
     }
   };
+  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
+  // turn, by what the launcher gives: that takes no register and no multiplication.
+  int64_t at = (base + seat.row * apart) * channels;
+  int64_t item = (base + seat.row * apart) * groups + segment;
+  if (kAhead) load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  if (kAhead) load_row(base + seat.row * apart);
-  for (; base < rows; base += step) {
-    const int64_t row = base + seat.row * apart;
-    const bool valid = row < rows;
-    if (!kAhead) load_row(row);
+  for (; base < rows; base += step, at += at_step, item += item_step) {
+    const bool valid = at < size;
+    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> gemm_product_in[kItems];
     Loaded<Out, kVec> grad_y_in[kItems];
 #pragma unroll
@@ -621,7 +631,7 @@ backward_row(
     }
     const Acc group_norm_mean = group_norm_mean_next;
     const Acc group_norm_rstd = group_norm_rstd_next;
-    if (kAhead) load_row(row + step);
+    if (kAhead) load_row(at + at_step, item + item_step);
 
     Acc d_group_norm_hat_sum = Acc(0);
     Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
@@ -629,13 +639,12 @@ backward_row(
     Acc d_times_multiply_weight_held[kItems][kVec];
     Acc d_group_norm_held[kItems][kVec];
     Acc d_group_norm_weight_held[kItems][kVec];
-    Acc d_group_norm_hat_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
         load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
         load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
         load_values(columns[i], multiply_weight_ptr, active, multiply_weight[0]);
@@ -650,23 +659,24 @@ backward_row(
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
         const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
             + group_norm_bias[kept][v];
-        const Acc gate = sigmoid(group_norm);
+        const Acc gate = sigmoid<Out>(group_norm);
         const Acc silu_value = group_norm * gate;
         const Acc times_multiply_weight = silu_value * multiply_weight[kept][v];
-        const Acc gate_2 = sigmoid(times_multiply_weight);
-        const Acc d_times_multiply_weight = silu_backward(grad_y, times_multiply_weight, gate_2);
+        const Acc gate_2 = sigmoid<Out>(times_multiply_weight);
+        const Acc slope_of_silu_value_2 = silu_slope(times_multiply_weight, gate_2);
+        const Acc d_times_multiply_weight = grad_y * slope_of_silu_value_2;
+        const Acc slope_of_silu_value = silu_slope(group_norm, gate);
         const Acc d_group_norm =
-            silu_backward(d_times_multiply_weight * multiply_weight[kept][v], group_norm, gate);
+            d_times_multiply_weight * multiply_weight[kept][v] * slope_of_silu_value;
         const Acc d_group_norm_weight = group_norm_hat * d_group_norm;
-        const Acc d_group_norm_hat = d_group_norm * group_norm_weight[kept][v];
         const Acc d_group_norm_hat_group_norm_hat =
             d_group_norm_weight * group_norm_weight[kept][v];
         silu_value_held[i][v] = silu_value;
         d_times_multiply_weight_held[i][v] = d_times_multiply_weight;
         d_group_norm_held[i][v] = d_group_norm;
         d_group_norm_weight_held[i][v] = d_group_norm_weight;
-        d_group_norm_hat_held[i][v] = d_group_norm_hat;
-        d_group_norm_hat_sum_parts[v] = columns[i].has(v) ? d_group_norm_hat : Acc(0);
+        d_group_norm_hat_sum_parts[v] = columns[i].has(v)
+            ? d_group_norm * group_norm_weight[kept][v] : Acc(0);
         d_group_norm_hat_group_norm_hat_sum_parts[v] = columns[i].has(v)
             ? d_group_norm_hat_group_norm_hat : Acc(0);
       }
@@ -683,7 +693,8 @@ backward_row(
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias[0]);
+        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
+        load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
       }
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
@@ -693,11 +704,11 @@ backward_row(
         const Acc d_times_multiply_weight = d_times_multiply_weight_held[i][v];
         const Acc d_group_norm = d_group_norm_held[i][v];
         const Acc d_group_norm_weight = d_group_norm_weight_held[i][v];
-        const Acc d_group_norm_hat = d_group_norm_hat_held[i][v];
         const Acc gemm = gemm_product + gemm_bias[kept][v];
         const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
         const Acc d_gemm_unscaled =
-            d_group_norm_hat - (group_norm_hat * group_norm_grad_slope + group_norm_grad_mean);
+            d_group_norm * group_norm_weight[kept][v] - (group_norm_hat * group_norm_grad_slope
+                + group_norm_grad_mean);
         const Acc d_gemm = d_gemm_unscaled * group_norm_rstd;
         if (active) d_multiply_weight_sum[i][v] += silu_value * d_times_multiply_weight;
         if (active) d_group_norm_sum[i][v] += d_group_norm;
@@ -706,8 +717,7 @@ backward_row(
         grad_gemm_product_out[v] = narrow<T>(d_gemm);
       }
       if (active && grad_gemm_product_ptr != nullptr)
-          store_pack(columns[i], grad_gemm_product_ptr, row * channels, whole,
-              grad_gemm_product_out);
+          store_pack(columns[i], grad_gemm_product_ptr, at, whole, grad_gemm_product_out);
     }
   }
 
@@ -814,8 +824,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc group_norm_mean = widen(group_norm_mean_ptr[row * groups + segment]);
-    const Acc group_norm_rstd = widen(group_norm_rstd_ptr[row * groups + segment]);
+    const Acc group_norm_mean = widen(group_norm_mean_ptr[item]);
+    const Acc group_norm_rstd = widen(group_norm_rstd_ptr[item]);
     Acc d_group_norm_hat_sum = Acc(0);
     Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
@@ -837,7 +847,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc gemm_bias[kVec];
-        load_values(columns[u], gemm_bias_ptr, gemm_bias_ptr != nullptr, gemm_bias);
+        load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
         Acc group_norm_weight[kVec];
         load_values(columns[u], group_norm_weight_ptr, true, group_norm_weight);
         Acc group_norm_bias[kVec];
@@ -852,13 +862,15 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
           const Acc gemm = gemm_product + gemm_bias[v];
           const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
           const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-          const Acc gate = sigmoid(group_norm);
+          const Acc gate = sigmoid<Out>(group_norm);
           const Acc silu_value = group_norm * gate;
           const Acc times_multiply_weight = silu_value * multiply_weight[v];
-          const Acc gate_2 = sigmoid(times_multiply_weight);
-          const Acc d_times_multiply_weight = silu_backward(grad_y, times_multiply_weight, gate_2);
+          const Acc gate_2 = sigmoid<Out>(times_multiply_weight);
+          const Acc slope_of_silu_value_2 = silu_slope(times_multiply_weight, gate_2);
+          const Acc d_times_multiply_weight = grad_y * slope_of_silu_value_2;
+          const Acc slope_of_silu_value = silu_slope(group_norm, gate);
           const Acc d_group_norm =
-              silu_backward(d_times_multiply_weight * multiply_weight[v], group_norm, gate);
+              d_times_multiply_weight * multiply_weight[v] * slope_of_silu_value;
           const Acc d_group_norm_hat_group_norm_hat =
               group_norm_hat * d_group_norm * group_norm_weight[v];
           d_group_norm_hat_sum += d_group_norm * group_norm_weight[v];
@@ -909,7 +921,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc group_norm_weight[kVec];
   load_values(columns, group_norm_weight_ptr, active, group_norm_weight);
   Acc group_norm_bias[kVec];
@@ -941,13 +953,14 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       const Acc gemm = gemm_product + gemm_bias[v];
       const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
       const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-      const Acc gate = sigmoid(group_norm);
+      const Acc gate = sigmoid<Out>(group_norm);
       const Acc silu_value = group_norm * gate;
       const Acc times_multiply_weight = silu_value * multiply_weight[v];
-      const Acc gate_2 = sigmoid(times_multiply_weight);
-      const Acc d_times_multiply_weight = silu_backward(grad_y, times_multiply_weight, gate_2);
-      const Acc d_group_norm =
-          silu_backward(d_times_multiply_weight * multiply_weight[v], group_norm, gate);
+      const Acc gate_2 = sigmoid<Out>(times_multiply_weight);
+      const Acc slope_of_silu_value_2 = silu_slope(times_multiply_weight, gate_2);
+      const Acc d_times_multiply_weight = grad_y * slope_of_silu_value_2;
+      const Acc slope_of_silu_value = silu_slope(group_norm, gate);
+      const Acc d_group_norm = d_times_multiply_weight * multiply_weight[v] * slope_of_silu_value;
       const Acc d_gemm_unscaled =
           d_group_norm * group_norm_weight[v] - (group_norm_hat * group_norm_grad_slope
               + group_norm_grad_mean);
@@ -1048,9 +1061,14 @@ cudaError_t backward_launch(
   // Each segment stays in registers.
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kVec);
+  const int64_t length = channels / groups, size = rows * channels;
+  // With column sums a thread has no room for two vectors, but one may be wider.
+  constexpr int kWide = kPacked ? kVectorOf<T, 0> : kVec;
+  const bool wide = kWide > kVec && length % kWide == 0 && length <= 32 * kWide &&
+      row_doubles(shapes, size, kWide, kMultiprocessors * kRowThreads);
   const Row row = row_shape(
-      shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 3,
-      kMultiprocessors);
+      shapes, rows, groups, length, wide ? kWide : kVec, kPacked, wide ? 1 : kMost, false,
+      3, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     const Finalise finalise = finalise_shape(channels, row.grid.y);
@@ -1061,10 +1079,12 @@ cudaError_t backward_launch(
     if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
     if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
-    error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
-        grad_y_ptr, gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
-        group_norm_bias_ptr, multiply_weight_ptr, grad_gemm_product_ptr, partials, rows, channels,
-        groups, row.lanes, row.across, row.height, row.period, whole);
+    if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
+    error = launch(kernel, row.grid, row.block, 512 * (wide ? kWide : kVec) * sizeof(Acc), stream,
+        gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr,
+        group_norm_weight_ptr, group_norm_bias_ptr, multiply_weight_ptr, grad_gemm_product_ptr,
+        partials, rows, channels, groups, row.lanes, row.across, row.height, row.period, row.step,
+        row.step * groups, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
@@ -1146,12 +1166,12 @@ cudaError_t backward_dispatch(
 // Launch shapes that were measured to be fastest, from
 // specs/gemm_groupnorm_swish_multiply_swish.tuning.json:
 // compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// column_blocks, column_cluster}.
+// row_share, column_blocks, column_cluster}.
 constexpr Tuned kBackwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 2, 1}},  // float16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 0, 2, 1}},  // float16
 };
 
 }  // namespace

@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
     Out* __restrict__ y_ptr,
-    double multiplier,
-    double negative_slope,
+    Accumulate<T> multiplier,
+    Accumulate<T> negative_slope,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
@@ -54,11 +54,11 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc gemm_shift[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    gemm_shift[v] = gemm_bias[v] * Acc(multiplier);
+    gemm_shift[v] = gemm_bias[v] * multiplier;
   }
 
   const int64_t first = blockIdx.y * lines_per_block;
@@ -70,8 +70,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
       const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc times_multiplier = gemm_product * Acc(multiplier) + gemm_shift[v];
-      const Acc leaky_relu_value = leaky_relu(times_multiplier, Acc(negative_slope));
+      const Acc times_multiplier = gemm_product * multiplier + gemm_shift[v];
+      const Acc leaky_relu_value = leaky_relu(times_multiplier, negative_slope);
       y_out[v] = narrow<Out>(leaky_relu_value);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
@@ -134,8 +134,8 @@ cudaError_t forward_launch(
         shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
-        gemm_product_ptr, gemm_bias_ptr, y_ptr, a.multiplier, a.negative_slope, rows, channels,
-        shape.lines, shape.lines_per_block, shape.period, whole);
+        gemm_product_ptr, gemm_bias_ptr, y_ptr, Acc(a.multiplier), Acc(a.negative_slope), rows,
+        channels, shape.lines, shape.lines_per_block, shape.period, whole);
   }
 }
 
@@ -238,8 +238,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     const Param* __restrict__ gemm_bias_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    double multiplier,
-    double negative_slope,
+    Accumulate<T> multiplier,
+    Accumulate<T> negative_slope,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
@@ -249,11 +249,11 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc gemm_shift[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    gemm_shift[v] = gemm_bias[v] * Acc(multiplier);
+    gemm_shift[v] = gemm_bias[v] * multiplier;
   }
 
   Acc d_times_multiplier_sum[kVec] = {};
@@ -269,11 +269,10 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
       if (!here.has(v)) continue;
       const Acc gemm_product = widen(gemm_product_in[v]);
       const Acc grad_y = widen(grad_y_in[v]);
-      const Acc times_multiplier = gemm_product * Acc(multiplier) + gemm_shift[v];
-      const Acc d_times_multiplier =
-          leaky_relu_backward(grad_y, times_multiplier, Acc(negative_slope));
+      const Acc times_multiplier = gemm_product * multiplier + gemm_shift[v];
+      const Acc d_times_multiplier = leaky_relu_backward(grad_y, times_multiplier, negative_slope);
       d_times_multiplier_sum[v] += d_times_multiplier;
-      grad_gemm_product_out[v] = narrow<T>(d_times_multiplier * Acc(multiplier));
+      grad_gemm_product_out[v] = narrow<T>(d_times_multiplier * multiplier);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
@@ -327,7 +326,7 @@ template <typename T, typename Out, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_gemm_bias_ptr,
     const Accumulate<T>* __restrict__ partials,
-    double multiplier,
+    Accumulate<T> multiplier,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -358,7 +357,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
 
   const Acc d_times_multiplier_sum = d_times_multiplier_sum_all[0];
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
-      narrow<Param>(d_times_multiplier_sum * Acc(multiplier));
+      narrow<Param>(d_times_multiplier_sum * multiplier);
 }
 
 struct BackwardArguments {
@@ -393,11 +392,11 @@ cudaError_t backward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, kStreamThreads *
         2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr,
-        grad_gemm_product_ptr, partials, a.multiplier, a.negative_slope, rows, channels,
+        grad_gemm_product_ptr, partials, Acc(a.multiplier), Acc(a.negative_slope), rows, channels,
         shape.lines, shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, partials, a.multiplier, rows, channels,
+        * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, partials, Acc(a.multiplier), rows, channels,
         int64_t(shape.grid.y * shape.period));
   }
 }

@@ -57,8 +57,8 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     Param* bn_running_var_ptr,
     Out* __restrict__ y_ptr,
     int64_t* bn_num_batches_tracked_ptr,
-    double bn_eps,
-    double bn_momentum,
+    Accumulate<T> bn_eps,
+    Accumulate<T> bn_momentum,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   const auto columns = columns_of<kVec, kPacked>(
@@ -94,11 +94,11 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   const auto all_rows = [=](int) { return Acc(last - first); };
   const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
-  const Acc bn_factor = average_factor(Acc(bn_momentum), bn_num_batches_tracked);
+  const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
   const Acc bn_kept_2 = Acc(1) - bn_factor;
   const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc scale[kVec];
   load_values(columns, scale_ptr, active, scale);
   Acc bn_weight[kVec];
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     bn_mean[v] = bn_mean_of_gemm_product * scale[v] + bn_mean_shift[v];
     const Acc bn_variance_of_gemm_product = bn_moments[v].m2 / Acc(rows);
     bn_variance[v] = bn_variance_of_gemm_product * scale[v] * scale[v] + bn_mean[v] * Acc(0);
-    bn_rstd[v] = rsqrt(bn_variance[v] + Acc(bn_eps));
+    bn_rstd[v] = rsqrt(bn_variance[v] + bn_eps);
     bn_center[v] = bn_mean[v] - bn_mean_shift[v];
     bn_scale[v] = bn_weight[v] * bn_rstd[v];
   }
@@ -293,8 +293,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     Accumulate<T>* __restrict__ bn_scale_ptr,
     int64_t* bn_num_batches_tracked_ptr,
     const Accumulate<T>* __restrict__ partials,
-    double bn_eps,
-    double bn_momentum,
+    Accumulate<T> bn_eps,
+    Accumulate<T> bn_momentum,
     int64_t rows, int64_t channels, int64_t blocks, int64_t lines_per_block, int period) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -333,7 +333,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const Moments<Acc> bn_moments = bn_moments_all[0];
   const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
-  const Acc gemm_bias = gemm_bias_ptr != nullptr ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
+  const Acc gemm_bias = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
   const Acc scale = widen(scale_ptr[column]);
   const Acc bn_running_mean = bn_running_mean_ptr != nullptr
       ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
@@ -350,9 +350,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const Acc bn_mean = bn_mean_of_gemm_product * scale + bn_mean_shift;
   const Acc bn_variance_of_gemm_product = bn_moments.m2 / Acc(rows);
   const Acc bn_variance = bn_variance_of_gemm_product * scale * scale + bn_mean * Acc(0);
-  const Acc bn_rstd = rsqrt(bn_variance + Acc(bn_eps));
+  const Acc bn_rstd = rsqrt(bn_variance + bn_eps);
   const Acc bn_center = bn_mean - bn_mean_shift;
-  const Acc bn_factor = average_factor(Acc(bn_momentum), bn_num_batches_tracked);
+  const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
   const Acc bn_kept_2 = Acc(1) - bn_factor;
   const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
   const Acc new_bn_running_mean = bn_kept_2 * bn_running_mean + bn_factor * bn_mean;
@@ -489,8 +489,8 @@ cudaError_t train_forward_launch(
     return launch_clusters(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid,
         tile.grid.y, tile.block, tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr,
         scale_ptr, bn_weight_ptr, bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
-        bn_running_var_ptr, y_ptr, bn_num_batches_tracked_ptr, a.bn_eps, a.bn_momentum, rows,
-        channels, tile.rows_per_block);
+        bn_running_var_ptr, y_ptr, bn_num_batches_tracked_ptr, Acc(a.bn_eps), Acc(a.bn_momentum),
+        rows, channels, tile.rows_per_block);
   }
 
   // Any size: statistics first, then one more pass.
@@ -510,8 +510,8 @@ cudaError_t train_forward_launch(
     error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, scale_ptr, bn_weight_ptr,
         bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr,
-        bn_scale_ptr, bn_num_batches_tracked_ptr, partials, a.bn_eps, a.bn_momentum, rows, channels,
-        int64_t(shape.grid.y * shape.period), shape.lines_per_block, shape.period);
+        bn_scale_ptr, bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps), Acc(a.bn_momentum), rows,
+        channels, int64_t(shape.grid.y * shape.period), shape.lines_per_block, shape.period);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
         stream, gemm_product_ptr, scale_ptr, bn_bias_ptr, bn_center_ptr, bn_scale_ptr, y_ptr, rows,
@@ -562,14 +562,14 @@ cudaError_t train_forward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
 // compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// column_blocks, column_cluster}.
+// row_share, column_blocks, column_cluster}.
 constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 46340, 4096, {kSplit, 4, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 5792, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), 46340, 4096, {kSplit, 4, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(1, 3), 5792, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 46340, 4096, {kSplit, 4, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 5792, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), 46340, 4096, {kSplit, 4, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -687,7 +687,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   for (int i = 0; i < kAhead; ++i) fetch();
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc scale[kVec];
   load_values(columns, scale_ptr, active, scale);
   Acc bn_mean[kVec];
@@ -802,7 +802,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc scale[kVec];
   load_values(columns, scale_ptr, active, scale);
   Acc bn_mean[kVec];
@@ -962,7 +962,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc scale[kVec];
   load_values(columns, scale_ptr, active, scale);
   Acc bn_mean[kVec];
@@ -1288,7 +1288,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const Param* __restrict__ bn_weight_ptr,
     const Param* __restrict__ bn_bias_ptr,
     Out* __restrict__ y_ptr,
-    double bn_eps,
+    Accumulate<T> bn_eps,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
@@ -1298,7 +1298,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc scale[kVec];
   load_values(columns, scale_ptr, active, scale);
   Acc bn_running_mean[kVec];
@@ -1313,7 +1313,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   Acc bn_scale[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc bn_rstd = rsqrt(bn_running_var[v] + Acc(bn_eps));
+    const Acc bn_rstd = rsqrt(bn_running_var[v] + bn_eps);
     bn_center[v] = bn_running_mean[v] - gemm_bias[v] * scale[v];
     bn_scale[v] = bn_weight[v] * bn_rstd;
   }
@@ -1402,7 +1402,7 @@ cudaError_t eval_forward_launch(
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_running_mean_ptr, bn_running_var_ptr,
-        bn_weight_ptr, bn_bias_ptr, y_ptr, a.bn_eps, rows, channels, shape.lines,
+        bn_weight_ptr, bn_bias_ptr, y_ptr, Acc(a.bn_eps), rows, channels, shape.lines,
         shape.lines_per_block, shape.period, whole);
   }
 }
@@ -1450,14 +1450,14 @@ cudaError_t eval_forward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
 // compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// column_blocks, column_cluster}.
+// row_share, column_blocks, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, {kAutomatic, 16, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 46340, 4096, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 5792, 4096, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), 46340, 4096, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
+    {90, modes(1, 3), 5792, 4096, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 46340, 4096, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 5792, 4096, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), 46340, 4096, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1532,7 +1532,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     const Param* __restrict__ bn_weight_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    double bn_eps,
+    Accumulate<T> bn_eps,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
@@ -1542,7 +1542,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc scale[kVec];
   load_values(columns, scale_ptr, active, scale);
   Acc bn_running_mean[kVec];
@@ -1554,7 +1554,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   Acc d_bn_hat_scale[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc bn_rstd = rsqrt(bn_running_var[v] + Acc(bn_eps));
+    const Acc bn_rstd = rsqrt(bn_running_var[v] + bn_eps);
     d_bn_hat_scale[v] = scale[v] * bn_weight[v] * bn_rstd;
   }
 
@@ -1641,7 +1641,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     Param* __restrict__ grad_bn_weight_ptr,
     Param* __restrict__ grad_bn_bias_ptr,
     const Accumulate<T>* __restrict__ partials,
-    double bn_eps,
+    Accumulate<T> bn_eps,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -1682,7 +1682,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
   const Acc scale = widen(scale_ptr[column]);
   const Acc bn_running_var = widen(bn_running_var_ptr[column]);
   const Acc bn_weight = widen(bn_weight_ptr[column]);
-  const Acc bn_rstd = rsqrt(bn_running_var + Acc(bn_eps));
+  const Acc bn_rstd = rsqrt(bn_running_var + bn_eps);
   const Acc d_bn_weight_sum = bn_centered_grad_y_sum * bn_rstd;
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
       narrow<Param>(grad_y_sum * scale * bn_rstd * bn_weight);
@@ -1739,13 +1739,13 @@ cudaError_t eval_backward_launch(
     error = launch(eval_backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, scale_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr,
-        grad_gemm_product_ptr, partials, a.bn_eps, rows, channels, shape.lines,
+        grad_gemm_product_ptr, partials, Acc(a.bn_eps), rows, channels, shape.lines,
         shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     return launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, scale_ptr, bn_running_var_ptr, bn_weight_ptr,
         grad_gemm_bias_ptr, grad_scale_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, partials,
-        a.bn_eps, rows, channels, int64_t(shape.grid.y * shape.period));
+        Acc(a.bn_eps), rows, channels, int64_t(shape.grid.y * shape.period));
   }
 }
 

@@ -34,7 +34,7 @@ namespace {
 // ---- forward -----------------------------------------------------------------------------------
 //
 //   gemm = gemm_product + gemm_bias
-//   sigmoid_value = sigmoid(gemm)
+//   sigmoid_value = sigmoid<Out>(gemm)
 //   times_scaling_factor = sigmoid_value * scaling_factor
 //   plus_a = times_scaling_factor + gemm
 //   y = plus_a
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
     Out* __restrict__ y_ptr,
-    double scaling_factor,
+    Accumulate<T> scaling_factor,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
       if (!here.has(v)) continue;
       const Acc gemm_product = widen(gemm_product_in[v]);
       const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc sigmoid_value = sigmoid(gemm);
-      const Acc times_scaling_factor = sigmoid_value * Acc(scaling_factor);
+      const Acc sigmoid_value = sigmoid<Out>(gemm);
+      const Acc times_scaling_factor = sigmoid_value * scaling_factor;
       const Acc plus_a = times_scaling_factor + gemm;
       y_out[v] = narrow<Out>(plus_a);
     }
@@ -133,7 +133,7 @@ cudaError_t forward_launch(
         shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
-        gemm_product_ptr, gemm_bias_ptr, y_ptr, a.scaling_factor, rows, channels, shape.lines,
+        gemm_product_ptr, gemm_bias_ptr, y_ptr, Acc(a.scaling_factor), rows, channels, shape.lines,
         shape.lines_per_block, shape.period, whole);
   }
 }
@@ -223,7 +223,7 @@ namespace {
 // ---- backward ----------------------------------------------------------------------------------
 //
 //   gemm = gemm_product + gemm_bias
-//   sigmoid_value = sigmoid(gemm)
+//   sigmoid_value = sigmoid<Out>(gemm)
 //   d_gemm = sigmoid_backward(grad_y * scaling_factor, sigmoid_value)
 //   d_gemm_2 = grad_y + d_gemm
 //   grad_gemm_product = d_gemm_2
@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     const Param* __restrict__ gemm_bias_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    double scaling_factor,
+    Accumulate<T> scaling_factor,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && gemm_bias_ptr != nullptr, gemm_bias);
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
 
   Acc d_gemm_2_sum[kVec] = {};
 
@@ -264,8 +264,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
       const Acc gemm_product = widen(gemm_product_in[v]);
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc sigmoid_value = sigmoid(gemm);
-      const Acc d_gemm = sigmoid_backward(grad_y * Acc(scaling_factor), sigmoid_value);
+      const Acc sigmoid_value = sigmoid<Out>(gemm);
+      const Acc d_gemm = sigmoid_backward(grad_y * scaling_factor, sigmoid_value);
       const Acc d_gemm_2 = grad_y + d_gemm;
       d_gemm_2_sum[v] += d_gemm_2;
       grad_gemm_product_out[v] = narrow<T>(d_gemm_2);
@@ -386,7 +386,7 @@ cudaError_t backward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, kStreamThreads *
         2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr,
-        grad_gemm_product_ptr, partials, a.scaling_factor, rows, channels, shape.lines,
+        grad_gemm_product_ptr, partials, Acc(a.scaling_factor), rows, channels, shape.lines,
         shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads

@@ -42,7 +42,7 @@ namespace {
 // ---- train forward -----------------------------------------------------------------------------
 //
 //   over_divide_value = (matmul_product - bn_center) * bn_scale + bn_shift
-//   gate = sigmoid(over_divide_value)
+//   gate = sigmoid<Out>(over_divide_value)
 //   silu_value = over_divide_value * gate
 //   y = silu_value
 
@@ -61,9 +61,9 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     Param* bn_running_var_ptr,
     Out* __restrict__ y_ptr,
     int64_t* bn_num_batches_tracked_ptr,
-    double bn_eps,
-    double bn_momentum,
-    double divide_value,
+    Accumulate<T> bn_eps,
+    Accumulate<T> bn_momentum,
+    Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   const auto columns = columns_of<kVec, kPacked>(
@@ -101,12 +101,12 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
   const Acc bias = widen(*bias_ptr);
-  const Acc bn_factor = average_factor(Acc(bn_momentum), bn_num_batches_tracked);
+  const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
   const Acc bn_kept_2 = Acc(1) - bn_factor;
   const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-  const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc inverse_divide_value = reciprocal(divide_value);
   Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
   Acc bn_weight[kVec];
   load_values(columns, bn_weight_ptr, active, bn_weight);
   Acc bn_bias[kVec];
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     bn_mean[v] = bn_mean_of_matmul_product + matmul_bias[v];
     const Acc bn_variance_of_matmul_product = bn_moments[v].m2 / Acc(rows);
     bn_variance[v] = bn_variance_of_matmul_product + bn_mean[v] * Acc(0);
-    bn_rstd[v] = rsqrt(bn_variance[v] + Acc(bn_eps));
+    bn_rstd[v] = rsqrt(bn_variance[v] + bn_eps);
     bn_scale[v] = bn_weight[v] * bn_rstd[v] * inverse_divide_value;
     bn_center[v] = bn_mean[v] - matmul_bias[v];
   }
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     for (int v = 0; v < kVec; ++v) {
       const Acc matmul_product = widen(matmul_product_in[v]);
       const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid(over_divide_value);
+      const Acc gate = sigmoid<Out>(over_divide_value);
       const Acc silu_value = over_divide_value * gate;
       y_out[v] = narrow<Out>(silu_value);
     }
@@ -300,9 +300,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     Accumulate<T>* __restrict__ bn_center_ptr,
     int64_t* bn_num_batches_tracked_ptr,
     const Accumulate<T>* __restrict__ partials,
-    double bn_eps,
-    double bn_momentum,
-    double divide_value,
+    Accumulate<T> bn_eps,
+    Accumulate<T> bn_momentum,
+    Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int64_t blocks, int64_t lines_per_block, int period) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -341,7 +341,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const Moments<Acc> bn_moments = bn_moments_all[0];
   const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
-  const Acc matmul_bias = matmul_bias_ptr != nullptr ? Acc(widen(matmul_bias_ptr[column])) : Acc(0);
+  const Acc matmul_bias = kAddsBias<T> ? Acc(widen(matmul_bias_ptr[column])) : Acc(0);
   const Acc bn_running_mean = bn_running_mean_ptr != nullptr
       ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
   const Acc bn_running_var = bn_running_var_ptr != nullptr ? Acc(widen(bn_running_var_ptr[column]))
@@ -356,13 +356,13 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const Acc bn_mean = bn_mean_of_matmul_product + matmul_bias;
   const Acc bn_variance_of_matmul_product = bn_moments.m2 / Acc(rows);
   const Acc bn_variance = bn_variance_of_matmul_product + bn_mean * Acc(0);
-  const Acc bn_rstd = rsqrt(bn_variance + Acc(bn_eps));
-  const Acc bn_factor = average_factor(Acc(bn_momentum), bn_num_batches_tracked);
+  const Acc bn_rstd = rsqrt(bn_variance + bn_eps);
+  const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
   const Acc bn_kept_2 = Acc(1) - bn_factor;
   const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
   const Acc new_bn_running_mean = bn_kept_2 * bn_running_mean + bn_factor * bn_mean;
   const Acc new_bn_running_var = bn_kept_2 * bn_running_var + bn_factor * bn_variance * bn_bessel;
-  const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc inverse_divide_value = reciprocal(divide_value);
   const Acc bn_scale = bn_weight * bn_rstd * inverse_divide_value;
   const Acc bn_center = bn_mean - matmul_bias;
   bn_mean_ptr[column] = bn_mean;
@@ -384,7 +384,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     const Accumulate<T>* __restrict__ bn_scale_ptr,
     const Accumulate<T>* __restrict__ bn_center_ptr,
     Out* __restrict__ y_ptr,
-    double divide_value,
+    Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
@@ -394,7 +394,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc inverse_divide_value = reciprocal(divide_value);
   Acc bn_bias[kVec];
   load_values(columns, bn_bias_ptr, active, bn_bias);
   Acc bn_scale[kVec];
@@ -417,7 +417,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
       if (!here.has(v)) continue;
       const Acc matmul_product = widen(matmul_product_in[v]);
       const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid(over_divide_value);
+      const Acc gate = sigmoid<Out>(over_divide_value);
       const Acc silu_value = over_divide_value * gate;
       y_out[v] = narrow<Out>(silu_value);
     }
@@ -503,8 +503,8 @@ cudaError_t train_forward_launch(
     return launch_clusters(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid,
         tile.grid.y, tile.block, tile.shared_bytes, stream, matmul_product_ptr, matmul_bias_ptr,
         bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
-        bn_running_var_ptr, y_ptr, bn_num_batches_tracked_ptr, a.bn_eps, a.bn_momentum,
-        a.divide_value, rows, channels, tile.rows_per_block);
+        bn_running_var_ptr, y_ptr, bn_num_batches_tracked_ptr, Acc(a.bn_eps), Acc(a.bn_momentum),
+        Acc(a.divide_value), rows, channels, tile.rows_per_block);
   }
 
   // Any size: statistics first, then one more pass.
@@ -524,12 +524,14 @@ cudaError_t train_forward_launch(
     error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, matmul_bias_ptr, bn_weight_ptr, bn_mean_ptr,
         bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_scale_ptr, bn_center_ptr,
-        bn_num_batches_tracked_ptr, partials, a.bn_eps, a.bn_momentum, a.divide_value, rows,
-        channels, int64_t(shape.grid.y * shape.period), shape.lines_per_block, shape.period);
+        bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps), Acc(a.bn_momentum),
+        Acc(a.divide_value), rows, channels, int64_t(shape.grid.y * shape.period),
+        shape.lines_per_block, shape.period);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
         stream, matmul_product_ptr, bn_bias_ptr, bias_ptr, bn_scale_ptr, bn_center_ptr, y_ptr,
-        a.divide_value, rows, channels, shape.lines, shape.lines_per_block, shape.period, whole);
+        Acc(a.divide_value), rows, channels, shape.lines, shape.lines_per_block, shape.period,
+        whole);
   }
 }
 
@@ -633,8 +635,9 @@ namespace {
 //
 //   bn_centered = matmul_product - bn_center
 //   over_divide_value = bn_centered * bn_scale + bn_shift
-//   gate = sigmoid(over_divide_value)
-//   d_over_divide_value = silu_backward(grad_y, over_divide_value, gate)
+//   gate = sigmoid<Out>(over_divide_value)
+//   slope_of_silu_value = silu_slope(over_divide_value, gate)
+//   d_over_divide_value = grad_y * slope_of_silu_value
 //   d_matmul_unscaled = d_over_divide_value - (bn_centered * bn_grad_slope + bn_grad_mean)
 //   d_matmul = d_matmul_unscaled * bn_scale
 //   grad_matmul_product = d_matmul
@@ -656,7 +659,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     Param* __restrict__ grad_bn_bias_ptr,
     Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
     T* __restrict__ grad_matmul_product_ptr,
-    double divide_value,
+    Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   const auto columns = columns_of<kVec, kPacked>(
@@ -691,10 +694,10 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) fetch();
   const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc inverse_divide_value = reciprocal(divide_value);
   const Acc inverse_count = reciprocal(Acc(rows));
   Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
   Acc bn_mean[kVec];
   load_values(columns, bn_mean_ptr, active, bn_mean);
   Acc bn_rstd[kVec];
@@ -727,8 +730,9 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc bn_centered = matmul_product - bn_center[v];
       const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid(over_divide_value);
-      const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
+      const Acc gate = sigmoid<Out>(over_divide_value);
+      const Acc slope_of_silu_value = silu_slope(over_divide_value, gate);
+      const Acc d_over_divide_value = grad_y * slope_of_silu_value;
       d_over_divide_value_kept[v] = d_over_divide_value;
       d_over_divide_value_sum[v] += d_over_divide_value;
       bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
@@ -801,7 +805,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     const Param* __restrict__ bn_bias_ptr,
     const Param* __restrict__ bias_ptr,
     Accumulate<T>* __restrict__ partials,
-    double divide_value,
+    Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
@@ -811,9 +815,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc inverse_divide_value = reciprocal(divide_value);
   Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
   Acc bn_mean[kVec];
   load_values(columns, bn_mean_ptr, active, bn_mean);
   Acc bn_rstd[kVec];
@@ -847,8 +851,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc bn_centered = matmul_product - bn_center[v];
       const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid(over_divide_value);
-      const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
+      const Acc gate = sigmoid<Out>(over_divide_value);
+      const Acc slope_of_silu_value = silu_slope(over_divide_value, gate);
+      const Acc d_over_divide_value = grad_y * slope_of_silu_value;
       d_over_divide_value_sum[v] += d_over_divide_value;
       bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
     }
@@ -911,7 +916,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
     Accumulate<T>* __restrict__ bn_grad_slope_ptr,
     Accumulate<T>* __restrict__ bn_grad_mean_ptr,
     const Accumulate<T>* __restrict__ partials,
-    double divide_value,
+    Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -947,7 +952,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   const Acc bn_centered_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum_all[0];
   const Acc bn_rstd = widen(bn_rstd_ptr[column]);
   const Acc bn_weight = widen(bn_weight_ptr[column]);
-  const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc inverse_divide_value = reciprocal(divide_value);
   const Acc bn_hat_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum * bn_rstd;
   const Acc bn_hat_d_over_divide_value_sum_scaled_2_scaled =
       bn_hat_d_over_divide_value_sum * bn_weight * inverse_divide_value;
@@ -980,7 +985,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const Accumulate<T>* __restrict__ bn_grad_slope_ptr,
     const Accumulate<T>* __restrict__ bn_grad_mean_ptr,
     T* __restrict__ grad_matmul_product_ptr,
-    double divide_value,
+    Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
@@ -990,9 +995,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc inverse_divide_value = reciprocal(divide_value);
   Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
   Acc bn_mean[kVec];
   load_values(columns, bn_mean_ptr, active, bn_mean);
   Acc bn_rstd[kVec];
@@ -1028,8 +1033,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc bn_centered = matmul_product - bn_center[v];
       const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid(over_divide_value);
-      const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
+      const Acc gate = sigmoid<Out>(over_divide_value);
+      const Acc slope_of_silu_value = silu_slope(over_divide_value, gate);
+      const Acc d_over_divide_value = grad_y * slope_of_silu_value;
       const Acc d_matmul_unscaled =
           d_over_divide_value - (bn_centered * bn_grad_slope[v] + bn_grad_mean[v]);
       const Acc d_matmul = d_matmul_unscaled * bn_scale[v];
@@ -1081,7 +1087,7 @@ template <typename T, typename Out, typename Param>
 __global__ void __launch_bounds__(kTotalThreads) train_backward_total(
     const Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
     Param* __restrict__ grad_bias_ptr,
-    double divide_value,
+    Accumulate<T> divide_value,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
   Acc* shared = shared_memory<Acc>();
@@ -1092,7 +1098,7 @@ __global__ void __launch_bounds__(kTotalThreads) train_backward_total(
   }
   sum_over_lanes(blockDim.x, shared, d_over_divide_value_sum_sum);
   if (threadIdx.x != 0) return;
-  const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc inverse_divide_value = reciprocal(divide_value);
   if (grad_bias_ptr != nullptr) grad_bias_ptr[0] =
       narrow<Param>(d_over_divide_value_sum_sum * inverse_divide_value);
 }
@@ -1150,10 +1156,10 @@ cudaError_t train_backward_launch(
         tile.grid.y, tile.block, tile.shared_bytes, stream, matmul_product_ptr, grad_y_ptr,
         matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr,
         grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
-        grad_matmul_product_ptr, a.divide_value, rows, channels, tile.rows_per_block);
+        grad_matmul_product_ptr, Acc(a.divide_value), rows, channels, tile.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
-        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, a.divide_value, rows,
+        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows,
         channels);
   }
 
@@ -1171,22 +1177,23 @@ cudaError_t train_backward_launch(
     error = launch(train_backward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
         matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, partials,
-        a.divide_value, rows, channels, shape.lines, shape.lines_per_block, shape.period, whole);
+        Acc(a.divide_value), rows, channels, shape.lines, shape.lines_per_block, shape.period,
+        whole);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, bn_weight_ptr, grad_matmul_bias_ptr,
         grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr, bn_grad_slope_ptr,
-        bn_grad_mean_ptr, partials, a.divide_value, rows, channels, int64_t(shape.grid.y *
+        bn_grad_mean_ptr, partials, Acc(a.divide_value), rows, channels, int64_t(shape.grid.y *
         shape.period));
     if (error != cudaSuccess) return error;
     error = launch(train_backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
         stream, matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
         bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_grad_slope_ptr, bn_grad_mean_ptr,
-        grad_matmul_product_ptr, a.divide_value, rows, channels, shape.lines, shape.lines_per_block,
-        shape.period, whole);
+        grad_matmul_product_ptr, Acc(a.divide_value), rows, channels, shape.lines,
+        shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     return launch(train_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
-        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, a.divide_value, rows,
+        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows,
         channels);
   }
 }
@@ -1234,14 +1241,14 @@ cudaError_t train_backward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
 // compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// column_blocks, column_cluster}.
+// row_share, column_blocks, column_cluster}.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(1, 3), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 1, 2}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kSplit, 16, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 362, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 1, 2}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kSplit, 16, 2, 1, 2, 1}},  // float16
+    {90, modes(1, 3), 362, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 0, 1, 2}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kSplit, 16, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 362, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 0, 1, 2}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kSplit, 16, 2, 1, 0, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1305,7 +1312,7 @@ namespace {
 // ---- eval forward ------------------------------------------------------------------------------
 //
 //   over_divide_value = (matmul_product - bn_center) * bn_scale + bn_shift
-//   gate = sigmoid(over_divide_value)
+//   gate = sigmoid<Out>(over_divide_value)
 //   silu_value = over_divide_value * gate
 //   y = silu_value
 
@@ -1321,8 +1328,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const Param* __restrict__ bn_bias_ptr,
     const Param* __restrict__ bias_ptr,
     Out* __restrict__ y_ptr,
-    double bn_eps,
-    double divide_value,
+    Accumulate<T> bn_eps,
+    Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
@@ -1332,9 +1339,9 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc inverse_divide_value = reciprocal(divide_value);
   Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
   Acc bn_running_mean[kVec];
   load_values(columns, bn_running_mean_ptr, active, bn_running_mean);
   Acc bn_running_var[kVec];
@@ -1348,7 +1355,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   Acc bn_shift[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc bn_rstd = rsqrt(bn_running_var[v] + Acc(bn_eps));
+    const Acc bn_rstd = rsqrt(bn_running_var[v] + bn_eps);
     bn_scale[v] = bn_weight[v] * bn_rstd * inverse_divide_value;
     bn_center[v] = bn_running_mean[v] - matmul_bias[v];
     bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
@@ -1364,7 +1371,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
       if (!here.has(v)) continue;
       const Acc matmul_product = widen(matmul_product_in[v]);
       const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid(over_divide_value);
+      const Acc gate = sigmoid<Out>(over_divide_value);
       const Acc silu_value = over_divide_value * gate;
       y_out[v] = narrow<Out>(silu_value);
     }
@@ -1439,8 +1446,8 @@ cudaError_t eval_forward_launch(
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         matmul_product_ptr, matmul_bias_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr,
-        bn_bias_ptr, bias_ptr, y_ptr, a.bn_eps, a.divide_value, rows, channels, shape.lines,
-        shape.lines_per_block, shape.period, whole);
+        bn_bias_ptr, bias_ptr, y_ptr, Acc(a.bn_eps), Acc(a.divide_value), rows, channels,
+        shape.lines, shape.lines_per_block, shape.period, whole);
   }
 }
 
@@ -1487,17 +1494,17 @@ cudaError_t eval_forward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
 // compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// column_blocks, column_cluster}.
+// row_share, column_blocks, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(0), 362, 8192, {kAutomatic, 4, 2, 1, 2, 1}},  // float32
-    {90, modes(0), 2896, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // float32
-    {90, modes(0), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float32
-    {90, modes(1, 3), 362, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 362, 8192, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 32, 2, 1, 2, 1}},  // float16
+    {90, modes(0), 362, 8192, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // float32
+    {90, modes(0), 2896, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float32
+    {90, modes(0), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
+    {90, modes(1, 3), 362, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 362, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1555,8 +1562,9 @@ namespace {
 //
 //   bn_centered = matmul_product - bn_center
 //   over_divide_value = bn_centered * bn_scale + bn_shift
-//   gate = sigmoid(over_divide_value)
-//   d_over_divide_value = silu_backward(grad_y, over_divide_value, gate)
+//   gate = sigmoid<Out>(over_divide_value)
+//   slope_of_silu_value = silu_slope(over_divide_value, gate)
+//   d_over_divide_value = grad_y * slope_of_silu_value
 //   grad_matmul_product = d_over_divide_value * bn_scale
 //   d_over_divide_value_sum = sum over the rows of d_over_divide_value
 //   bn_centered_d_over_divide_value_sum = sum over the rows of bn_centered * d_over_divide_value
@@ -1575,8 +1583,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     const Param* __restrict__ bias_ptr,
     T* __restrict__ grad_matmul_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    double bn_eps,
-    double divide_value,
+    Accumulate<T> bn_eps,
+    Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
@@ -1586,9 +1594,9 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc inverse_divide_value = reciprocal(divide_value);
   Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
   Acc bn_running_mean[kVec];
   load_values(columns, bn_running_mean_ptr, active, bn_running_mean);
   Acc bn_running_var[kVec];
@@ -1602,7 +1610,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   Acc bn_shift[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc bn_rstd = rsqrt(bn_running_var[v] + Acc(bn_eps));
+    const Acc bn_rstd = rsqrt(bn_running_var[v] + bn_eps);
     bn_scale[v] = bn_weight[v] * bn_rstd * inverse_divide_value;
     bn_center[v] = bn_running_mean[v] - matmul_bias[v];
     bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
@@ -1624,8 +1632,9 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc bn_centered = matmul_product - bn_center[v];
       const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid(over_divide_value);
-      const Acc d_over_divide_value = silu_backward(grad_y, over_divide_value, gate);
+      const Acc gate = sigmoid<Out>(over_divide_value);
+      const Acc slope_of_silu_value = silu_slope(over_divide_value, gate);
+      const Acc d_over_divide_value = grad_y * slope_of_silu_value;
       d_over_divide_value_sum[v] += d_over_divide_value;
       bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
       grad_matmul_product_out[v] = narrow<T>(d_over_divide_value * bn_scale[v]);
@@ -1689,8 +1698,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     Param* __restrict__ grad_bn_bias_ptr,
     Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
     const Accumulate<T>* __restrict__ partials,
-    double bn_eps,
-    double divide_value,
+    Accumulate<T> bn_eps,
+    Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -1726,8 +1735,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
   const Acc bn_centered_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum_all[0];
   const Acc bn_running_var = widen(bn_running_var_ptr[column]);
   const Acc bn_weight = widen(bn_weight_ptr[column]);
-  const Acc bn_rstd = rsqrt(bn_running_var + Acc(bn_eps));
-  const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc bn_rstd = rsqrt(bn_running_var + bn_eps);
+  const Acc inverse_divide_value = reciprocal(divide_value);
   const Acc bn_hat_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum * bn_rstd;
   const Acc d_over_divide_value_sum_scaled_2_scaled_scaled =
       d_over_divide_value_sum * bn_rstd * bn_weight * inverse_divide_value;
@@ -1746,7 +1755,7 @@ template <typename T, typename Out, typename Param>
 __global__ void __launch_bounds__(kTotalThreads) eval_backward_total(
     const Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
     Param* __restrict__ grad_bias_ptr,
-    double divide_value,
+    Accumulate<T> divide_value,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
   Acc* shared = shared_memory<Acc>();
@@ -1757,7 +1766,7 @@ __global__ void __launch_bounds__(kTotalThreads) eval_backward_total(
   }
   sum_over_lanes(blockDim.x, shared, d_over_divide_value_sum_sum);
   if (threadIdx.x != 0) return;
-  const Acc inverse_divide_value = reciprocal(Acc(divide_value));
+  const Acc inverse_divide_value = reciprocal(divide_value);
   if (grad_bias_ptr != nullptr) grad_bias_ptr[0] =
       narrow<Param>(d_over_divide_value_sum_sum * inverse_divide_value);
 }
@@ -1812,16 +1821,17 @@ cudaError_t eval_backward_launch(
     error = launch(eval_backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
         matmul_bias_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr, bn_bias_ptr,
-        bias_ptr, grad_matmul_product_ptr, partials, a.bn_eps, a.divide_value, rows, channels,
-        shape.lines, shape.lines_per_block, shape.period, whole);
+        bias_ptr, grad_matmul_product_ptr, partials, Acc(a.bn_eps), Acc(a.divide_value), rows,
+        channels, shape.lines, shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_running_var_ptr, bn_weight_ptr,
         grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
-        partials, a.bn_eps, a.divide_value, rows, channels, int64_t(shape.grid.y * shape.period));
+        partials, Acc(a.bn_eps), Acc(a.divide_value), rows, channels, int64_t(shape.grid.y *
+        shape.period));
     if (error != cudaSuccess) return error;
     return launch(eval_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
-        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, a.divide_value, rows,
+        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows,
         channels);
   }
 }
@@ -1869,14 +1879,14 @@ cudaError_t eval_backward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
 // compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// column_blocks, column_cluster}.
+// row_share, column_blocks, column_cluster}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 362, 8192, {kAutomatic, 32, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 362, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 2, 1}},  // float16
+    {90, modes(1, 3), 362, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 362, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
 };
 
 }  // namespace

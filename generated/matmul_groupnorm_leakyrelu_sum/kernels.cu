@@ -56,10 +56,10 @@ forward_row(
     Accumulate<T>* __restrict__ gn_mean_ptr,
     Accumulate<T>* __restrict__ gn_rstd_ptr,
     Out* __restrict__ y_ptr,
-    double gn_eps,
-    double negative_slope,
+    Accumulate<T> gn_eps,
+    Accumulate<T> negative_slope,
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t whole) {
+        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
@@ -70,7 +70,6 @@ forward_row(
   Acc* shared = shared_memory<Acc>();
   // The rows of a block are so far apart that all of them begin at the same place in a vector.
   const unsigned apart = kPacked ? 1 : period;
-  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
   int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
   SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -86,8 +85,7 @@ forward_row(
   Acc gn_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], fc_bias_ptr, columns[i].any() && fc_bias_ptr != nullptr,
-        fc_bias[kKeep ? i : 0]);
+    load_values(columns[i], fc_bias_ptr, columns[i].any() && kAddsBias<T>, fc_bias[kKeep ? i : 0]);
     load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight[kKeep ? i : 0]);
     load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias[kKeep ? i : 0]);
   }
@@ -95,26 +93,29 @@ forward_row(
   // Where registers allow it, the next row is on its way while this one is used.
   constexpr bool kAhead = kItems <= 2;
   Loaded<T, kVec> fc_product_next[kItems];
-  const auto load_row = [&](int64_t row) {
+  const auto load_row = [&](int64_t at, int64_t item) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       fc_product_next[i] = {};
-      if (row >= rows || !columns[i].any()) continue;
-      fc_product_next[i] = load_pack(columns[i], fc_product_ptr, row * channels, whole);
+      if (at >= size || !columns[i].any()) continue;
+      fc_product_next[i] = load_pack(columns[i], fc_product_ptr, at, whole);
     }
   };
+  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
+  // turn, by what the launcher gives: that takes no register and no multiplication.
+  int64_t at = (base + seat.row * apart) * channels;
+  int64_t item = (base + seat.row * apart) * groups + segment;
+  if (kAhead) load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  if (kAhead) load_row(base + seat.row * apart);
-  for (; base < rows; base += step) {
-    const int64_t row = base + seat.row * apart;
-    const bool valid = row < rows;
-    if (!kAhead) load_row(row);
+  for (; base < rows; base += step, at += at_step, item += item_step) {
+    const bool valid = at < size;
+    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> fc_product_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       fc_product_in[i] = fc_product_next[i];
     }
-    if (kAhead) load_row(row + step);
+    if (kAhead) load_row(at + at_step, item + item_step);
 
     Acc gn_moments_total = Acc(0);
     Acc fc_held[kItems][kVec];
@@ -123,7 +124,7 @@ forward_row(
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
+        load_values(columns[i], fc_bias_ptr, active && kAddsBias<T>, fc_bias[0]);
       }
       Acc gn_moments_parts[kVec];
 #pragma unroll
@@ -156,10 +157,10 @@ forward_row(
     correct(gn_moments, gn_moments_rest, inverse_length);
     const Acc gn_mean = gn_moments.mean;
     const Acc gn_variance = gn_moments.m2 * inverse_length;
-    const Acc gn_rstd = rsqrt(gn_variance + Acc(gn_eps));
+    const Acc gn_rstd = rsqrt(gn_variance + gn_eps);
     if (lane == 0 && valid && segment < groups) {
-      gn_mean_ptr[row * groups + segment] = gn_mean;
-      gn_rstd_ptr[row * groups + segment] = gn_rstd;
+      gn_mean_ptr[item] = gn_mean;
+      gn_rstd_ptr[item] = gn_rstd;
     }
 
 #pragma unroll
@@ -176,11 +177,11 @@ forward_row(
         const Acc fc = fc_held[i][v];
         const Acc gn_hat = (fc - gn_mean) * gn_rstd;
         const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
-        const Acc leaky_relu_value = leaky_relu(gn, Acc(negative_slope));
+        const Acc leaky_relu_value = leaky_relu(gn, negative_slope);
         const Acc plus_v = leaky_relu_value + leaky_relu_value;
         y_out[v] = narrow<Out>(plus_v);
       }
-      if (active) store_pack(columns[i], y_ptr, row * channels, whole, y_out);
+      if (active) store_pack(columns[i], y_ptr, at, whole, y_out);
     }
   }
 }
@@ -193,7 +194,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const Param* __restrict__ fc_bias_ptr,
     Accumulate<T>* __restrict__ gn_mean_ptr,
     Accumulate<T>* __restrict__ gn_rstd_ptr,
-    double gn_eps,
+    Accumulate<T> gn_eps,
     int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
@@ -223,7 +224,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc fc_bias[kVec];
-        load_values(columns[u], fc_bias_ptr, fc_bias_ptr != nullptr, fc_bias);
+        load_values(columns[u], fc_bias_ptr, kAddsBias<T>, fc_bias);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
@@ -239,7 +240,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     moments_over_lanes(blockDim.x, shared, gn_moments, Acc(seen), Acc(length));
     const Acc gn_mean = gn_moments.mean;
     const Acc gn_variance = gn_moments.m2 * inverse_length;
-    const Acc gn_rstd = rsqrt(gn_variance + Acc(gn_eps));
+    const Acc gn_rstd = rsqrt(gn_variance + gn_eps);
     if (threadIdx.x == 0) {
       gn_mean_ptr[item] = gn_mean;
       gn_rstd_ptr[item] = gn_rstd;
@@ -258,7 +259,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const Accumulate<T>* __restrict__ gn_mean_ptr,
     const Accumulate<T>* __restrict__ gn_rstd_ptr,
     Out* __restrict__ y_ptr,
-    double negative_slope,
+    Accumulate<T> negative_slope,
     int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
         int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -275,7 +276,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc fc_bias[kVec];
-  load_values(columns, fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias);
+  load_values(columns, fc_bias_ptr, active && kAddsBias<T>, fc_bias);
   Acc gn_weight[kVec];
   load_values(columns, gn_weight_ptr, active, gn_weight);
   Acc gn_bias[kVec];
@@ -295,7 +296,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       const Acc fc = fc_product + fc_bias[v];
       const Acc gn_hat = (fc - gn_mean) * gn_rstd;
       const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
-      const Acc leaky_relu_value = leaky_relu(gn, Acc(negative_slope));
+      const Acc leaky_relu_value = leaky_relu(gn, negative_slope);
       const Acc plus_v = leaky_relu_value + leaky_relu_value;
       y_out[v] = narrow<Out>(plus_v);
     }
@@ -364,9 +365,11 @@ cudaError_t forward_launch(
   // Each segment stays in registers.
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
+  const int64_t length = channels / groups, size = rows * channels;
+  const bool doubles =
+      kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors * kRowThreads);
   const Row row = row_shape(
-      shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 4,
-      kMultiprocessors);
+      shapes, rows, groups, length, kVec, kPacked, kMost, doubles, 4, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -375,9 +378,9 @@ cudaError_t forward_launch(
     if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, fc_product_ptr,
-        fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr, a.gn_eps,
-        a.negative_slope, rows, channels, groups, row.lanes, row.across, row.height, row.period,
-        whole);
+        fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr, Acc(a.gn_eps),
+        Acc(a.negative_slope), rows, channels, groups, row.lanes, row.across, row.height,
+        row.period, row.step, row.step * groups, row.step * channels, size, whole);
   }
 
   // Any size: statistics first, then one more pass.
@@ -388,12 +391,12 @@ cudaError_t forward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, fc_product_ptr, fc_bias_ptr, gn_mean_ptr,
-        gn_rstd_ptr, a.gn_eps, rows, channels, groups, whole);
+        gn_rstd_ptr, Acc(a.gn_eps), rows, channels, groups, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
         fc_product_ptr, fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr,
-        a.negative_slope, rows, channels, groups, shape.lines, shape.lines_per_block, shape.period,
-        whole);
+        Acc(a.negative_slope), rows, channels, groups, shape.lines, shape.lines_per_block,
+        shape.period, whole);
   }
 }
 
@@ -513,9 +516,9 @@ backward_row(
     const Param* __restrict__ gn_bias_ptr,
     T* __restrict__ grad_fc_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    double negative_slope,
+    Accumulate<T> negative_slope,
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t whole) {
+        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
@@ -525,7 +528,6 @@ backward_row(
   Acc* shared = shared_memory<Acc>();
   // The rows of a block are so far apart that all of them begin at the same place in a vector.
   const unsigned apart = kPacked ? 1 : period;
-  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
   int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
   SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -542,8 +544,7 @@ backward_row(
   Acc gn_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], fc_bias_ptr, columns[i].any() && fc_bias_ptr != nullptr,
-        fc_bias[kKeep ? i : 0]);
+    load_values(columns[i], fc_bias_ptr, columns[i].any() && kAddsBias<T>, fc_bias[kKeep ? i : 0]);
     load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight[kKeep ? i : 0]);
     load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias[kKeep ? i : 0]);
   }
@@ -557,26 +558,27 @@ backward_row(
   Loaded<Out, kVec> grad_y_next[kItems];
   Acc gn_mean_next;
   Acc gn_rstd_next;
-  const auto load_row = [&](int64_t row) {
-    gn_mean_next = row < rows && segment < groups ? Acc(widen(gn_mean_ptr[row * groups + segment]))
-        : Acc(0);
-    gn_rstd_next = row < rows && segment < groups ? Acc(widen(gn_rstd_ptr[row * groups + segment]))
-        : Acc(0);
+  const auto load_row = [&](int64_t at, int64_t item) {
+    gn_mean_next = at < size && segment < groups ? Acc(widen(gn_mean_ptr[item])) : Acc(0);
+    gn_rstd_next = at < size && segment < groups ? Acc(widen(gn_rstd_ptr[item])) : Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       fc_product_next[i] = {};
       grad_y_next[i] = {};
-      if (row >= rows || !columns[i].any()) continue;
-      fc_product_next[i] = load_pack(columns[i], fc_product_ptr, row * channels, whole);
-      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, row * channels, whole);
+      if (at >= size || !columns[i].any()) continue;
+      fc_product_next[i] = load_pack(columns[i], fc_product_ptr, at, whole);
+      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, at, whole);
     }
   };
+  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
+  // turn, by what the launcher gives: that takes no register and no multiplication.
+  int64_t at = (base + seat.row * apart) * channels;
+  int64_t item = (base + seat.row * apart) * groups + segment;
+  if (kAhead) load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  if (kAhead) load_row(base + seat.row * apart);
-  for (; base < rows; base += step) {
-    const int64_t row = base + seat.row * apart;
-    const bool valid = row < rows;
-    if (!kAhead) load_row(row);
+  for (; base < rows; base += step, at += at_step, item += item_step) {
+    const bool valid = at < size;
+    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> fc_product_in[kItems];
     Loaded<Out, kVec> grad_y_in[kItems];
 #pragma unroll
@@ -586,7 +588,7 @@ backward_row(
     }
     const Acc gn_mean = gn_mean_next;
     const Acc gn_rstd = gn_rstd_next;
-    if (kAhead) load_row(row + step);
+    if (kAhead) load_row(at + at_step, item + item_step);
 
     Acc d_gn_hat_sum = Acc(0);
     Acc d_gn_hat_gn_hat_sum = Acc(0);
@@ -595,7 +597,7 @@ backward_row(
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
+        load_values(columns[i], fc_bias_ptr, active && kAddsBias<T>, fc_bias[0]);
         load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
         load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
       }
@@ -608,7 +610,7 @@ backward_row(
         const Acc fc = fc_product + fc_bias[kept][v];
         const Acc gn_hat = (fc - gn_mean) * gn_rstd;
         const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
-        const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
+        const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, negative_slope);
         const Acc d_gn_hat_gn_hat = gn_hat * d_gn * gn_weight[kept][v];
         d_gn_hat_sum_parts[v] = columns[i].has(v) ? d_gn * gn_weight[kept][v] : Acc(0);
         d_gn_hat_gn_hat_sum_parts[v] = columns[i].has(v) ? d_gn_hat_gn_hat : Acc(0);
@@ -625,7 +627,7 @@ backward_row(
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias[0]);
+        load_values(columns[i], fc_bias_ptr, active && kAddsBias<T>, fc_bias[0]);
         load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
         load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
       }
@@ -637,7 +639,7 @@ backward_row(
         const Acc fc = fc_product + fc_bias[kept][v];
         const Acc gn_hat = (fc - gn_mean) * gn_rstd;
         const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
-        const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
+        const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, negative_slope);
         const Acc d_fc_unscaled =
             d_gn * gn_weight[kept][v] - (gn_hat * gn_grad_slope + gn_grad_mean);
         const Acc d_fc = d_fc_unscaled * gn_rstd;
@@ -647,7 +649,7 @@ backward_row(
         grad_fc_product_out[v] = narrow<T>(d_fc);
       }
       if (active && grad_fc_product_ptr != nullptr)
-          store_pack(columns[i], grad_fc_product_ptr, row * channels, whole, grad_fc_product_out);
+          store_pack(columns[i], grad_fc_product_ptr, at, whole, grad_fc_product_out);
     }
   }
 
@@ -730,7 +732,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Param* __restrict__ gn_bias_ptr,
     Accumulate<T>* __restrict__ gn_grad_slope_ptr,
     Accumulate<T>* __restrict__ gn_grad_mean_ptr,
-    double negative_slope,
+    Accumulate<T> negative_slope,
     int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
@@ -741,8 +743,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc gn_mean = widen(gn_mean_ptr[row * groups + segment]);
-    const Acc gn_rstd = widen(gn_rstd_ptr[row * groups + segment]);
+    const Acc gn_mean = widen(gn_mean_ptr[item]);
+    const Acc gn_rstd = widen(gn_rstd_ptr[item]);
     Acc d_gn_hat_sum = Acc(0);
     Acc d_gn_hat_gn_hat_sum = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
@@ -764,7 +766,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc fc_bias[kVec];
-        load_values(columns[u], fc_bias_ptr, fc_bias_ptr != nullptr, fc_bias);
+        load_values(columns[u], fc_bias_ptr, kAddsBias<T>, fc_bias);
         Acc gn_weight[kVec];
         load_values(columns[u], gn_weight_ptr, true, gn_weight);
         Acc gn_bias[kVec];
@@ -777,7 +779,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
           const Acc fc = fc_product + fc_bias[v];
           const Acc gn_hat = (fc - gn_mean) * gn_rstd;
           const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
-          const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
+          const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, negative_slope);
           const Acc d_gn_hat_gn_hat = gn_hat * d_gn * gn_weight[v];
           d_gn_hat_sum += d_gn * gn_weight[v];
           d_gn_hat_gn_hat_sum += d_gn_hat_gn_hat;
@@ -810,7 +812,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const Accumulate<T>* __restrict__ gn_grad_mean_ptr,
     T* __restrict__ grad_fc_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    double negative_slope,
+    Accumulate<T> negative_slope,
     int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
         int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -827,7 +829,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc fc_bias[kVec];
-  load_values(columns, fc_bias_ptr, active && fc_bias_ptr != nullptr, fc_bias);
+  load_values(columns, fc_bias_ptr, active && kAddsBias<T>, fc_bias);
   Acc gn_weight[kVec];
   load_values(columns, gn_weight_ptr, active, gn_weight);
   Acc gn_bias[kVec];
@@ -855,7 +857,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       const Acc fc = fc_product + fc_bias[v];
       const Acc gn_hat = (fc - gn_mean) * gn_rstd;
       const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
-      const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, Acc(negative_slope));
+      const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, negative_slope);
       const Acc d_fc = (d_gn * gn_weight[v] - (gn_hat * gn_grad_slope + gn_grad_mean)) * gn_rstd;
       d_gn_sum[v] += d_gn;
       d_gn_weight_sum[v] += gn_hat * d_gn;
@@ -948,9 +950,14 @@ cudaError_t backward_launch(
   // Each segment stays in registers.
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kVec);
+  const int64_t length = channels / groups, size = rows * channels;
+  // With column sums a thread has no room for two vectors, but one may be wider.
+  constexpr int kWide = kPacked ? kVectorOf<T, 0> : kVec;
+  const bool wide = kWide > kVec && length % kWide == 0 && length <= 32 * kWide &&
+      row_doubles(shapes, size, kWide, kMultiprocessors * kRowThreads);
   const Row row = row_shape(
-      shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 3,
-      kMultiprocessors);
+      shapes, rows, groups, length, wide ? kWide : kVec, kPacked, wide ? 1 : kMost, false,
+      3, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     const Finalise finalise = finalise_shape(channels, row.grid.y);
@@ -961,10 +968,12 @@ cudaError_t backward_launch(
     if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
     if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
-    error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, fc_product_ptr,
-        grad_y_ptr, fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr,
-        grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups, row.lanes,
-        row.across, row.height, row.period, whole);
+    if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
+    error = launch(kernel, row.grid, row.block, 512 * (wide ? kWide : kVec) * sizeof(Acc), stream,
+        fc_product_ptr, grad_y_ptr, fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr,
+        gn_bias_ptr, grad_fc_product_ptr, partials, Acc(a.negative_slope), rows, channels, groups,
+        row.lanes, row.across, row.height, row.period, row.step, row.step * groups, row.step *
+        channels, size, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,
@@ -984,12 +993,12 @@ cudaError_t backward_launch(
     error = launch(backward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr,
         gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr, gn_grad_mean_ptr,
-        a.negative_slope, rows, channels, groups, whole);
+        Acc(a.negative_slope), rows, channels, groups, whole);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr,
         gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr, gn_grad_mean_ptr,
-        grad_fc_product_ptr, partials, a.negative_slope, rows, channels, groups, shape.lines,
+        grad_fc_product_ptr, partials, Acc(a.negative_slope), rows, channels, groups, shape.lines,
         shape.lines_per_block, shape.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads

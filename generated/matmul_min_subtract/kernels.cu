@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
   const bool active = columns.any();
   const Acc constant = widen(*constant_ptr);
   Acc linear_bias[kVec];
-  load_values(columns, linear_bias_ptr, active && linear_bias_ptr != nullptr, linear_bias);
+  load_values(columns, linear_bias_ptr, active && kAddsBias<T>, linear_bias);
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
   const bool active = columns.any();
   const Acc constant = widen(*constant_ptr);
   Acc linear_bias[kVec];
-  load_values(columns, linear_bias_ptr, active && linear_bias_ptr != nullptr, linear_bias);
+  load_values(columns, linear_bias_ptr, active && kAddsBias<T>, linear_bias);
 
   Acc d_constant_2_sum[kVec] = {};
   Acc d_linear_sum[kVec] = {};

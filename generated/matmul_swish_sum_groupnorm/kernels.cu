@@ -37,7 +37,7 @@ namespace {
 // ---- forward -----------------------------------------------------------------------------------
 //
 //   matmul = matmul_product + matmul_bias
-//   gate = sigmoid(matmul)
+//   gate = sigmoid<Out>(matmul)
 //   silu_value = matmul * gate
 //   plus_bias = silu_value + bias
 //   group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd
@@ -58,9 +58,9 @@ forward_row(
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    double group_norm_eps,
+    Accumulate<T> group_norm_eps,
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t whole) {
+        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
@@ -71,7 +71,6 @@ forward_row(
   Acc* shared = shared_memory<Acc>();
   // The rows of a block are so far apart that all of them begin at the same place in a vector.
   const unsigned apart = kPacked ? 1 : period;
-  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
   int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
   SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -88,7 +87,7 @@ forward_row(
   Acc group_norm_bias[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], matmul_bias_ptr, columns[i].any() && matmul_bias_ptr != nullptr,
+    load_values(columns[i], matmul_bias_ptr, columns[i].any() && kAddsBias<T>,
         matmul_bias[kKeep ? i : 0]);
     load_values(columns[i], bias_ptr, columns[i].any(), bias[kKeep ? i : 0]);
     load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
@@ -99,26 +98,29 @@ forward_row(
   // Where registers allow it, the next row is on its way while this one is used.
   constexpr bool kAhead = kItems <= 2;
   Loaded<T, kVec> matmul_product_next[kItems];
-  const auto load_row = [&](int64_t row) {
+  const auto load_row = [&](int64_t at, int64_t item) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       matmul_product_next[i] = {};
-      if (row >= rows || !columns[i].any()) continue;
-      matmul_product_next[i] = load_pack(columns[i], matmul_product_ptr, row * channels, whole);
+      if (at >= size || !columns[i].any()) continue;
+      matmul_product_next[i] = load_pack(columns[i], matmul_product_ptr, at, whole);
     }
   };
+  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
+  // turn, by what the launcher gives: that takes no register and no multiplication.
+  int64_t at = (base + seat.row * apart) * channels;
+  int64_t item = (base + seat.row * apart) * groups + segment;
+  if (kAhead) load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  if (kAhead) load_row(base + seat.row * apart);
-  for (; base < rows; base += step) {
-    const int64_t row = base + seat.row * apart;
-    const bool valid = row < rows;
-    if (!kAhead) load_row(row);
+  for (; base < rows; base += step, at += at_step, item += item_step) {
+    const bool valid = at < size;
+    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> matmul_product_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       matmul_product_in[i] = matmul_product_next[i];
     }
-    if (kAhead) load_row(row + step);
+    if (kAhead) load_row(at + at_step, item + item_step);
 
     Acc group_norm_moments_total = Acc(0);
     Acc plus_bias_held[kItems][kVec];
@@ -127,8 +129,7 @@ forward_row(
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
-            matmul_bias[0]);
+        load_values(columns[i], matmul_bias_ptr, active && kAddsBias<T>, matmul_bias[0]);
         load_values(columns[i], bias_ptr, active, bias[0]);
       }
       Acc group_norm_moments_parts[kVec];
@@ -136,7 +137,7 @@ forward_row(
       for (int v = 0; v < kVec; ++v) {
         const Acc matmul_product = widen(matmul_product_in[i][v]);
         const Acc matmul = matmul_product + matmul_bias[kept][v];
-        const Acc gate = sigmoid(matmul);
+        const Acc gate = sigmoid<Out>(matmul);
         const Acc silu_value = matmul * gate;
         const Acc plus_bias = silu_value + bias[kept][v];
         plus_bias_held[i][v] = plus_bias;
@@ -166,10 +167,10 @@ forward_row(
     correct(group_norm_moments, group_norm_moments_rest, inverse_length);
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-    const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
+    const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
     if (lane == 0 && valid && segment < groups) {
-      group_norm_mean_ptr[row * groups + segment] = group_norm_mean;
-      group_norm_rstd_ptr[row * groups + segment] = group_norm_rstd;
+      group_norm_mean_ptr[item] = group_norm_mean;
+      group_norm_rstd_ptr[item] = group_norm_rstd;
     }
 
 #pragma unroll
@@ -189,7 +190,7 @@ forward_row(
             + group_norm_bias[kept][v];
         y_out[v] = narrow<Out>(group_norm);
       }
-      if (active) store_pack(columns[i], y_ptr, row * channels, whole, y_out);
+      if (active) store_pack(columns[i], y_ptr, at, whole, y_out);
     }
   }
 }
@@ -203,7 +204,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const Param* __restrict__ bias_ptr,
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
-    double group_norm_eps,
+    Accumulate<T> group_norm_eps,
     int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
@@ -233,7 +234,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc matmul_bias[kVec];
-        load_values(columns[u], matmul_bias_ptr, matmul_bias_ptr != nullptr, matmul_bias);
+        load_values(columns[u], matmul_bias_ptr, kAddsBias<T>, matmul_bias);
         Acc bias[kVec];
         load_values(columns[u], bias_ptr, true, bias);
 #pragma unroll
@@ -241,7 +242,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
           if (!columns[u].has(v)) continue;
           const Acc matmul_product = widen(matmul_product_in[u][v]);
           const Acc matmul = matmul_product + matmul_bias[v];
-          const Acc gate = sigmoid(matmul);
+          const Acc gate = sigmoid<Out>(matmul);
           const Acc silu_value = matmul * gate;
           const Acc plus_bias = silu_value + bias[v];
           if (seen == 0) group_norm_moments_sums.pilot = plus_bias;
@@ -254,7 +255,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     moments_over_lanes(blockDim.x, shared, group_norm_moments, Acc(seen), Acc(length));
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-    const Acc group_norm_rstd = rsqrt(group_norm_variance + Acc(group_norm_eps));
+    const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
     if (threadIdx.x == 0) {
       group_norm_mean_ptr[item] = group_norm_mean;
       group_norm_rstd_ptr[item] = group_norm_rstd;
@@ -290,7 +291,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
   Acc bias[kVec];
   load_values(columns, bias_ptr, active, bias);
   Acc group_norm_weight[kVec];
@@ -310,7 +311,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       const Acc group_norm_rstd = widen(group_norm_rstd_ptr[at * segments + segment[v]]);
       const Acc matmul_product = widen(matmul_product_in[v]);
       const Acc matmul = matmul_product + matmul_bias[v];
-      const Acc gate = sigmoid(matmul);
+      const Acc gate = sigmoid<Out>(matmul);
       const Acc silu_value = matmul * gate;
       const Acc plus_bias = silu_value + bias[v];
       const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
@@ -384,9 +385,11 @@ cudaError_t forward_launch(
   // Each segment stays in registers.
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
+  const int64_t length = channels / groups, size = rows * channels;
+  const bool doubles =
+      kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors * kRowThreads);
   const Row row = row_shape(
-      shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 4,
-      kMultiprocessors);
+      shapes, rows, groups, length, kVec, kPacked, kMost, doubles, 4, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -396,8 +399,9 @@ cudaError_t forward_launch(
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, matmul_product_ptr,
         matmul_bias_ptr, bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
-        group_norm_rstd_ptr, y_ptr, a.group_norm_eps, rows, channels, groups, row.lanes, row.across,
-        row.height, row.period, whole);
+        group_norm_rstd_ptr, y_ptr, Acc(a.group_norm_eps), rows, channels, groups, row.lanes,
+        row.across, row.height, row.period, row.step, row.step * groups, row.step * channels, size,
+        whole);
   }
 
   // Any size: statistics first, then one more pass.
@@ -408,7 +412,7 @@ cudaError_t forward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, matmul_product_ptr, matmul_bias_ptr,
-        bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, a.group_norm_eps, rows, channels,
+        bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, Acc(a.group_norm_eps), rows, channels,
         groups, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
@@ -512,14 +516,15 @@ namespace {
 // ---- backward ----------------------------------------------------------------------------------
 //
 //   matmul = matmul_product + matmul_bias
-//   gate = sigmoid(matmul)
+//   gate = sigmoid<Out>(matmul)
 //   silu_value = matmul * gate
 //   plus_bias = silu_value + bias
 //   group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd
 //   d_plus_bias_unscaled = grad_y * group_norm_weight - (group_norm_hat * group_norm_grad_slope +
 //   group_norm_grad_mean)
 //   d_plus_bias = d_plus_bias_unscaled * group_norm_rstd
-//   d_matmul = silu_backward(d_plus_bias, matmul, gate)
+//   slope_of_silu_value = silu_slope(matmul, gate)
+//   d_matmul = d_plus_bias * slope_of_silu_value
 //   grad_matmul_product = d_matmul
 //   grad_y_sum = sum over the rows of grad_y
 //   d_group_norm_weight_sum = sum over the rows of grad_y * group_norm_hat
@@ -542,7 +547,7 @@ backward_row(
     T* __restrict__ grad_matmul_product_ptr,
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t whole) {
+        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   const int64_t length = channels / groups;
   const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
@@ -552,7 +557,6 @@ backward_row(
   Acc* shared = shared_memory<Acc>();
   // The rows of a block are so far apart that all of them begin at the same place in a vector.
   const unsigned apart = kPacked ? 1 : period;
-  const int64_t step = int64_t(gridDim.y / apart) * height * apart;
   int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
   SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
@@ -569,7 +573,7 @@ backward_row(
   Acc group_norm_weight[kKeep ? kItems : 1][kVec];
 #pragma unroll
   for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], matmul_bias_ptr, columns[i].any() && matmul_bias_ptr != nullptr,
+    load_values(columns[i], matmul_bias_ptr, columns[i].any() && kAddsBias<T>,
         matmul_bias[kKeep ? i : 0]);
     load_values(columns[i], bias_ptr, columns[i].any(), bias[kKeep ? i : 0]);
     load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
@@ -586,26 +590,29 @@ backward_row(
   Loaded<Out, kVec> grad_y_next[kItems];
   Acc group_norm_mean_next;
   Acc group_norm_rstd_next;
-  const auto load_row = [&](int64_t row) {
-    group_norm_mean_next = row < rows && segment < groups
-        ? Acc(widen(group_norm_mean_ptr[row * groups + segment])) : Acc(0);
-    group_norm_rstd_next = row < rows && segment < groups
-        ? Acc(widen(group_norm_rstd_ptr[row * groups + segment])) : Acc(0);
+  const auto load_row = [&](int64_t at, int64_t item) {
+    group_norm_mean_next = at < size && segment < groups ? Acc(widen(group_norm_mean_ptr[item]))
+        : Acc(0);
+    group_norm_rstd_next = at < size && segment < groups ? Acc(widen(group_norm_rstd_ptr[item]))
+        : Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       matmul_product_next[i] = {};
       grad_y_next[i] = {};
-      if (row >= rows || !columns[i].any()) continue;
-      matmul_product_next[i] = load_pack(columns[i], matmul_product_ptr, row * channels, whole);
-      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, row * channels, whole);
+      if (at >= size || !columns[i].any()) continue;
+      matmul_product_next[i] = load_pack(columns[i], matmul_product_ptr, at, whole);
+      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, at, whole);
     }
   };
+  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
+  // turn, by what the launcher gives: that takes no register and no multiplication.
+  int64_t at = (base + seat.row * apart) * channels;
+  int64_t item = (base + seat.row * apart) * groups + segment;
+  if (kAhead) load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  if (kAhead) load_row(base + seat.row * apart);
-  for (; base < rows; base += step) {
-    const int64_t row = base + seat.row * apart;
-    const bool valid = row < rows;
-    if (!kAhead) load_row(row);
+  for (; base < rows; base += step, at += at_step, item += item_step) {
+    const bool valid = at < size;
+    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> matmul_product_in[kItems];
     Loaded<Out, kVec> grad_y_in[kItems];
 #pragma unroll
@@ -615,20 +622,18 @@ backward_row(
     }
     const Acc group_norm_mean = group_norm_mean_next;
     const Acc group_norm_rstd = group_norm_rstd_next;
-    if (kAhead) load_row(row + step);
+    if (kAhead) load_row(at + at_step, item + item_step);
 
     Acc d_group_norm_hat_sum = Acc(0);
     Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
-    Acc gate_held[kItems][kVec];
     Acc group_norm_hat_held[kItems][kVec];
-    Acc d_group_norm_weight_held[kItems][kVec];
+    Acc slope_of_silu_value_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
-            matmul_bias[0]);
+        load_values(columns[i], matmul_bias_ptr, active && kAddsBias<T>, matmul_bias[0]);
         load_values(columns[i], bias_ptr, active, bias[0]);
         load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
       }
@@ -639,16 +644,15 @@ backward_row(
         const Acc matmul_product = widen(matmul_product_in[i][v]);
         const Acc grad_y = widen(grad_y_in[i][v]);
         const Acc matmul = matmul_product + matmul_bias[kept][v];
-        const Acc gate = sigmoid(matmul);
+        const Acc gate = sigmoid<Out>(matmul);
         const Acc silu_value = matmul * gate;
         const Acc plus_bias = silu_value + bias[kept][v];
         const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
-        const Acc d_group_norm_weight = grad_y * group_norm_hat;
         const Acc d_group_norm_hat_group_norm_hat =
-            d_group_norm_weight * group_norm_weight[kept][v];
-        gate_held[i][v] = gate;
+            grad_y * group_norm_hat * group_norm_weight[kept][v];
+        const Acc slope_of_silu_value = silu_slope(matmul, gate);
         group_norm_hat_held[i][v] = group_norm_hat;
-        d_group_norm_weight_held[i][v] = d_group_norm_weight;
+        slope_of_silu_value_held[i][v] = slope_of_silu_value;
         d_group_norm_hat_sum_parts[v] = columns[i].has(v) ? grad_y * group_norm_weight[kept][v]
             : Acc(0);
         d_group_norm_hat_group_norm_hat_sum_parts[v] = columns[i].has(v)
@@ -667,33 +671,27 @@ backward_row(
       const bool active = valid && columns[i].any();
       const int kept = kKeep ? i : 0;
       if (!kKeep) {
-        load_values(columns[i], matmul_bias_ptr, active && matmul_bias_ptr != nullptr,
-            matmul_bias[0]);
         load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
       }
       Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[i][v]);
         const Acc grad_y = widen(grad_y_in[i][v]);
-        const Acc gate = gate_held[i][v];
         const Acc group_norm_hat = group_norm_hat_held[i][v];
-        const Acc d_group_norm_weight = d_group_norm_weight_held[i][v];
-        const Acc matmul = matmul_product + matmul_bias[kept][v];
+        const Acc slope_of_silu_value = slope_of_silu_value_held[i][v];
         const Acc d_plus_bias_unscaled =
             grad_y * group_norm_weight[kept][v] - (group_norm_hat * group_norm_grad_slope
                 + group_norm_grad_mean);
         const Acc d_plus_bias = d_plus_bias_unscaled * group_norm_rstd;
-        const Acc d_matmul = silu_backward(d_plus_bias, matmul, gate);
+        const Acc d_matmul = d_plus_bias * slope_of_silu_value;
         if (active) grad_y_sum[i][v] += grad_y;
-        if (active) d_group_norm_weight_sum[i][v] += d_group_norm_weight;
+        if (active) d_group_norm_weight_sum[i][v] += grad_y * group_norm_hat;
         if (active) d_plus_bias_sum[i][v] += d_plus_bias;
         if (active) d_matmul_sum[i][v] += d_matmul;
         grad_matmul_product_out[v] = narrow<T>(d_matmul);
       }
       if (active && grad_matmul_product_ptr != nullptr)
-          store_pack(columns[i], grad_matmul_product_ptr, row * channels, whole,
-              grad_matmul_product_out);
+          store_pack(columns[i], grad_matmul_product_ptr, at, whole, grad_matmul_product_out);
     }
   }
 
@@ -798,8 +796,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc group_norm_mean = widen(group_norm_mean_ptr[row * groups + segment]);
-    const Acc group_norm_rstd = widen(group_norm_rstd_ptr[row * groups + segment]);
+    const Acc group_norm_mean = widen(group_norm_mean_ptr[item]);
+    const Acc group_norm_rstd = widen(group_norm_rstd_ptr[item]);
     Acc d_group_norm_hat_sum = Acc(0);
     Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
@@ -821,7 +819,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       for (int u = 0; u < kRowsInFlight; ++u) {
         if (!columns[u].any()) break;
         Acc matmul_bias[kVec];
-        load_values(columns[u], matmul_bias_ptr, matmul_bias_ptr != nullptr, matmul_bias);
+        load_values(columns[u], matmul_bias_ptr, kAddsBias<T>, matmul_bias);
         Acc bias[kVec];
         load_values(columns[u], bias_ptr, true, bias);
         Acc group_norm_weight[kVec];
@@ -832,7 +830,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
           const Acc matmul_product = widen(matmul_product_in[u][v]);
           const Acc grad_y = widen(grad_y_in[u][v]);
           const Acc matmul = matmul_product + matmul_bias[v];
-          const Acc gate = sigmoid(matmul);
+          const Acc gate = sigmoid<Out>(matmul);
           const Acc silu_value = matmul * gate;
           const Acc plus_bias = silu_value + bias[v];
           const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
@@ -885,7 +883,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
   }
   Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && matmul_bias_ptr != nullptr, matmul_bias);
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
   Acc bias[kVec];
   load_values(columns, bias_ptr, active, bias);
   Acc group_norm_weight[kVec];
@@ -913,7 +911,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       const Acc matmul_product = widen(matmul_product_in[v]);
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc matmul = matmul_product + matmul_bias[v];
-      const Acc gate = sigmoid(matmul);
+      const Acc gate = sigmoid<Out>(matmul);
       const Acc silu_value = matmul * gate;
       const Acc plus_bias = silu_value + bias[v];
       const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
@@ -921,7 +919,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
           grad_y * group_norm_weight[v] - (group_norm_hat * group_norm_grad_slope
               + group_norm_grad_mean);
       const Acc d_plus_bias = d_plus_bias_unscaled * group_norm_rstd;
-      const Acc d_matmul = silu_backward(d_plus_bias, matmul, gate);
+      const Acc slope_of_silu_value = silu_slope(matmul, gate);
+      const Acc d_matmul = d_plus_bias * slope_of_silu_value;
       grad_y_sum[v] += grad_y;
       d_group_norm_weight_sum[v] += grad_y * group_norm_hat;
       d_plus_bias_sum[v] += d_plus_bias;
@@ -1016,9 +1015,14 @@ cudaError_t backward_launch(
   // Each segment stays in registers.
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kVec);
+  const int64_t length = channels / groups, size = rows * channels;
+  // With column sums a thread has no room for two vectors, but one may be wider.
+  constexpr int kWide = kPacked ? kVectorOf<T, 0> : kVec;
+  const bool wide = kWide > kVec && length % kWide == 0 && length <= 32 * kWide &&
+      row_doubles(shapes, size, kWide, kMultiprocessors * kRowThreads);
   const Row row = row_shape(
-      shapes, rows, groups, channels / groups, kVec, kPacked, kMost, 3,
-      kMultiprocessors);
+      shapes, rows, groups, length, wide ? kWide : kVec, kPacked, wide ? 1 : kMost, false,
+      3, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     const Finalise finalise = finalise_shape(channels, row.grid.y);
@@ -1029,10 +1033,12 @@ cudaError_t backward_launch(
     if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
     if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
     if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
-    error = launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream,
+    if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
+    error = launch(kernel, row.grid, row.block, 512 * (wide ? kWide : kVec) * sizeof(Acc), stream,
         matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bias_ptr, group_norm_mean_ptr,
         group_norm_rstd_ptr, group_norm_weight_ptr, grad_matmul_product_ptr, partials, rows,
-        channels, groups, row.lanes, row.across, row.height, row.period, whole);
+        channels, groups, row.lanes, row.across, row.height, row.period, row.step, row.step *
+        groups, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,

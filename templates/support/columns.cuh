@@ -230,21 +230,22 @@ __device__ __forceinline__ void store_pack(
   }
 }
 
-// A vector's values at the thread's columns; zeros where `present` is false.
+// A vector's values at the thread's columns; where `present` is false, -0: to add that is nothing,
+// for the compiler too.
 template <int N, bool kPacked, typename Acc, typename T>
 __device__ __forceinline__ void load_values(
     const Columns<N, kPacked>& columns, const T* row, bool present, Acc (&value)[N]) {
   Loaded<T, N, kPacked> loaded;
   if (present) loaded = load_pack(columns, row);
 #pragma unroll
-  for (int v = 0; v < N; ++v) value[v] = present ? Acc(widen(loaded[v])) : Acc(0);
+  for (int v = 0; v < N; ++v) value[v] = present ? Acc(widen(loaded[v])) : Acc(-0.0);
 }
 template <int N, template <int> typename Vector, typename Acc, typename T>
 __device__ __forceinline__ void load_values(
     const Vector<N>& columns, const T* row, bool present, Acc (&value)[N]) {
 #pragma unroll
   for (int v = 0; v < N; ++v) {
-    value[v] = present && columns.has(v) ? Acc(widen(row[columns.at(v)])) : Acc(0);
+    value[v] = present && columns.has(v) ? Acc(widen(row[columns.at(v)])) : Acc(-0.0);
   }
 }
 

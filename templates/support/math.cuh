@@ -1,6 +1,6 @@
 // Activations and their gradients. `f_backward(g, x)` is the gradient of f at x for an incoming
-// gradient g; values at kinks are PyTorch's (tools/autograd/derivatives.yaml and the ATen kernels
-// it names).
+// gradient g, `f_slope(x)` the derivative alone; values at kinks are PyTorch's
+// (tools/autograd/derivatives.yaml and the ATen kernels it names).
 #pragma once
 
 #include <cmath>
@@ -11,6 +11,8 @@
 namespace fusegen {
 
 #define FUSEGEN_MATH template <typename A> __device__ __forceinline__ A
+// For functions of exponentials: Out is the type of the results that depend on them.
+#define FUSEGEN_MATH_FOR_OUT template <typename Out, typename A> __device__ __forceinline__ A
 
 FUSEGEN_MATH reciprocal(A x) { return A(1) / x; }
 
@@ -50,6 +52,25 @@ __device__ __forceinline__ float minimum(float x, float y) {
 #endif
 }
 
+// exp(x), as exact as a result of type Out can show. For one of 16 bits the relative error is up to
+// (2 |x| + 4) 2^-24, where the type itself rounds by 2^-12 at least, and what is less than a normal
+// float is zero.
+template <typename Out>
+__device__ __forceinline__ double exponential(double x) {
+  return exp(x);
+}
+template <typename Out>
+__device__ __forceinline__ float exponential(float x) {
+#if defined(__CUDACC__)
+  if constexpr (sizeof(Out) == 2) {
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634f));
+    return result;
+  }
+#endif
+  return exp(x);
+}
+
 FUSEGEN_MATH square(A x) { return x * x; }
 
 FUSEGEN_MATH relu(A x) { return maximum(x, A(0)); }
@@ -58,20 +79,22 @@ FUSEGEN_MATH relu_backward(A g, A x) { return x <= A(0) ? A(0) : g; }
 FUSEGEN_MATH leaky_relu(A x, A slope) { return x > A(0) ? x : x * slope; }
 FUSEGEN_MATH leaky_relu_backward(A g, A x, A slope) { return x > A(0) ? g : g * slope; }
 
-FUSEGEN_MATH sigmoid(A x) { return quotient(A(1), A(1) + exp(-x)); }
+FUSEGEN_MATH_FOR_OUT sigmoid(A x) {
+  return quotient(A(1), A(1) + exponential<Out>(-x));
+}
 FUSEGEN_MATH sigmoid_backward(A g, A y) { return g * y * (A(1) - y); }
 
 FUSEGEN_MATH tanh_backward(A g, A y) { return g * (A(1) - y * y); }
 
 // silu(x) = x s with s = sigmoid(x);  silu'(x) = s (1 + x (1 - s))
-FUSEGEN_MATH silu_backward(A g, A x, A s) { return g * s * (A(1) + x * (A(1) - s)); }
+FUSEGEN_MATH silu_slope(A x, A s) { return s * (A(1) + x * (A(1) - s)); }
 
 // gelu(x) = x Phi(x);  gelu'(x) = Phi(x) + x phi(x), with the normal distribution's Phi and its
 // density phi
 FUSEGEN_MATH normal_cdf(A x) { return A(0.5) + A(0.5) * erf(x * A(0.70710678118654752440)); }
-FUSEGEN_MATH gelu_backward(A g, A x, A cdf) {
-  const A density = exp(A(-0.5) * x * x) * A(0.39894228040143267794);
-  return g * (cdf + x * density);
+FUSEGEN_MATH_FOR_OUT gelu_slope(A x, A cdf) {
+  const A density = exponential<Out>(A(-0.5) * x * x) * A(0.39894228040143267794);
+  return cdf + x * density;
 }
 
 // gelu with Phi(x) taken as (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2 (Hendrycks and Gimpel
@@ -87,19 +110,21 @@ FUSEGEN_MATH gelu_tanh_backward(A g, A x) {
   return g * A(0.5) * ((A(1) + t) + x * (A(1) - t * t) * inner_slope);
 }
 
-// mish(x) = x tanh(softplus(x)), and tanh(softplus(x)) = (e^2 + 2 e) / (e^2 + 2 e + 2) with
+// mish(x) = x tanh(softplus(x)), and tanh(softplus(x)) = n / (n + 2) with n = e^2 + 2 e and
 // e = exp(x): no cancellation. It is 1 in double from 20 on, where e stays bounded.
-// mish'(x) = e w / d^2 with w = 4 (x + 1) + 4 e^2 + e^3 + e (4 x + 6) and d = e^2 + 2 e + 2 (Misra
-// 2019, equation 2)
-FUSEGEN_MATH bounded_exp(A x) { return exp(x > A(20) ? A(20) : x); }
+// mish'(x) = t + x (1 - t^2) sigmoid(x) with this quotient t, and with r = 1 / (n + 2)
+//   (1 - t^2) sigmoid(x) = 4 (n - e) r^2
+// (Misra 2019, equation 2, in other letters).
+FUSEGEN_MATH_FOR_OUT bounded_exp(A x) { return exponential<Out>(minimum(x, A(20))); }
 FUSEGEN_MATH mish(A x, A e) {
   const A n = e * (e + A(2));
   return x > A(20) ? x : x * quotient(n, n + A(2));
 }
-FUSEGEN_MATH mish_backward(A g, A x, A e) {
-  const A w = A(4) * (x + A(1)) + e * (A(4) * x + A(6) + e * (A(4) + e));
-  const A d = e * (e + A(2)) + A(2);
-  return x > A(20) ? g + (x - x) : g * quotient(e * w, d * d);  // NaN at infinity, as PyTorch
+FUSEGEN_MATH mish_slope(A x, A e) {
+  const A n = e * (e + A(2));
+  const A r = quotient(A(1), n + A(2));
+  const A slope = (n + A(4) * x * ((n - e) * r)) * r;
+  return x > A(20) ? x * A(0) + A(1) : slope;  // NaN at infinity, as PyTorch
 }
 
 // hardswish(x) = x min(max(x + 3, 0), 6) / 6
@@ -113,11 +138,11 @@ FUSEGEN_MATH hardswish_backward(A g, A x) {
 }
 
 // softplus(x) = log(1 + exp(beta x)) / beta, the identity where beta x is above the threshold
-FUSEGEN_MATH softplus(A x, A beta, A threshold) {
-  return x * beta > threshold ? x : log1p(exp(x * beta)) / beta;
+FUSEGEN_MATH_FOR_OUT softplus(A x, A beta, A threshold) {
+  return x * beta > threshold ? x : log1p(exponential<Out>(x * beta)) / beta;
 }
-FUSEGEN_MATH softplus_backward(A g, A x, A beta, A threshold) {
-  return x * beta > threshold ? g : g * sigmoid(x * beta);
+FUSEGEN_MATH_FOR_OUT softplus_backward(A g, A x, A beta, A threshold) {
+  return x * beta > threshold ? g : g * sigmoid<Out>(x * beta);
 }
 
 // clamp passes the gradient at both bounds, hardtanh at neither.
@@ -147,5 +172,6 @@ FUSEGEN_MATH average_factor(A momentum, A batches) {
 }
 
 #undef FUSEGEN_MATH
+#undef FUSEGEN_MATH_FOR_OUT
 
 }  // namespace fusegen

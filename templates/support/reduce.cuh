@@ -238,10 +238,10 @@ __device__ __forceinline__ void sum_over_lanes(int lanes, Acc* shared, Acc& firs
   }
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
+    if (offset >= lanes) continue;
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
-      const Acc other = __shfl_xor_sync(kAllLanes, *values[i], offset);
-      if (offset < lanes) *values[i] += other;  // a predicated addition is cheaper than a branch
+      *values[i] += __shfl_xor_sync(kAllLanes, *values[i], offset);
     }
   }
   if (lanes <= 32) return;

@@ -67,6 +67,7 @@ struct Shapes {
   int64_t stream_blocks = 8;   // blocks a multiprocessor that a stream kernel is cut into
   int64_t row_items = 2;       // vectors of a long segment's thread, before its block grows to 512
   int64_t row_waves = 1;       // blocks of a row kernel for each that is resident
+  int64_t row_share = 0;       // 2 for twice of a short segment for each thread, 1 for the least
   int64_t column_blocks = 2;   // blocks a multiprocessor that a column tile leaves room for
   int64_t column_cluster = 1;  // blocks that share a tile of columns, at least, if it is asked for
 };
@@ -160,12 +161,22 @@ struct Row {
   int height;
   int items;
   int period;
+  int64_t step;  // rows from one turn of a block to the next
 };
 
 // Blocks of a row kernel that a multiprocessor holds, of 256 threads with one item each (`blocks`,
-// where that is four neighbours) or of 512 with more: the fewer, the more registers a thread has.
+// where that is four neighbours, or one less) or of 512 with more: the fewer, the more registers a
+// thread has.
 constexpr int row_blocks(int items, int vector, int blocks) {
-  return items > 1 ? 1 : vector > 4 && blocks > 3 ? 3 : blocks;
+  return items > 1 ? 1 : vector > 4 ? blocks - 1 : blocks;
+}
+
+// Whether the threads of a row kernel have twice as much of a short segment as they must, `share`
+// elements: fewer instructions for each of them, but beginnings and ends that take longer. It pays
+// from half a dozen turns of the resident threads on.
+inline bool row_doubles(const Shapes& shapes, int64_t elements, int share, int threads) {
+  if (shapes.row_share != 0) return shapes.row_share == 2;
+  return elements >= int64_t(6) * share * threads;
 }
 
 // Lanes of a warp for a segment of up to 32 vectors. The sum over a power of two is the simpler
@@ -193,17 +204,21 @@ inline int row_across(int64_t groups, int a_warp, int warps) {
 // items is 0 where a segment is longer than `most_items` vectors for each thread of a block.
 inline Row row_shape(
     const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int vector, bool packed,
-    int most_items, int blocks, int multiprocessors) {
+    int most_items, bool doubles, int blocks, int multiprocessors) {
   // Where a segment does not begin at a multiple of a vector, it touches up to one more.
   const int64_t vectors = packed ? ceil_div(length, vector) : (length + vector - 2) / vector + 1;
   const int two = std::min(2, most_items);
   const int period = packed ? 1 : row_period(groups * length, vector);
-  Row shape{dim3(1), dim3(256), 1, 1, 1, 1, period};
+  Row shape{dim3(1), dim3(256), 1, 1, 1, 1, period, 0};
   if (vectors <= 32 * two) {
-    // Short segments: some lanes of a warp each, with two vectors where one leaves more lanes idle.
+    // Short segments: some lanes of a warp each, with two vectors where one leaves more lanes idle,
+    // or where that is asked for and leaves no more of them idle. Not a lane alone: its neighbours'
+    // vectors would be two apart.
     const int half = row_lanes(ceil_div(vectors, two));
     shape.lanes = vectors <= 32 ? row_lanes(vectors) : half;
-    if (vectors > 32 || 32 / half > 32 / shape.lanes * two) {
+    const int a_warp_of_one = 32 / shape.lanes * two, a_warp_of_two = 32 / half;
+    const bool fuller = a_warp_of_two > a_warp_of_one;
+    if (vectors > 32 || fuller || (doubles && half > 1 && a_warp_of_two == a_warp_of_one)) {
       shape.items = two;
       shape.lanes = half;
     }
@@ -221,7 +236,7 @@ inline Row row_shape(
       } else {
         shape.items *= 2;
       }
-      if (most_threads > (shape.items > 1 ? 512 : 256)) return {dim3(1), dim3(1), 0, 0, 0, 0, 1};
+      if (most_threads > (shape.items > 1 ? 512 : 256)) return {dim3(1), dim3(1), 0, 0, 0, 0, 1, 0};
     }
     // A block of not much more than 256 threads leaves no room for a second one: half as many
     // threads do better, with twice the vectors.
@@ -242,6 +257,7 @@ inline Row row_shape(
   if (down > most) down = most;
   if (down * period > 65535) down = 65535 / period;
   shape.grid = dim3(unsigned(across), unsigned(down * period));
+  shape.step = down * shape.height * period;
   return shape;
 }
 

@@ -15,11 +15,11 @@ SOURCE = """
 #include "../support/shapes.cuh"
 
 extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, int64_t length, int64_t packed,
-                     int64_t most_items, int64_t row_items, int64_t blocks) {
+                     int64_t most_items, int64_t row_items, int64_t doubles, int64_t blocks) {
   fusegen::Shapes shapes;
   shapes.row_items = row_items;
   const fusegen::Row row = fusegen::row_shape(
-      shapes, rows, groups, length, vector, packed != 0, int(most_items), int(blocks), 132);
+      shapes, rows, groups, length, vector, packed != 0, int(most_items), doubles != 0, int(blocks), 132);
   const int64_t values[] = {row.items, row.lanes, row.across, row.height, row.block.x, row.block.y,
                             row.grid.x, row.grid.y};
   for (int i = 0; i < 8; ++i) found[i] = values[i];
@@ -55,8 +55,9 @@ def library(tmp_path_factory):
 def shape(library):
     found = Buffer.poisoned([len(FIELDS)], torch.int64)
 
-    def shape(rows, groups, length, vector, packed, most_items, row_items=2, blocks=4):
-        library.call("shape", vector, found, rows, groups, length, int(packed), most_items, row_items, blocks)
+    def shape(rows, groups, length, vector, packed, most_items, row_items=2, doubles=False, blocks=4):
+        sizes = (rows, groups, length, int(packed), most_items, row_items, int(doubles), blocks)
+        library.call("shape", vector, found, *sizes)
         return dict(zip(FIELDS, found.tensor().tolist(), strict=True))
 
     return shape

@@ -74,7 +74,7 @@ def test_candidates_of_every_program(spec: str) -> None:
         (
             "gemm_groupnorm_hardtanh",
             "forward",
-            {"on_chip": {"row_items", "row_waves"}, "split": {"stream_blocks"}},
+            {"on_chip": {"row_items", "row_waves", "row_share"}, "split": {"stream_blocks"}},
         ),
     ],
 )

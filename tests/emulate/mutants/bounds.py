@@ -71,8 +71,8 @@ INPUTS = [
     Mutant(
         "a row of a turn past the end",
         "short rows",
-        "row < rows",
-        "row <= rows",
+        "at < size",
+        "at <= size",
         rf"writes .*Buffer\(float32, \[41, (2|264)\]\){_PAST}",
         within="forward_row",
         kernel="forward_row",
@@ -192,8 +192,8 @@ OUTPUTS = [
     Mutant(
         "a row's statistics before the beginning",
         "short rows",
-        "group_norm_mean_ptr[row * groups + segment] = group_norm_mean;",
-        "group_norm_mean_ptr[row * groups + segment - 1] = group_norm_mean;",
+        "group_norm_mean_ptr[item] = group_norm_mean;",
+        "group_norm_mean_ptr[item - 1] = group_norm_mean;",
         r"writes .*Buffer\(float32, \[41, 2\]\), 4 bytes before its start|which (another|thread)",
         within="forward_row",
         kernel="forward_row",
@@ -290,8 +290,8 @@ SHARED = [
         ("backward", "stream", "backward_launch", "kStreamThreads * 2 * kVec * sizeof(Acc)",
          "(kStreamThreads * kVec - 1) * sizeof(Acc)", 0, 1),
         ("forward_row", "long rows", "forward_launch", "512 * kVec * sizeof(Acc)", "3 * sizeof(Acc)", 0, 1),
-        ("backward_row", "short rows", "backward_launch", "512 * kVec * sizeof(Acc)",
-         "(512 * kVec - 1) * sizeof(Acc)", 0, 1),
+        ("backward_row", "short rows", "backward_launch", "512 * (wide ? kWide : kVec) * sizeof(Acc)",
+         "(512 * (wide ? kWide : kVec) - 1) * sizeof(Acc)", 0, 1),
         ("forward_segments", "segments", "forward_launch", "64 * sizeof(Acc)", "39 * sizeof(Acc)", 0, 1),
         ("backward_segments", "segments", "backward_launch", "64 * sizeof(Acc)", "7 * sizeof(Acc)", 0, 1),
     )

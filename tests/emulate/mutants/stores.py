@@ -6,7 +6,7 @@ from tests.emulate.mutants.mutant import UNWRITTEN, Mutant, nan, wrong
 
 _STORE = "store_pack(here, y_ptr, at * length, whole, y_out);"
 _TILE_STORE = "store_pack(columns, y_ptr + here.row, y_out);"
-_ROW_STORE = "store_pack(columns[i], y_ptr, row * channels, whole, y_out);"
+_ROW_STORE = "store_pack(columns[i], y_ptr, at, whole, y_out);"
 _TAKE = "take(packed, at, gemm_product_in[u]);"
 _LANES = "for (int v = 0; v < kVec - 1; ++v) y_ptr[{row} + {columns}.at(v)] = y_out.element[v];"
 
@@ -53,13 +53,13 @@ FULL = [
         "short rows",
         "forward_row",
         (
-            ("the last row", "row < rows", "row < rows - 1", nan("y")),
+            ("the last row", "at < size", "at < size - channels", nan("y")),
             ("the last column", _ROW_STORE, f"if (columns[i].first + kVec < channels) {_ROW_STORE}", nan("y")),
             ("the last vector of a thread", _ROW_STORE, f"if (i + 1 < kItems) {_ROW_STORE}", nan("y")),
             (
                 "the last element of each vector",
                 _ROW_STORE,
-                _LANES.format(row="row * channels", columns="columns[i]"),
+                _LANES.format(row="at", columns="columns[i]"),
                 nan("y"),
             ),
             ("a block", _ROW_STORE, f"if (blockIdx.x != 1) {_ROW_STORE}", nan("y")),

@@ -67,8 +67,8 @@ SHUFFLES = [
     Mutant(
         "sum_over_lanes: a step less",
         "short rows",
-        "(offset < lanes)",
-        "(2 * offset < lanes)",
+        "(offset >= lanes)",
+        "(2 * offset >= lanes)",
         wrong("y"),
         within="sum_over_lanes",
         file="reduce.cuh",
@@ -76,8 +76,8 @@ SHUFFLES = [
     Mutant(
         "sum_over_lanes: a step more",
         "few lanes",
-        "(offset < lanes)",
-        "(offset <= lanes)",
+        "(offset >= lanes)",
+        "(offset > lanes)",
         wrong("y"),
         within="sum_over_lanes",
         file="reduce.cuh",
@@ -271,12 +271,16 @@ _GARBAGE = f"{nan('y')}|{wrong('y')}"
 ROWS = [
     Mutant(f"forward_row: {name}", run, old, new, caught, within="forward_row", nth=nth, of=of)
     for name, run, old, new, caught, nth, of in (
-        ("the first row is not loaded", "long rows", "if (kAhead) load_row(base + seat.row * apart);", "",
+        ("the first row is not loaded", "long rows", "if (kAhead) load_row(at, item);", "",
          _GARBAGE, 0, 1),
-        ("the next row is not loaded", "long rows", "if (kAhead) load_row(row + step);", "", wrong("y"), 0, 1),
-        ("the row after the next is loaded", "long rows", "load_row(row + step)", "load_row(row + 2 * step)",
+        ("the next row is not loaded", "long rows", "if (kAhead) load_row(at + at_step, item + item_step);", "",
          wrong("y"), 0, 1),
-        ("a row of many vectors is not loaded", "longest rows", "if (!kAhead) load_row(row);", "",
+        ("the row after the next is loaded", "long rows", "load_row(at + at_step,", "load_row(at + 2 * at_step,",
+         wrong("y"), 0, 1),
+        ("a row is taken again", "long rows", "at += at_step", "at += 0", nan("y"), 0, 1),
+        ("statistics of a row are stored again", "long rows", "item += item_step", "item += 0",
+         nan("group_norm_mean"), 0, 1),
+        ("a row of many vectors is not loaded", "longest rows", "if (!kAhead) load_row(at, item);", "",
          _GARBAGE, 0, 1),
         ("a row is skipped", "long rows", "base += step", "base += 2 * step", nan("y"), 0, 1),
         ("lanes without an element count", "short rows", f"if (active) {_SQUARES}", _SQUARES, wrong("y"), 0, 1),
