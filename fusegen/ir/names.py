@@ -22,7 +22,7 @@ KERNEL_NAMES = frozenset(
     add_value add_values ceil_div launch load_pack load_row load_values moments_of moments_over_lanes moments_over_y
     lacks line line_columns lines lines_per_block part_of period segments total turn turns whole apart by_segment
     counted all_rows full packed take is_first turn_of_begin wait rows_behind segment_columns store_partials
-    all most at_step item_step exponential kAddsBias size Division Line Ragged SegmentColumns
+    all most at_step item_step wait_for_earlier_kernels exponential kAddsBias size Division Line Ragged SegmentColumns
     narrow row_blocks shared_memory store_pack store_values sum_of sum_over_lanes sum_over_y thread_index warp_count
     widen average_factor behind bounded_exp columns_of clamp clamp_backward clamp_max clamp_max_backward clamp_min
     clamp_min_backward erf exp gelu_slope gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh

@@ -62,6 +62,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     Accumulate<T> batch_norm_momentum,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
@@ -197,6 +198,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -299,6 +301,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     Accumulate<T> batch_norm_momentum,
     int64_t rows, int64_t channels, int64_t blocks, int64_t lines_per_block, int period) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -384,6 +387,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -650,6 +654,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     T* __restrict__ grad_gemm_product_ptr,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
@@ -784,6 +789,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -890,6 +896,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
     const Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -954,6 +961,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -1239,6 +1247,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -1472,6 +1481,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -1582,6 +1592,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     Accumulate<T> batch_norm_eps,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();

@@ -60,6 +60,7 @@ forward_row(
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
         int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
   const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
@@ -199,6 +200,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     Accumulate<T> group_norm_eps,
     int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
   Acc* shared = shared_memory<Acc>();
@@ -266,6 +268,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
         int period, int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -530,6 +533,7 @@ backward_row(
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
         int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t length = channels / groups;
   const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
@@ -701,6 +705,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     const Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -760,6 +765,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     Accumulate<T> hardtanh_min,
     int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t length = channels / groups;
   Acc* shared = shared_memory<Acc>();
   const Acc inverse_count = reciprocal(Acc(channels / groups));
@@ -844,6 +850,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
         int period, int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(

@@ -66,6 +66,7 @@ forward_row(
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
         int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
   const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
@@ -212,6 +213,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     Accumulate<T> group_norm_eps,
     int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
   Acc* shared = shared_memory<Acc>();
@@ -278,6 +280,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
         int period, int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -465,6 +468,17 @@ cudaError_t forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from
+// specs/gemm_groupnorm_swish_multiply_swish.tuning.json:
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
+// row_share, column_blocks, column_cluster}.
+constexpr Tuned kForwardShapes[] = {
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 2, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kOnChipIfItFits, 8, 4, 2, 2, 2, 1}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -491,7 +505,8 @@ extern "C" int fusegen_gemm_groupnorm_swish_multiply_swish_forward(
       group_norm_rstd);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -505,7 +520,8 @@ extern "C" int64_t fusegen_gemm_groupnorm_swish_multiply_swish_forward_workspace
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows, channels);
   Scratch vectors, others;
   forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -556,6 +572,7 @@ backward_row(
     int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
         int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t length = channels / groups;
   const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
@@ -752,6 +769,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     const Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -816,6 +834,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     Accumulate<T>* __restrict__ group_norm_grad_mean_ptr,
     int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t length = channels / groups;
   Acc* shared = shared_memory<Acc>();
   const Acc inverse_count = reciprocal(Acc(channels / groups));
@@ -908,6 +927,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
         int period, int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -1163,17 +1183,6 @@ cudaError_t backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from
-// specs/gemm_groupnorm_swish_multiply_swish.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// row_share, column_blocks, column_cluster}.
-constexpr Tuned kBackwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 0, 2, 1}},  // float16
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1207,8 +1216,7 @@ extern "C" int fusegen_gemm_groupnorm_swish_multiply_swish_backward(
       grad_multiply_weight);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1222,8 +1230,7 @@ extern "C" int64_t fusegen_gemm_groupnorm_swish_multiply_swish_backward_workspac
   arguments.rows = rows;
   arguments.channels = channels;
   arguments.groups = groups;
-  const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kBackwardShapes, mode, rows, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, others;
   backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);

@@ -61,6 +61,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     Accumulate<T> bn_momentum,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
@@ -195,6 +196,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -297,6 +299,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     Accumulate<T> bn_momentum,
     int64_t rows, int64_t channels, int64_t blocks, int64_t lines_per_block, int period) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -380,6 +383,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -652,6 +656,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     Param* __restrict__ grad_scale_ptr,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
@@ -793,6 +798,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -887,6 +893,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
     const Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -953,6 +960,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -1058,6 +1066,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_column_sums(
     const Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -1289,6 +1298,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -1449,13 +1459,8 @@ cudaError_t eval_forward_dispatch(
 // compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // row_share, column_blocks, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(0), 362, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
-    {90, modes(0), 2896, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float32
-    {90, modes(0), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
-    {90, modes(1, 3), 362, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 362, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
     {90, modes(2, 4), 2896, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
     {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
 };
@@ -1536,6 +1541,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -1644,6 +1650,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     Accumulate<T> bn_eps,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();

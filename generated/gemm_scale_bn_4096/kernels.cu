@@ -61,6 +61,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     Accumulate<T> bn_momentum,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
@@ -195,6 +196,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -297,6 +299,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     Accumulate<T> bn_momentum,
     int64_t rows, int64_t channels, int64_t blocks, int64_t lines_per_block, int period) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -380,6 +383,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -566,7 +570,7 @@ cudaError_t train_forward_dispatch(
 constexpr Tuned kTrainForwardShapes[] = {
     {90, modes(1, 3), 5792, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
     {90, modes(1, 3), 46340, 4096, {kSplit, 4, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, {kSplit, 32, 2, 1, 0, 2, 1}},  // bfloat16
     {90, modes(2, 4), 5792, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
     {90, modes(2, 4), 46340, 4096, {kSplit, 4, 2, 1, 0, 2, 1}},  // float16
     {90, modes(2, 4), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
@@ -655,6 +659,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     Param* __restrict__ grad_scale_ptr,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
@@ -796,6 +801,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -890,6 +896,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
     const Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -956,6 +963,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -1061,6 +1069,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_column_sums(
     const Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -1292,6 +1301,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -1452,10 +1462,9 @@ cudaError_t eval_forward_dispatch(
 // compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // row_share, column_blocks, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 5792, 4096, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
     {90, modes(1, 3), 46340, 4096, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 5792, 4096, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
     {90, modes(2, 4), 46340, 4096, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
     {90, modes(2, 4), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
 };
@@ -1536,6 +1545,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -1644,6 +1654,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     Accumulate<T> bn_eps,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -1790,6 +1801,14 @@ cudaError_t eval_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
+// row_share, column_blocks, column_cluster}.
+constexpr Tuned kEvalBackwardShapes[] = {
+    {90, modes(1, 3), 5792, 4096, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1822,7 +1841,8 @@ extern "C" int fusegen_gemm_scale_bn_4096_eval_backward(
       grad_bn_weight, grad_bn_bias);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return eval_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1835,7 +1855,8 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_eval_backward_workspace(
   EvalBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
   Scratch vectors, others;
   eval_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   eval_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);

@@ -66,6 +66,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
@@ -202,6 +203,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -305,6 +307,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int64_t blocks, int64_t lines_per_block, int period) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -388,6 +391,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -576,6 +580,16 @@ cudaError_t train_forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
+// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
+// row_share, column_blocks, column_cluster}.
+constexpr Tuned kTrainForwardShapes[] = {
+    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, {kSplit, 4, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, {kSplit, 4, 2, 1, 0, 2, 1}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -608,7 +622,8 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
           bn_rstd);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows, channels);
   Scratch scratch(workspace);
   return train_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -621,7 +636,8 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_forward_workspace(
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows, channels);
   Scratch vectors, others;
   train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -662,6 +678,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
@@ -809,6 +826,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -919,6 +937,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
     Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -989,6 +1008,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -1090,6 +1110,7 @@ __global__ void __launch_bounds__(kTotalThreads) train_backward_total(
     Accumulate<T> divide_value,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
   Acc d_over_divide_value_sum_sum = Acc(0);
   for (int64_t column = threadIdx.x; column < channels; column += blockDim.x) {
@@ -1333,6 +1354,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -1496,14 +1518,11 @@ cudaError_t eval_forward_dispatch(
 // compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // row_share, column_blocks, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(0), 362, 8192, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // float32
     {90, modes(0), 2896, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float32
     {90, modes(0), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
-    {90, modes(1, 3), 362, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // bfloat16
     {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 362, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), 2896, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
     {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
 };
 
@@ -1588,6 +1607,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -1702,6 +1722,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -1758,6 +1779,7 @@ __global__ void __launch_bounds__(kTotalThreads) eval_backward_total(
     Accumulate<T> divide_value,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
   Acc d_over_divide_value_sum_sum = Acc(0);
   for (int64_t column = threadIdx.x; column < channels; column += blockDim.x) {
@@ -1881,10 +1903,12 @@ cudaError_t eval_backward_dispatch(
 // compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
 // row_share, column_blocks, column_cluster}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 362, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(0), 362, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float32
+    {90, modes(0), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
+    {90, modes(1, 3), 362, 8192, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
     {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 362, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), 362, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
     {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
     {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
 };

@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -241,6 +242,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
         int64_t whole) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
   const int64_t length = kPacked ? channels : period * channels;
   const auto columns = line_columns<kVec, kPacked>(
@@ -326,6 +328,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     const Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
@@ -369,6 +372,7 @@ __global__ void __launch_bounds__(kTotalThreads) backward_total(
     Param* __restrict__ grad_constant_ptr,
     int64_t rows, int64_t channels) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
   Acc d_constant_2_sum_sum = Acc(0);
   for (int64_t column = threadIdx.x; column < channels; column += blockDim.x) {

@@ -14,6 +14,39 @@
 
 namespace fusegen {
 
+// Of the current device, as ten times the major plus the minor; 0 where there is none.
+inline int compute_capability() {
+  int device = 0, major = 0, minor = 0;
+  const bool known =
+      cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess;
+  return known ? 10 * major + minor : 0;
+}
+
+// Whether kernels on the current device were compiled to wait for the one before them. That takes
+// 9.0, and code for the device's own generation: what the driver compiles of an older one's does
+// not wait.
+inline bool kernels_wait() {
+#if defined(__CUDACC__) && defined(__CUDA_ARCH_LIST__)
+  constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};  // ten times the capabilities
+  const int capability = compute_capability();
+  for (const int each : kArchitectures) {
+    const int compiled = each / 10;
+    if (compiled >= 90 && compiled / 10 == capability / 10 && compiled <= capability) return true;
+  }
+#endif
+  return false;
+}
+
+// The first statement of every kernel. Its launch, and that of its blocks, overlaps with the end of
+// the kernel before it; from here on all that was written before is there, whoever did.
+__device__ __forceinline__ void wait_for_earlier_kernels() {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Launches kernel(args...) on the stream and returns the launch's own error, if any. A grid without
 // blocks has no work: that is success, where the CUDA runtime would call it an error. `cluster`
 // blocks that follow each other in y, of which grid.y is a multiple, are a cluster; 1 for none.
@@ -35,11 +68,18 @@ cudaError_t launch_clusters(
     config.blockDim = block;
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim = {1, cluster, 1};
-    config.attrs = &attribute;
-    config.numAttrs = cluster > 1 ? 1 : 0;
+    cudaLaunchAttribute attributes[2] = {};
+    config.attrs = attributes;
+    if (cluster > 1) {
+      cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+      attribute.id = cudaLaunchAttributeClusterDimension;
+      attribute.val.clusterDim = {1, cluster, 1};
+    }
+    if (kernels_wait()) {
+      cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attribute.val.programmaticStreamSerializationAllowed = 1;
+    }
     error = cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...);
   }
   // The caller gets the error from here; whoever asks for the last error next is not to blame.

@@ -7,6 +7,7 @@
 
 #include <cuda_runtime.h>
 
+#include "launch.cuh"
 #include "shapes.cuh"
 
 namespace fusegen {
@@ -25,16 +26,6 @@ struct Tuned {
 template <typename... Modes>
 constexpr unsigned modes(Modes... mode) {
   return ((1u << mode) | ...);
-}
-
-// Of the current device; 0 where there is none, which no table has.
-inline int compute_capability() {
-  int device = 0, major = 0, minor = 0;
-  const bool known =
-      cudaGetDevice(&device) == cudaSuccess &&
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess;
-  return known ? 10 * major + minor : 0;
 }
 
 // The shapes of the first line that holds, else the default.

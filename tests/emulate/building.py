@@ -50,11 +50,14 @@ def arguments(plan: Plan, rows: int, channels: int, groups: int, source: int | N
 
 
 def forced_shapes(schedule: str) -> Shapes | None:
-    """Launch shapes by name: a schedule, or "clusters of 4" for columns on chip in as many blocks."""
+    """Launch shapes by name: a schedule, "clusters of 4" for columns on chip in as many blocks, or "twice a share" for
+    rows on chip whose threads have twice as much of a short segment."""
     if schedule == "automatic":
         return None
     if schedule.startswith("clusters of "):
         return Shapes("on_chip", column_cluster=int(schedule.removeprefix("clusters of ")))
+    if schedule == "twice a share":
+        return Shapes("on_chip", row_share=2)
     return Shapes(schedule.replace(" ", "_"))
 
 

@@ -27,11 +27,11 @@ pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
 # Multiprocessors of a device so small that each knob makes another grid; rows, channels, groups. The second size has
-# no vectors.
+# no vectors, the last one of the row kernels short segments.
 MULTIPROCESSORS = {"matmul_bn_bias_div_swish": 2, "gemm_bias_hardtanh_mish_groupnorm": 4}
 SIZES = {
     "matmul_bn_bias_div_swish": ((700, 140, 1), (67, 131, 1)),  # column, split; in evaluation stream
-    "gemm_bias_hardtanh_mish_groupnorm": ((170, 1480, 1), (67, 131, 1)),  # row, split
+    "gemm_bias_hardtanh_mish_groupnorm": ((170, 1480, 1), (67, 131, 1), (37, 240, 20)),  # row, split
 }
 LIMIT = 1e-11
 
@@ -58,7 +58,9 @@ def test_every_candidate_against_double_precision(name: str, root: Path) -> None
     subject = Subject(plan, import_package(root, name), "cpu")
     mode = next(mode for mode in plan.modes if mode.roles["activation"] == "float64")
     for variant in plan.variants:
-        for place, (rows, channels, groups) in enumerate(SIZES[name]):
+        compared: set[str] = set()
+        differing: set[str] = set()
+        for rows, channels, groups in SIZES[name]:
             size = sizes(plan, rows, 1, channels, groups)
             torch.manual_seed(rows)
             module = subject.fused_class(*subject.arguments(size, random.Random(1))).double()
@@ -77,6 +79,8 @@ def test_every_candidate_against_double_precision(name: str, root: Path) -> None
                     assert error <= LIMIT * max(1.0, float(exact.abs().max())), f"{variant.name} {each}: {key}"
                 results[each] = tuple(value.numpy().tobytes() for value in found.values())
             # Another shape adds up in another order, which the last bits tell.
-            for knob in [field.name for field in fields(Shapes)] if place == 0 else ():
+            for knob in (field.name for field in fields(Shapes)):
                 pairs = [(a, b) for a, b in combinations(results, 2) if a == replace(b, **{knob: getattr(a, knob)})]
-                assert not pairs or any(results[a] != results[b] for a, b in pairs), f"{variant.name}: {knob}"
+                compared |= {knob} if pairs else set()
+                differing |= {knob} if any(results[a] != results[b] for a, b in pairs) else set()
+        assert compared == differing, variant.name

@@ -182,8 +182,8 @@ BROKEN = [
                 for schedule, kernel in (("on chip", "forward_row"), ("split", "forward_segments"))
                 for found in _broken(
                     chain, schedule, "a variance that is not finite is none", _SPECIAL,
-                    f"{norm}_variance + Acc({norm}_eps)",
-                    f"({norm}_variance < Acc(1e30) ? {norm}_variance : Acc(0)) + Acc({norm}_eps)",
+                    f"{norm}_variance + {norm}_eps",
+                    f"({norm}_variance < Acc(1e30) ? {norm}_variance : Acc(0)) + {norm}_eps",
                     kernel,
                 )
             ),

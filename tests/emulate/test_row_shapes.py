@@ -21,8 +21,8 @@ extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, i
   const fusegen::Row row = fusegen::row_shape(
       shapes, rows, groups, length, vector, packed != 0, int(most_items), doubles != 0, int(blocks), 132);
   const int64_t values[] = {row.items, row.lanes, row.across, row.height, row.block.x, row.block.y,
-                            row.grid.x, row.grid.y};
-  for (int i = 0; i < 8; ++i) found[i] = values[i];
+                            row.grid.x, row.grid.y, row.step};
+  for (int i = 0; i < 9; ++i) found[i] = values[i];
   return cudaGetLastError();
 }
 
@@ -36,7 +36,7 @@ extern "C" int seats(int threads, int* found, int64_t lanes, int64_t across, int
   return fusegen::launch(take_seats, dim3(1), dim3(threads), 0, nullptr, int(lanes), int(across), int(height), found);
 }
 """
-FIELDS = ("items", "lanes", "across", "height", "threads", "one", "grid_x", "grid_y")
+FIELDS = ("items", "lanes", "across", "height", "threads", "one", "grid_x", "grid_y", "step")
 MULTIPROCESSORS = 132
 
 # Segments of so many vectors at most, and the least share of the threads that have one.
@@ -85,9 +85,11 @@ def share(row, groups, vectors):
 
 
 @pytest.mark.parametrize("blocks", [3, 4])
-@pytest.mark.parametrize("row_items", [2, 4])
+@pytest.mark.parametrize("row_items, doubles", [(2, False), (4, False), (2, True)])
 @pytest.mark.parametrize("vector, packed, most_items", KINDS)
-def test_every_shape_covers_the_rows_within_the_launch_bounds(shape, vector, packed, most_items, row_items, blocks):
+def test_every_shape_covers_the_rows_within_the_launch_bounds(
+    shape, vector, packed, most_items, row_items, doubles, blocks
+):
     """The bounds are 256 threads with one vector each, 512 with more."""
     fitted = 0
     odd = () if packed else (1, 33, 66, 1025)
@@ -95,12 +97,12 @@ def test_every_shape_covers_the_rows_within_the_launch_bounds(shape, vector, pac
         for rows, groups in ((1, 1), (3, 5), (100_000, 2)):
             period = vector // math.gcd(vector, groups * length)  # rows until one begins at a vector again
             touched = -(-length // vector) if packed else (length + vector - 2) // vector + 1
-            row = shape(rows, groups, length, vector, packed, most_items, row_items, blocks)
+            row = shape(rows, groups, length, vector, packed, most_items, row_items, doubles, blocks)
             if row["items"] == 0:
                 assert length > 256 * most_items * vector
                 continue
             fitted += 1
-            bound, bounds_blocks = (512, 1) if row["items"] > 1 else (256, 3 if vector > 4 else blocks)
+            bound, bounds_blocks = (512, 1) if row["items"] > 1 else (256, blocks - 1 if vector > 4 else blocks)
             assert row["threads"] <= bound and row["threads"] % 32 == 0 and row["one"] == 1
             assert row["items"] <= most_items and row["items"] * row["lanes"] >= touched
             assert row["grid_x"] * row["across"] >= groups > (row["grid_x"] - 1) * row["across"]
@@ -108,17 +110,19 @@ def test_every_shape_covers_the_rows_within_the_launch_bounds(shape, vector, pac
             resident = bounds_blocks * bound // row["threads"] * MULTIPROCESSORS
             assert row["grid_y"] == period or row["grid_x"] * row["grid_y"] <= resident
             assert row["height"] == 1 or row["lanes"] <= 32
+            assert row["step"] == row["grid_y"] * row["height"]
     assert fitted >= 12
 
 
+@pytest.mark.parametrize("doubles", [False, True])
 @pytest.mark.parametrize("vector, packed, most_items", KINDS)
-def test_segments_of_every_length_have_seats_of_their_own(shape, seats, vector, packed, most_items):
+def test_segments_of_every_length_have_seats_of_their_own(shape, seats, vector, packed, most_items, doubles):
     checked = set()
     for length in range(1, 1101):
         if packed and length % vector:
             continue
         for groups in (1, 2, 3, 5, 8, 33):
-            row = shape(1_000_000, groups, length, vector, packed, most_items)
+            row = shape(1_000_000, groups, length, vector, packed, most_items, doubles=doubles)
             lanes, across, height = row["lanes"], row["across"], row["height"]
             # More than that and the sums over lanes and over rows would be wrong.
             assert is_power_of_two(lanes) if 16 <= lanes <= 32 else lanes < 16 or lanes == row["threads"]
@@ -164,6 +168,16 @@ def test_few_threads_are_idle(shape, vector, packed, most_items):
         for groups in most_groups:
             row = shape(1_000_000, groups, (vectors if packed else vectors - 1) * vector, vector, packed, most_items)
             assert share(row, groups, vectors) >= least * 5 / 6, (vectors, groups)
+
+
+@pytest.mark.parametrize(
+    "vectors, lanes, items",
+    [(1, 1, 1), (2, 2, 1), (3, 3, 1), (4, 2, 2), (6, 3, 2), (8, 4, 2), (32, 16, 2), (64, 32, 2)],
+)
+def test_threads_have_twice_as_much_where_no_more_of_them_are_idle(shape, vectors, lanes, items):
+    """Never a lane alone: the vectors of its neighbours would be two apart."""
+    row = shape(1000, 8, vectors * 4, 4, True, 8, doubles=True)
+    assert (row["lanes"], row["items"]) == (lanes, items)
 
 
 @pytest.mark.parametrize(

@@ -275,7 +275,7 @@ ROWS = [
          _GARBAGE, 0, 1),
         ("the next row is not loaded", "long rows", "if (kAhead) load_row(at + at_step, item + item_step);", "",
          wrong("y"), 0, 1),
-        ("the row after the next is loaded", "long rows", "load_row(at + at_step,", "load_row(at + 2 * at_step,",
+        ("the row after the next is loaded", "long rows", "at + at_step", "at + 2 * at_step",
          wrong("y"), 0, 1),
         ("a row is taken again", "long rows", "at += at_step", "at += 0", nan("y"), 0, 1),
         ("statistics of a row are stored again", "long rows", "item += item_step", "item += 0",

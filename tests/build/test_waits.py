@@ -1,0 +1,62 @@
+"""Every kernel waits for those before it, whose ends its launch may overlap with, before it touches any memory."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fusegen.build.toolchain import find_toolchain
+
+GENERATED = Path(__file__).resolve().parents[2] / "generated"
+PACKAGES = sorted(path.parent.name for path in GENERATED.glob("*/kernels.cu"))
+WAIT = "griddepcontrol.wait"
+ACCESS = re.compile(r"\b(?:ld|st|cp\.async|red|atom)\.(?!param|shared)")
+
+
+def early(ptx: str) -> tuple[int, list[str]]:
+    """How many kernels there are, and those that may touch memory before they have waited."""
+    _, *kernels = ptx.split(".entry ")
+    found = []
+    for kernel in kernels:
+        access, wait = ACCESS.search(kernel), kernel.find(WAIT)
+        if wait < 0 or (access and access.start() < wait):
+            found.append(kernel.split("(")[0])
+    return len(kernels), found
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_wait_is_each_kernels_first_statement(name: str) -> None:
+    _, *kernels = (GENERATED / name / "kernels.cu").read_text(encoding="utf-8").split("\n__global__ ")
+    assert kernels
+    for kernel in kernels:
+        body = kernel.split(") {\n", 1)[1].splitlines()
+        assert body[:2] == ["  using Acc = Accumulate<T>;", "  wait_for_earlier_kernels();"], kernel.split("(")[0]
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("name", ["matmul_bn_bias_div_swish", "gemm_groupnorm_hardtanh"])
+def test_the_compiler_moves_no_access_before_it(name: str, tmp_path: Path) -> None:
+    """The backward passes of these two have a kernel of every kind."""
+    source, target = GENERATED / name / "kernels.cu", tmp_path / "kernels.ptx"
+    options = ["-std=c++17", "-O3", "-ptx", "-arch=compute_90", "-DFUSEGEN_BACKWARD_ONLY"]
+    subprocess.run([find_toolchain().nvcc.path, *options, source, "-o", target], check=True, capture_output=True)
+    count, found = early(target.read_text(encoding="utf-8"))
+    assert count > 20 and not found
+
+
+def test_an_early_access_would_be_seen() -> None:
+    access, wait = "ld.global.nc.f32 %f1, [%rd1];\n", f"{WAIT};\n"
+    parameter = "ld.param.u64 %rd1, [x];\n"
+    text = "".join(
+        f".entry {name}({{\n{body}"
+        for name, body in {
+            "late": parameter + wait + access,
+            "early": parameter + access + wait,
+            "never": parameter + access,
+            "none": wait,
+        }.items()
+    )
+    assert early(text) == (4, ["early", "never"])
