@@ -279,7 +279,7 @@ ROWS = [
          wrong("y"), 0, 1),
         ("a row is taken again", "long rows", "at += at_step", "at += 0", nan("y"), 0, 1),
         ("statistics of a row are stored again", "long rows", "item += item_step", "item += 0",
-         nan("group_norm_mean"), 0, 1),
+         nan("grad_gemm_product"), 0, 1),
         ("a row of many vectors is not loaded", "longest rows", "if (!kAhead) load_row(at, item);", "",
          _GARBAGE, 0, 1),
         ("a row is skipped", "long rows", "base += step", "base += 2 * step", nan("y"), 0, 1),
