@@ -48,6 +48,7 @@ class ScheduleContext:
     groups: str
     held: int
     row_blocks: int
+    row_sums: bool
     tile_bytes: str
     needs_stream: bool
     needs_finalise: bool
@@ -142,12 +143,14 @@ class LauncherRenderer:
         kernels = [*schedule.kernels, *self.program.totals]
         scratch = {t.name: t for kernel in kernels for t in kernel.writes if t.scratch}
         launches = [self._launch(kernel, schedule, kernel is kernels[-1]) for kernel in kernels]
+        row = next((kernel for kernel in kernels if kernel.kind == "row"), None)
         return ScheduleContext(
             kind=schedule.kind,
             comment=[_COMMENT[schedule.kind]],
-            groups=next((self._groups(kernel) for kernel in kernels if kernel.kind == "row"), self.groups),
-            held=self._held(kernels),
-            row_blocks=next((self.contexts[kernel.name].row_blocks for kernel in kernels if kernel.kind == "row"), 0),
+            groups=self._groups(row) if row else self.groups,
+            held=8 if row and row.partial_sums else 32,  # fewer where a thread also keeps column sums of each
+            row_blocks=self.contexts[row.name].row_blocks if row else 0,
+            row_sums=bool(row and row.partial_sums),
             tile_bytes=self._tile_bytes(kernels),
             needs_stream=any(kernel.kind == "stream" for kernel in kernels),
             needs_finalise=any(kernel.kind == "finalise" for kernel in kernels),
@@ -165,12 +168,6 @@ class LauncherRenderer:
     def _groups(self, kernel: Kernel) -> str:
         """The number of segments in a row, as this kernel cuts it."""
         return "int64_t(1)" if kernel.groups == 1 else self.groups
-
-    @staticmethod
-    def _held(kernels: list[Kernel]) -> int:
-        """How many elements one thread may hold in registers: fewer where it also keeps column sums of each."""
-        row = next((kernel for kernel in kernels if kernel.kind == "row"), None)
-        return 8 if row and row.partial_sums else 32
 
     def _tile_bytes(self, kernels: list[Kernel]) -> str:
         """Bytes of shared memory for each element of a tile, of the narrowest element, for each sum of a warp, and for

@@ -11,14 +11,14 @@ torch = pytest.importorskip("torch")
 import fusegen  # noqa: E402
 from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
-from tests.emulate.building import write  # noqa: E402
+from tests.emulate.building import forced_shapes, write  # noqa: E402
 from tests.emulate.other_chains import HAND_PICKED, RandomChain  # noqa: E402
 from tests.emulate.test_chains import compare, count_batch  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
 SIZES = ((3, 12), (33, 20))
-SCHEDULES = ("automatic", "on chip", "split")
+SCHEDULES = ("automatic", "on chip", "twice a share", "split")
 CASES = HAND_PICKED | {f"random_{seed}": RandomChain(seed).chain() for seed in range(6)}
 
 
@@ -48,9 +48,10 @@ def test_every_schedule_against_double_precision(name, cache, tmp_path):
             for seed, schedule in enumerate(SCHEDULES):
                 tail = EmulatedTail(plan, variant, library, module)
                 try:
-                    found = tail.run(tensors, mode, schedule=schedule, seed=seed).values
+                    found = tail.run(tensors, mode, shapes=forced_shapes(schedule), seed=seed).values
                 except EmulationError as error:
-                    assert schedule == "on chip" and str(error).endswith("CUDA error 9"), error  # does not fit
+                    assert schedule in ("on chip", "twice a share"), error
+                    assert str(error).endswith("CUDA error 9"), error  # does not fit
                     continue
                 checked += compare(found, expected, f"{variant.name} {rows} x {channels} {schedule}")
     assert checked
@@ -74,6 +75,23 @@ def test_norms_of_the_input_in_16_bits_up_to_what_registers_hold_and_beyond(name
             assert on_chip
         except EmulationError as error:
             assert not on_chip and str(error).endswith("CUDA error 9"), error
+
+
+@pytest.mark.parametrize("name", ["batch_before_layer", "layer_before_batch", "group_before_layer"])
+def test_rows_in_16_bits_beside_other_phases(name, cache, tmp_path):
+    """Whose kernels have column sums decides how a thread gets twice its share of a row."""
+    text = CASES[name].spec(name).replace("dtypes: [float32]", "dtypes: [bfloat16]")
+    plan = write(name, text, tmp_path)
+    library = compile_kernels(tmp_path / name / "kernels.cu", cache=cache)
+    module_class = fusegen.load(name, tmp_path)
+    mode = next(mode for mode in plan.modes if set(mode.roles.values()) == {"bfloat16"})
+    channels = CASES[name].channels or 96
+    module = build(module_class, plan, channels)
+    tensors = {each: torch.randn(33, channels).bfloat16() for each in (plan.chain.source.name, "grad_y")}
+    expected = tail_reference(plan, module, tensors, mode, True)
+    for schedule in ("on chip", "twice a share"):
+        tail = EmulatedTail(plan, plan.variants[0], library, module)
+        assert compare(tail.run(tensors, mode, shapes=forced_shapes(schedule)).values, expected, schedule)
 
 
 def build(module_class, plan, channels: int):
