@@ -251,7 +251,7 @@ class KernelRenderer:
     def _sweep(self, loads, values, sums, stores, slots, fresh, keep=(), deviations=False) -> Sweep:
         if self.held:
             targets = [t.node for t in stores] + [operand for node in sums for operand in node.operands]
-            values = self._slice(targets)
+            values = self._slice([*targets, *keep])
         values = [*(n for n in self._vectors_per_element if self._needed_by(n, values)), *values]
         used = {operand for node in (*values, *sums) for operand in node.operands} | {t.node for t in stores}
         # Sums that a sweep does not take itself are results of moments' second sweep.

@@ -1024,7 +1024,7 @@ cudaError_t backward_launch(
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kVec);
   const int64_t length = channels / groups, size = rows * channels;
-  // With column sums a thread has no room for two vectors, but one may be wider.
+  // With column sums a thread has no room for two vectors of 16 bytes, but for one.
   constexpr int kWide = kPacked ? kVectorOf<T, 0> : kVec;
   const bool wide = kWide > kVec && length % kWide == 0 && length <= 32 * kWide &&
       row_doubles(shapes, size, kWide, kMultiprocessors * kRowThreads);

@@ -24,16 +24,20 @@ inline int compute_capability() {
   return known ? 10 * major + minor : 0;
 }
 
-// Whether kernels on the current device were compiled to wait for the one before them. That takes
-// 9.0, and code for the device's own generation: what the driver compiles of an older one's does
-// not wait.
+// Whether code for the capability `compiled` runs on a device of this one, and waits for the kernel
+// before it: it does from 9.0 on. Not said of code that the driver has to compile again for a newer
+// generation; it may be older than that.
+constexpr bool code_waits(int compiled, int capability) {
+  return compiled >= 90 && compiled / 10 == capability / 10 && compiled <= capability;
+}
+
+// Whether the kernels in this file wait for the one before them, on the current device.
 inline bool kernels_wait() {
 #if defined(__CUDACC__) && defined(__CUDA_ARCH_LIST__)
   constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};  // ten times the capabilities
   const int capability = compute_capability();
   for (const int each : kArchitectures) {
-    const int compiled = each / 10;
-    if (compiled >= 90 && compiled / 10 == capability / 10 && compiled <= capability) return true;
+    if (code_waits(each / 10, capability)) return true;
   }
 #endif
   return false;

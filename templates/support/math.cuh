@@ -123,7 +123,7 @@ FUSEGEN_MATH mish(A x, A e) {
 FUSEGEN_MATH mish_slope(A x, A e) {
   const A n = e * (e + A(2));
   const A r = quotient(A(1), n + A(2));
-  const A slope = (n + A(4) * x * ((n - e) * r)) * r;
+  const A slope = (n + x * (A(4) * (n - e) * r)) * r;
   return x > A(20) ? x * A(0) + A(1) : slope;  // NaN at infinity, as PyTorch
 }
 

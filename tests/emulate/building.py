@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 
 
-def write(name: str, text: str, root: Path) -> Plan:
-    """The spec and its package, below `root`."""
+def write(name: str, text: str, root: Path, multiprocessors: int | None = None) -> Plan:
+    """The spec and its package, below `root`; for a device with so many multiprocessors, if it is to be another one."""
     (root / f"{name}.yaml").write_text(text, encoding="utf-8")
     plan = plan_file(root / f"{name}.yaml")
+    if multiprocessors:
+        plan = replace(plan, device=replace(plan.device, multiprocessors=multiprocessors))
     write_files(render_all([plan]), root)
     return plan
 
