@@ -67,7 +67,7 @@ struct Shapes {
   int64_t stream_blocks = 8;   // blocks a multiprocessor that a stream kernel is cut into
   int64_t row_items = 2;       // vectors of a long segment's thread, before its block grows to 512
   int64_t row_waves = 1;       // blocks of a row kernel for each that is resident
-  int64_t row_share = 0;       // of a short segment for each thread: 1 the least, 2 twice; 0 by size
+  int64_t row_share = 0;       // 1 the least of a short segment for a thread, 2 twice that
   int64_t column_blocks = 2;   // blocks a multiprocessor that a column tile leaves room for
   int64_t column_cluster = 1;  // blocks that share a tile of columns, at least, if it is asked for
 };
