@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Extent
 from fusegen.ir.graph import Node, ancestors
 from fusegen.ops.functions import COSTLY, SLOPES
@@ -214,31 +216,37 @@ class KernelRenderer:
         """What to hold for later sweeps: anywhere, what a costly function made. In registers, also the operands of
         moments, which a sweep over the deviations needs at once; slopes in place of what they are made of; and nothing
         that is one operation away from what is at hand."""
-        in_registers = self.kernel.kind == "row"
-        read = {t.node for t in self.kernel.reads}
-        at_hand = read.union(pass_.values)
-        keep: dict[Node, None] = {}
-        if in_registers:
-            keep = {n.operands[0]: None for n in pass_.sums if n.op == "moments" and n.operands[0] in pass_.values}
-        operands = list(keep)
+        if self.kernel.kind != "row":
+            return sorted(self._costly_later(index, pass_), key=lambda node: node.index)
+        of_moments = {n.operands[0] for n in pass_.sums if n.op == "moments" and n.operands[0] in pass_.values}
+        at_hand = {t.node for t in self.kernel.reads}
+        found: list[Node] = []
+        for node in sorted(of_moments | self._costly_later(index, pass_, of_moments), key=lambda node: node.index):
+            near = at_hand.issuperset(n for n in node.operands if n.extent.is_full)
+            if not near or node in of_moments or node.op in COSTLY | SLOPES:
+                found.append(node)
+                at_hand.add(node)
+        return found
+
+    def _costly_later(self, index: int, pass_: Pass, kept: Set[Node] = frozenset()) -> set[Node]:
+        """What later sweeps would compute again with a costly function, given what is `kept`; in registers, slopes
+        that can be computed already in place of their parts."""
+        slopes = SLOPES if self.kernel.kind == "row" else ()
+        at_hand = {t.node for t in self.kernel.reads}.union(pass_.values)
         later = self.kernel.passes[index + 1 :]
         stack = [t.node for p in later for t in p.stores] + [n for p in later for s in p.sums for n in s.operands]
-        seen: set[Node] = set()
+        found: set[Node] = set()
+        seen = {*kept, *self.held}
         while stack:
             node = stack.pop()
-            if node in seen or node in keep or node in self.held:
+            if node in seen:
                 continue
             seen.add(node)
-            slope = in_registers and node.op in SLOPES and at_hand.issuperset(node.operands)
+            slope = node.op in slopes and at_hand.issuperset(node.operands)
             if slope or (node in pass_.values and any(n.op in COSTLY for n in self._slice([node]))):
-                keep[node] = None
+                found.add(node)
             else:
                 stack.extend(operand for operand in node.operands if operand.extent.is_full)
-        found: list[Node] = []
-        for node in sorted(keep, key=lambda node: node.index):
-            near = {n for n in node.operands if n.extent.is_full} <= read.union(found)
-            if not (in_registers and near) or node in operands or node.op in COSTLY | SLOPES:
-                found.append(node)
         return found
 
     def _slice(self, targets: list[Node]) -> list[Node]:
