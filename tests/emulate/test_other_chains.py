@@ -13,7 +13,7 @@ from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from tests.emulate.building import forced_shapes, write  # noqa: E402
 from tests.emulate.other_chains import HAND_PICKED, RandomChain  # noqa: E402
-from tests.emulate.test_chains import compare, count_batch  # noqa: E402
+from tests.emulate.test_chains import agreement, compare, count_batch  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -47,23 +47,13 @@ def test_every_schedule_against_double_precision(name, cache, tmp_path):
             count_batch(plan, module, training)
             for seed, schedule in enumerate(SCHEDULES):
                 tail = EmulatedTail(plan, variant, library, module)
-                try:
-                    found = tail.run(tensors, mode, shapes=forced_shapes(schedule), seed=seed).values
-                except EmulationError as error:
-                    assert schedule in ("on chip", "twice a share"), error
-                    assert str(error).endswith("CUDA error 9"), error  # does not fit
-                    continue
-                checked += compare(found, expected, f"{variant.name} {rows} x {channels} {schedule}")
+                checked += agreement(tail, tensors, mode, schedule, seed, expected)
     assert checked
 
 
 @pytest.mark.parametrize("name", ["layer_norm_of_input", "rms_norm_of_input"])
 def test_norms_of_the_input_in_16_bits_up_to_what_registers_hold_and_beyond(name, cache, tmp_path):
-    text = CASES[name].spec(name).replace("dtypes: [float32]", "dtypes: [bfloat16]")
-    plan = write(name, text, tmp_path)
-    library = compile_kernels(tmp_path / name / "kernels.cu", cache=cache)
-    module_class = fusegen.load(name, tmp_path)
-    mode = next(mode for mode in plan.modes if set(mode.roles.values()) == {"bfloat16"})
+    plan, library, module_class, mode = in_16_bits(name, cache, tmp_path)
     for channels, on_chip in ((2048, True), (2056, False)):
         module = build(module_class, plan, channels)
         tensors = {each: torch.randn(3, channels).bfloat16() for each in (plan.chain.source.name, "grad_y")}
@@ -82,11 +72,7 @@ def test_norms_of_the_input_in_16_bits_up_to_what_registers_hold_and_beyond(name
 )
 def test_rows_in_16_bits_beside_other_phases(name, cache, tmp_path):
     """Whose kernels have column sums decides how a thread gets twice its share of a row; blocks take several turns."""
-    text = CASES[name].spec(name).replace("dtypes: [float32]", "dtypes: [bfloat16]")
-    plan = write(name, text, tmp_path, multiprocessors=1)
-    library = compile_kernels(tmp_path / name / "kernels.cu", cache=cache)
-    module_class = fusegen.load(name, tmp_path)
-    mode = next(mode for mode in plan.modes if set(mode.roles.values()) == {"bfloat16"})
+    plan, library, module_class, mode = in_16_bits(name, cache, tmp_path, multiprocessors=1)
     channels = CASES[name].channels or 96
     module = build(module_class, plan, channels)
     tensors = {each: torch.randn(203, channels).bfloat16() for each in (plan.chain.source.name, "grad_y")}
@@ -94,6 +80,15 @@ def test_rows_in_16_bits_beside_other_phases(name, cache, tmp_path):
     for schedule in ("on chip", "twice a share"):
         tail = EmulatedTail(plan, plan.variants[0], library, module)
         assert compare(tail.run(tensors, mode, shapes=forced_shapes(schedule)).values, expected, schedule)
+
+
+def in_16_bits(name, cache, root, multiprocessors=None):
+    """A chain's plan, its compiled kernels, its module's class, and the mode in which everything is bfloat16."""
+    text = CASES[name].spec(name).replace("dtypes: [float32]", "dtypes: [bfloat16]")
+    plan = write(name, text, root, multiprocessors)
+    library = compile_kernels(root / name / "kernels.cu", cache=cache)
+    mode = next(mode for mode in plan.modes if set(mode.roles.values()) == {"bfloat16"})
+    return plan, library, fusegen.load(name, root), mode
 
 
 def build(module_class, plan, channels: int):
