@@ -23,9 +23,9 @@ KERNEL_NAMES = frozenset(
     lacks line line_columns lines lines_per_block part_of period segments total turn turns whole apart by_segment
     counted all_rows full packed take is_first turn_of_begin wait rows_behind segment_columns store_partials
     all most at_step item_step wait_for_earlier_kernels exponential kAddsBias size Division Line Ragged SegmentColumns
-    narrow row_blocks shared_memory store_pack store_values sum_of sum_over_lanes sum_over_y thread_index warp_count
-    widen average_factor behind bounded_exp columns_of clamp clamp_backward clamp_max clamp_max_backward clamp_min
-    clamp_min_backward erf exp gelu_slope gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh
+    narrow row_blocks row_threads shared_memory store_pack store_values sum_of sum_over_lanes sum_over_y thread_index
+    warp_count widen average_factor behind bounded_exp columns_of clamp clamp_backward clamp_max clamp_max_backward
+    clamp_min clamp_min_backward erf exp gelu_slope gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh
     hardtanh_backward leaky_relu leaky_relu_backward log1p maximum maximum_backward minimum minimum_backward mish
     mish_slope normal_cdf quotient reciprocal relu relu_backward rsqrt sigmoid sigmoid_backward silu_slope
     softplus softplus_backward square tanh tanh_backward across again height seat seat_of sum_over_rows Seat begin
@@ -70,7 +70,7 @@ OP_NAMES = frozenset(
     TrainBackwardArguments EvalForwardArguments EvalBackwardArguments
     Dtypes F OptionalTensor Path Scratch ScalarType Shapes Tensor check_launch glue int64_t kChosen kModes size_t
     kForwardShapes kBackwardShapes kTrainForwardShapes kTrainBackwardShapes kEvalForwardShapes kEvalBackwardShapes
-    tuned_shapes
+    tuned_shapes is_near
     """.split()
 )
 

@@ -49,11 +49,12 @@ Tuning = tuple[Architecture, ...]
 class Range:
     """Launch shapes for all rows behind the range before, up to `most_rows`; None: however many.
 
-    channels: with which they were measured.
+    channels: with which they were measured. length: those of a group, all channels where there are no groups.
     """
 
     most_rows: int | None
     channels: int
+    length: int
     shapes: Shapes
 
 
@@ -68,8 +69,9 @@ def ranges(measurements: tuple[Measurement, ...]) -> tuple[Range, ...]:
         shapes = measurement.shapes
         if shapes.schedule == ON_CHIP:
             shapes = replace(shapes, schedule=ON_CHIP_IF_IT_FITS)
-        if found and (found[-1].channels, found[-1].shapes) == (measurement.channels, shapes):
+        length = measurement.channels // (measurement.groups or 1)
+        if found and (found[-1].channels, found[-1].length, found[-1].shapes) == (measurement.channels, length, shapes):
             found.pop()
         most_rows = math.isqrt(measurement.rows * following.rows) if following else None
-        found.append(Range(most_rows, measurement.channels, shapes))
+        found.append(Range(most_rows, measurement.channels, length, shapes))
     return () if all(each.shapes == DEFAULT for each in found) else tuple(found)

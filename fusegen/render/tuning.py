@@ -23,6 +23,7 @@ class Line:
     modes: str
     most_rows: str
     channels: int
+    length: int
     shapes: str
     dtype: str
 
@@ -50,12 +51,13 @@ def table(plan: Plan, program: Program) -> Table | None:
             for each in ranges(architecture.of(program.name, dtype)):
                 most = "kAnyRows" if each.most_rows is None else str(each.most_rows)
                 capability = int(architecture.target.removeprefix("sm_"))
-                lines.append(Line(capability, modes, most, each.channels, _numbers(each.shapes), dtype))
+                shapes = _numbers(each.shapes)
+                lines.append(Line(capability, modes, most, each.channels, each.length, shapes, dtype))
     if not lines:
         return None
     name = "k" + "".join(part.capitalize() for part in program.name.split("_")) + "Shapes"
     knobs = ", ".join(field.name for field in fields(Shapes))
-    columns = f"compute capability, modes, most rows, channels, {{{knobs}}}."
+    columns = f"compute capability, modes, most rows, channels, channels of a group, {{{knobs}}}."
     return Table(name, f"{plan.spec.name}{SUFFIX}", textwrap.wrap(columns, WIDTH - 3), lines)
 
 

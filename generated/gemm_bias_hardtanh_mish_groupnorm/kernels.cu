@@ -50,7 +50,7 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 4))
+__launch_bounds__(row_threads(kItems, kVec, 4), row_blocks(kItems, kVec, 4))
 forward_row(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
@@ -149,7 +149,7 @@ forward_row(
       }
       if (active) groupnorm_moments_total += sum_of(groupnorm_moments_parts);
     }
-    sum_over_lanes(lanes, shared, groupnorm_moments_total);
+    sum_over_lanes(lanes, lane, shared, groupnorm_moments_total);
     Moments<Acc> groupnorm_moments{groupnorm_moments_total * inverse_length, Acc(0)};
     Acc groupnorm_moments_rest = Acc(0);
 #pragma unroll
@@ -167,7 +167,7 @@ forward_row(
       if (active) groupnorm_moments_rest += sum_of(groupnorm_moments_distances);
       if (active) groupnorm_moments.m2 += sum_of(groupnorm_moments_squares);
     }
-    sum_over_lanes(lanes, shared, groupnorm_moments.m2, groupnorm_moments_rest);
+    sum_over_lanes(lanes, lane, shared, groupnorm_moments.m2, groupnorm_moments_rest);
     correct(groupnorm_moments, groupnorm_moments_rest, inverse_length);
     const Acc groupnorm_mean = groupnorm_moments.mean;
     const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       }
     }
     Moments<Acc> groupnorm_moments = moments_of(groupnorm_moments_sums, Acc(seen));
-    moments_over_lanes(blockDim.x, shared, groupnorm_moments, Acc(seen), Acc(length));
+    moments_over_lanes(blockDim.x, threadIdx.x, shared, groupnorm_moments, Acc(seen), Acc(length));
     const Acc groupnorm_mean = groupnorm_moments.mean;
     const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
     const Acc groupnorm_rstd = rsqrt(groupnorm_variance + groupnorm_eps);
@@ -543,7 +543,7 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 3))
+__launch_bounds__(row_threads(kItems, kVec, 3), row_blocks(kItems, kVec, 3))
 backward_row(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -671,7 +671,7 @@ backward_row(
       if (active) d_groupnorm_hat_groupnorm_hat_sum +=
           sum_of(d_groupnorm_hat_groupnorm_hat_sum_parts);
     }
-    sum_over_lanes(lanes, shared, d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum);
+    sum_over_lanes(lanes, lane, shared, d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum);
     const Acc groupnorm_grad_slope = d_groupnorm_hat_groupnorm_hat_sum * inverse_count;
     const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
 
@@ -850,8 +850,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         }
       }
     }
-    sum_over_lanes(blockDim.x, shared, d_groupnorm_hat_sum);
-    sum_over_lanes(blockDim.x, shared, d_groupnorm_hat_groupnorm_hat_sum);
+    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_groupnorm_hat_sum);
+    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_groupnorm_hat_groupnorm_hat_sum);
     const Acc groupnorm_grad_slope = d_groupnorm_hat_groupnorm_hat_sum * inverse_count;
     const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
     if (threadIdx.x == 0) {

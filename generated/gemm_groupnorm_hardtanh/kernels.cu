@@ -45,7 +45,7 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 4))
+__launch_bounds__(row_threads(kItems, kVec, 4), row_blocks(kItems, kVec, 4))
 forward_row(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
@@ -138,7 +138,7 @@ forward_row(
       }
       if (active) group_norm_moments_total += sum_of(group_norm_moments_parts);
     }
-    sum_over_lanes(lanes, shared, group_norm_moments_total);
+    sum_over_lanes(lanes, lane, shared, group_norm_moments_total);
     Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_length, Acc(0)};
     Acc group_norm_moments_rest = Acc(0);
 #pragma unroll
@@ -156,7 +156,7 @@ forward_row(
       if (active) group_norm_moments_rest += sum_of(group_norm_moments_distances);
       if (active) group_norm_moments.m2 += sum_of(group_norm_moments_squares);
     }
-    sum_over_lanes(lanes, shared, group_norm_moments.m2, group_norm_moments_rest);
+    sum_over_lanes(lanes, lane, shared, group_norm_moments.m2, group_norm_moments_rest);
     correct(group_norm_moments, group_norm_moments_rest, inverse_length);
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       }
     }
     Moments<Acc> group_norm_moments = moments_of(group_norm_moments_sums, Acc(seen));
-    moments_over_lanes(blockDim.x, shared, group_norm_moments, Acc(seen), Acc(length));
+    moments_over_lanes(blockDim.x, threadIdx.x, shared, group_norm_moments, Acc(seen), Acc(length));
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
     const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
@@ -517,7 +517,7 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 3))
+__launch_bounds__(row_threads(kItems, kVec, 3), row_blocks(kItems, kVec, 3))
 backward_row(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -641,7 +641,7 @@ backward_row(
       if (active) d_group_norm_hat_group_norm_hat_sum +=
           sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
     }
-    sum_over_lanes(lanes, shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
+    sum_over_lanes(lanes, lane, shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
     const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
     const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
 
@@ -819,8 +819,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         }
       }
     }
-    sum_over_lanes(blockDim.x, shared, d_group_norm_hat_sum);
-    sum_over_lanes(blockDim.x, shared, d_group_norm_hat_group_norm_hat_sum);
+    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_group_norm_hat_sum);
+    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_group_norm_hat_group_norm_hat_sum);
     const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
     const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
     if (threadIdx.x == 0) {

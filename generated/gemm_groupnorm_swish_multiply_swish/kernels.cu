@@ -52,7 +52,7 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 4))
+__launch_bounds__(row_threads(kItems, kVec, 4), row_blocks(kItems, kVec, 4))
 forward_row(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
@@ -146,7 +146,7 @@ forward_row(
       }
       if (active) group_norm_moments_total += sum_of(group_norm_moments_parts);
     }
-    sum_over_lanes(lanes, shared, group_norm_moments_total);
+    sum_over_lanes(lanes, lane, shared, group_norm_moments_total);
     Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_length, Acc(0)};
     Acc group_norm_moments_rest = Acc(0);
 #pragma unroll
@@ -164,7 +164,7 @@ forward_row(
       if (active) group_norm_moments_rest += sum_of(group_norm_moments_distances);
       if (active) group_norm_moments.m2 += sum_of(group_norm_moments_squares);
     }
-    sum_over_lanes(lanes, shared, group_norm_moments.m2, group_norm_moments_rest);
+    sum_over_lanes(lanes, lane, shared, group_norm_moments.m2, group_norm_moments_rest);
     correct(group_norm_moments, group_norm_moments_rest, inverse_length);
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       }
     }
     Moments<Acc> group_norm_moments = moments_of(group_norm_moments_sums, Acc(seen));
-    moments_over_lanes(blockDim.x, shared, group_norm_moments, Acc(seen), Acc(length));
+    moments_over_lanes(blockDim.x, threadIdx.x, shared, group_norm_moments, Acc(seen), Acc(length));
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
     const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
@@ -470,13 +470,13 @@ cudaError_t forward_dispatch(
 
 // Launch shapes that were measured to be fastest, from
 // specs/gemm_groupnorm_swish_multiply_swish.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// row_share, column_blocks, column_cluster}.
+// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
+// row_items, row_waves, row_share, column_blocks, column_cluster}.
 constexpr Tuned kForwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kOnChipIfItFits, 8, 2, 2, 2, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kOnChipIfItFits, 8, 4, 2, 2, 2, 1}},  // float16
+    {90, modes(1, 3), 2896, 8192, 32, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 32, {kOnChipIfItFits, 8, 2, 2, 2, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, 32, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 32, {kOnChipIfItFits, 8, 4, 2, 2, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -506,7 +506,8 @@ extern "C" int fusegen_gemm_groupnorm_swish_multiply_swish_forward(
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kForwardShapes, mode, rows, channels, channels / groups);
   Scratch scratch(workspace);
   return forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -521,7 +522,8 @@ extern "C" int64_t fusegen_gemm_groupnorm_swish_multiply_swish_forward_workspace
   arguments.channels = channels;
   arguments.groups = groups;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kForwardShapes, mode, rows, channels, channels / groups);
   Scratch vectors, others;
   forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -557,7 +559,7 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 3))
+__launch_bounds__(row_threads(kItems, kVec, 3), row_blocks(kItems, kVec, 3))
 backward_row(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -701,7 +703,7 @@ backward_row(
       if (active) d_group_norm_hat_group_norm_hat_sum +=
           sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
     }
-    sum_over_lanes(lanes, shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
+    sum_over_lanes(lanes, lane, shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
     const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
     const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
 
@@ -897,8 +899,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         }
       }
     }
-    sum_over_lanes(blockDim.x, shared, d_group_norm_hat_sum);
-    sum_over_lanes(blockDim.x, shared, d_group_norm_hat_group_norm_hat_sum);
+    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_group_norm_hat_sum);
+    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_group_norm_hat_group_norm_hat_sum);
     const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
     const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
     if (threadIdx.x == 0) {

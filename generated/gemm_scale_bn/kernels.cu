@@ -565,12 +565,12 @@ cudaError_t train_forward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// row_share, column_blocks, column_cluster}.
+// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
+// row_items, row_waves, row_share, column_blocks, column_cluster}.
 constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(0), 362, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
-    {90, modes(0), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 0, 1, 1}},  // float32
-    {90, modes(0), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
+    {90, modes(0), 362, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
+    {90, modes(0), 2896, 8192, 8192, {kOnChipIfItFits, 8, 2, 1, 0, 1, 1}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
 };
 
 }  // namespace
@@ -604,7 +604,8 @@ extern "C" int fusegen_gemm_scale_bn_train_forward(
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return train_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -618,7 +619,8 @@ extern "C" int64_t fusegen_gemm_scale_bn_train_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1456,13 +1458,13 @@ cudaError_t eval_forward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// row_share, column_blocks, column_cluster}.
+// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
+// row_items, row_waves, row_share, column_blocks, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1491,7 +1493,8 @@ extern "C" int fusegen_gemm_scale_bn_eval_forward(
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalForwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return eval_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1505,7 +1508,8 @@ extern "C" int64_t fusegen_gemm_scale_bn_eval_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalForwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   eval_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   eval_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1798,13 +1802,13 @@ cudaError_t eval_backward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// row_share, column_blocks, column_cluster}.
+// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
+// row_items, row_waves, row_share, column_blocks, column_cluster}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1840,7 +1844,8 @@ extern "C" int fusegen_gemm_scale_bn_eval_backward(
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return eval_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1854,7 +1859,8 @@ extern "C" int64_t fusegen_gemm_scale_bn_eval_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   eval_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   eval_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);

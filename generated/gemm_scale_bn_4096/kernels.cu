@@ -565,15 +565,15 @@ cudaError_t train_forward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// row_share, column_blocks, column_cluster}.
+// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
+// row_items, row_waves, row_share, column_blocks, column_cluster}.
 constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 46340, 4096, {kSplit, 4, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, {kSplit, 32, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 5792, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), 46340, 4096, {kSplit, 4, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 46340, 4096, 4096, {kSplit, 4, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, 4096, {kSplit, 32, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 5792, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), 46340, 4096, 4096, {kSplit, 4, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -607,7 +607,8 @@ extern "C" int fusegen_gemm_scale_bn_4096_train_forward(
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return train_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -621,7 +622,8 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_train_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1459,14 +1461,14 @@ cudaError_t eval_forward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// row_share, column_blocks, column_cluster}.
+// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
+// row_items, row_waves, row_share, column_blocks, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 46340, 4096, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 46340, 4096, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 46340, 4096, 4096, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 46340, 4096, 4096, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1495,7 +1497,8 @@ extern "C" int fusegen_gemm_scale_bn_4096_eval_forward(
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalForwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return eval_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1509,7 +1512,8 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_eval_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalForwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   eval_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   eval_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1802,11 +1806,11 @@ cudaError_t eval_backward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// row_share, column_blocks, column_cluster}.
+// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
+// row_items, row_waves, row_share, column_blocks, column_cluster}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
 };
 
 }  // namespace
@@ -1842,7 +1846,8 @@ extern "C" int fusegen_gemm_scale_bn_4096_eval_backward(
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return eval_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1856,7 +1861,8 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_eval_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   eval_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   eval_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);

@@ -581,13 +581,13 @@ cudaError_t train_forward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// row_share, column_blocks, column_cluster}.
+// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
+// row_items, row_waves, row_share, column_blocks, column_cluster}.
 constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kSplit, 4, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kSplit, 4, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 4, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kSplit, 4, 2, 1, 0, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -623,7 +623,8 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return train_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -637,7 +638,8 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1117,7 +1119,7 @@ __global__ void __launch_bounds__(kTotalThreads) train_backward_total(
     const Acc d_over_divide_value_sum = widen(d_over_divide_value_sum_ptr[column]);
     d_over_divide_value_sum_sum += d_over_divide_value_sum;
   }
-  sum_over_lanes(blockDim.x, shared, d_over_divide_value_sum_sum);
+  sum_over_lanes(blockDim.x, threadIdx.x, shared, d_over_divide_value_sum_sum);
   if (threadIdx.x != 0) return;
   const Acc inverse_divide_value = reciprocal(divide_value);
   if (grad_bias_ptr != nullptr) grad_bias_ptr[0] =
@@ -1261,15 +1263,15 @@ cudaError_t train_backward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// row_share, column_blocks, column_cluster}.
+// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
+// row_items, row_waves, row_share, column_blocks, column_cluster}.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(1, 3), 362, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 0, 1, 2}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kSplit, 16, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 362, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), 2896, 8192, {kOnChipIfItFits, 8, 2, 1, 0, 1, 2}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kSplit, 16, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(1, 3), 362, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, 8192, {kOnChipIfItFits, 8, 2, 1, 0, 1, 2}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 16, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 362, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), 2896, 8192, 8192, {kOnChipIfItFits, 8, 2, 1, 0, 1, 2}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kSplit, 16, 2, 1, 0, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1306,7 +1308,8 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return train_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1320,7 +1323,8 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kTrainBackwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   train_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1515,15 +1519,15 @@ cudaError_t eval_forward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// row_share, column_blocks, column_cluster}.
+// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
+// row_items, row_waves, row_share, column_blocks, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(0), 2896, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float32
-    {90, modes(0), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(0), 2896, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
+    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1553,7 +1557,8 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalForwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return eval_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1567,7 +1572,8 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalForwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalForwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   eval_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   eval_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1786,7 +1792,7 @@ __global__ void __launch_bounds__(kTotalThreads) eval_backward_total(
     const Acc d_over_divide_value_sum = widen(d_over_divide_value_sum_ptr[column]);
     d_over_divide_value_sum_sum += d_over_divide_value_sum;
   }
-  sum_over_lanes(blockDim.x, shared, d_over_divide_value_sum_sum);
+  sum_over_lanes(blockDim.x, threadIdx.x, shared, d_over_divide_value_sum_sum);
   if (threadIdx.x != 0) return;
   const Acc inverse_divide_value = reciprocal(divide_value);
   if (grad_bias_ptr != nullptr) grad_bias_ptr[0] =
@@ -1900,17 +1906,17 @@ cudaError_t eval_backward_dispatch(
 }
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
-// compute capability, modes, most rows, channels, {schedule, stream_blocks, row_items, row_waves,
-// row_share, column_blocks, column_cluster}.
+// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
+// row_items, row_waves, row_share, column_blocks, column_cluster}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(0), 362, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float32
-    {90, modes(0), kAnyRows, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
-    {90, modes(1, 3), 362, 8192, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 362, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), 2896, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(0), 362, 8192, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
+    {90, modes(1, 3), 362, 8192, 8192, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(2, 4), 362, 8192, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
 };
 
 }  // namespace
@@ -1948,7 +1954,8 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return eval_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1962,7 +1969,8 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(
   arguments.rows = rows;
   arguments.channels = channels;
   const Shapes shapes =
-      forced != nullptr ? *forced : tuned_shapes(kEvalBackwardShapes, mode, rows, channels);
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   eval_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   eval_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);

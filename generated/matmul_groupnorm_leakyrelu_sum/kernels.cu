@@ -47,7 +47,7 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 4))
+__launch_bounds__(row_threads(kItems, kVec, 4), row_blocks(kItems, kVec, 4))
 forward_row(
     const T* __restrict__ fc_product_ptr,
     const Param* __restrict__ fc_bias_ptr,
@@ -137,7 +137,7 @@ forward_row(
       }
       if (active) gn_moments_total += sum_of(gn_moments_parts);
     }
-    sum_over_lanes(lanes, shared, gn_moments_total);
+    sum_over_lanes(lanes, lane, shared, gn_moments_total);
     Moments<Acc> gn_moments{gn_moments_total * inverse_length, Acc(0)};
     Acc gn_moments_rest = Acc(0);
 #pragma unroll
@@ -154,7 +154,7 @@ forward_row(
       if (active) gn_moments_rest += sum_of(gn_moments_distances);
       if (active) gn_moments.m2 += sum_of(gn_moments_squares);
     }
-    sum_over_lanes(lanes, shared, gn_moments.m2, gn_moments_rest);
+    sum_over_lanes(lanes, lane, shared, gn_moments.m2, gn_moments_rest);
     correct(gn_moments, gn_moments_rest, inverse_length);
     const Acc gn_mean = gn_moments.mean;
     const Acc gn_variance = gn_moments.m2 * inverse_length;
@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       }
     }
     Moments<Acc> gn_moments = moments_of(gn_moments_sums, Acc(seen));
-    moments_over_lanes(blockDim.x, shared, gn_moments, Acc(seen), Acc(length));
+    moments_over_lanes(blockDim.x, threadIdx.x, shared, gn_moments, Acc(seen), Acc(length));
     const Acc gn_mean = gn_moments.mean;
     const Acc gn_variance = gn_moments.m2 * inverse_length;
     const Acc gn_rstd = rsqrt(gn_variance + gn_eps);
@@ -508,7 +508,7 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(kItems == 1 ? kRowThreads / 2 : kRowThreads, row_blocks(kItems, kVec, 3))
+__launch_bounds__(row_threads(kItems, kVec, 3), row_blocks(kItems, kVec, 3))
 backward_row(
     const T* __restrict__ fc_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -622,7 +622,7 @@ backward_row(
       if (active) d_gn_hat_sum += sum_of(d_gn_hat_sum_parts);
       if (active) d_gn_hat_gn_hat_sum += sum_of(d_gn_hat_gn_hat_sum_parts);
     }
-    sum_over_lanes(lanes, shared, d_gn_hat_sum, d_gn_hat_gn_hat_sum);
+    sum_over_lanes(lanes, lane, shared, d_gn_hat_sum, d_gn_hat_gn_hat_sum);
     const Acc gn_grad_slope = d_gn_hat_gn_hat_sum * inverse_count;
     const Acc gn_grad_mean = d_gn_hat_sum * inverse_count;
 
@@ -792,8 +792,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         }
       }
     }
-    sum_over_lanes(blockDim.x, shared, d_gn_hat_sum);
-    sum_over_lanes(blockDim.x, shared, d_gn_hat_gn_hat_sum);
+    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_gn_hat_sum);
+    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_gn_hat_gn_hat_sum);
     const Acc gn_grad_slope = d_gn_hat_gn_hat_sum * inverse_count;
     const Acc gn_grad_mean = d_gn_hat_sum * inverse_count;
     if (threadIdx.x == 0) {

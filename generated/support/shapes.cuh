@@ -164,9 +164,13 @@ struct Row {
   int64_t step;  // rows from one turn of a block to the next
 };
 
-// Blocks of a row kernel that a multiprocessor holds, of 256 threads with one item each (`blocks`,
-// where that is four neighbours, or one less) or of 512 with more: the fewer, the more registers a
-// thread has.
+// The launch bounds of a row kernel, which decide how many registers a thread has: threads of a
+// block, and blocks that a multiprocessor holds. With one item those are `blocks` where that is
+// four neighbours, or one less. With two items of four neighbours, where a thread has little else
+// to keep, the bound is higher than any block, for more of them at a time.
+constexpr int row_threads(int items, int vector, int blocks) {
+  return items == 1 ? 256 : items == 2 && vector == 4 && blocks > 3 ? 768 : 512;
+}
 constexpr int row_blocks(int items, int vector, int blocks) {
   return items > 1 ? 1 : vector > 4 ? blocks - 1 : blocks;
 }
@@ -247,9 +251,9 @@ inline Row row_shape(
     shape.block = dim3(unsigned(shape.lanes));
   }
   const int64_t across = ceil_div(groups, shape.across);
-  // Registers are given to warps: the launch bounds' blocks leave room for more that are smaller.
-  const int bound = shape.items > 1 ? 512 : 256;
-  const int64_t resident = row_blocks(shape.items, vector, blocks) * bound / int(shape.block.x);
+  // Registers are given to warps: the launch bounds leave room for more blocks that are smaller.
+  const int64_t resident = row_threads(shape.items, vector, blocks) *
+      row_blocks(shape.items, vector, blocks) / int(shape.block.x);
   // The rows of a block are `period` apart, so there are as many blocks for each that is one alone.
   int64_t down = resident * multiprocessors * shapes.row_waves / (across * period);
   if (down < 1) down = 1;
@@ -283,14 +287,20 @@ struct TileBytes {
   int64_t element, narrowest, sums, exchange;
 };
 
-// A tile of `width` vectors over `cluster` blocks. A block is a warp, or no higher than its rows.
+// A tile of `width` vectors over `cluster` blocks. A block is a warp, or no higher than its rows;
+// where there are several tiles for each multiprocessor, smaller blocks if rows are few: then more
+// of them are resident.
 inline Column column_tile(
-    int64_t rows, int64_t channels, int vector, const TileBytes& bytes, int width, int cluster) {
+    int64_t rows, int64_t channels, int vector, const TileBytes& bytes, int width, int cluster,
+    int multiprocessors) {
   constexpr int kThreads = 512;
   const int64_t rows_per_block = ceil_div(rows, cluster);
+  const int64_t columns = int64_t(width) * vector;
+  const bool many = ceil_div(channels, columns) * cluster > 2 * multiprocessors;
   int height = kThreads / width;
   while (height > rows_per_block && height * width > 32) height /= 2;
-  const int64_t columns = int64_t(width) * vector;
+  const int least = bytes.element < 4 ? 16 : 8;  // rows of a thread
+  while (many && height * least > rows_per_block && height * width > 128) height /= 2;
   const int64_t tile = ceil_div(rows_per_block * columns * bytes.element, 16) * 16;
   const int64_t sums = columns * bytes.sums * (height * width / 32);
   const int64_t exchange = cluster > 1 ? columns * bytes.exchange * (cluster + 1) : 0;
@@ -350,12 +360,16 @@ inline Column column_shape(
       const Aim& aim = automatic ? chosen[i] : asked[i];
       for (int width = most; width >= 2; width /= 2) {
         if (width < most && width * vector_bytes < aim.row_bytes) break;
-        const Column tile = column_tile(rows, channels, vector, bytes, width, cluster);
+        const Column tile =
+            column_tile(rows, channels, vector, bytes, width, cluster, multiprocessors);
         if (int64_t(tile.shared_bytes) > aim.shared_bytes) continue;
         if (few && !shares_well(tile, share, most_cluster, multiprocessors)) continue;
         // One narrow tile at a time is worth it as long as each multiprocessor has few of them.
         const bool lone = int64_t(tile.shared_bytes) > share && width * vector_bytes < wide;
-        if (automatic && lone && int64_t(tile.grid.x) * cluster > 2 * multiprocessors) continue;
+        const int64_t blocks_of_all = int64_t(tile.grid.x) * cluster;
+        if (automatic && lone && blocks_of_all > 2 * multiprocessors) continue;
+        // So is a pair of blocks for each tile.
+        if (automatic && cluster > 1 && blocks_of_all > 4 * multiprocessors) continue;
         return tile;
       }
     }

@@ -20,6 +20,7 @@ struct Tuned {
   unsigned modes;     // the dtype modes, as bits
   int64_t most_rows;  // up to which the line holds
   int64_t channels;   // as measured; it holds from half of them to twice as many
+  int64_t length;     // those of a group, all of them where there are no groups: likewise
   Shapes shapes;
 };
 
@@ -28,13 +29,18 @@ constexpr unsigned modes(Modes... mode) {
   return ((1u << mode) | ...);
 }
 
+inline bool is_near(int64_t size, int64_t measured) {
+  return size <= 2 * measured && measured <= 2 * size;
+}
+
 // The shapes of the first line that holds, else the default.
 template <int kLines>
-Shapes tuned_shapes(const Tuned (&table)[kLines], int mode, int64_t rows, int64_t channels) {
+Shapes tuned_shapes(
+    const Tuned (&table)[kLines], int mode, int64_t rows, int64_t channels, int64_t length) {
   const int capability = compute_capability();
   for (const Tuned& line : table) {
     const bool same = line.capability == capability && (line.modes >> mode & 1u) != 0;
-    const bool near = channels <= 2 * line.channels && line.channels <= 2 * channels;
+    const bool near = is_near(channels, line.channels) && is_near(length, line.length);
     if (same && near && rows <= line.most_rows) return line.shapes;
   }
   return {};

@@ -211,28 +211,27 @@ __device__ __forceinline__ void sum_over_rows(
 // Sums each value over the `lanes` neighbouring threads that share a segment; each of them gets the
 // results, to the same bits. lanes is a power of two up to 32, or less than 16, and the segments
 // are next to each other from a warp's first thread on; or it is blockDim.x, a multiple of 32 (then
-// `shared` holds 32 values for each sum).
+// `shared` holds 32 values for each sum). `lane` is the thread's number among them.
 template <typename Acc, typename... More>
-__device__ __forceinline__ void sum_over_lanes(int lanes, Acc* shared, Acc& first, More&... more) {
+__device__ __forceinline__ void sum_over_lanes(
+    int lanes, int lane, Acc* shared, Acc& first, More&... more) {
   constexpr int kValues = 1 + sizeof...(More);
   Acc* const values[kValues] = {&first, &more...};
   if (lanes < 32 && (lanes & (lanes - 1)) != 0) {
-    // To the first lane, and from there to all. The thread's lane is found again, by the division
-    // of 16 bits, which is the cheap one: kept all the time, it would take a register.
-    const uint16_t thread = threadIdx.x % 32;
-    const uint16_t divisor = lanes;
-    const int lane = thread % divisor;
+    // To the first lane, and from there to all.
+    const int left = lanes - lane;
 #pragma unroll
     for (int offset = 8; offset > 0; offset /= 2) {
+      if (offset == 8 && lanes < 8) continue;
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
         const Acc other = __shfl_down_sync(kAllLanes, *values[i], offset);
-        if (lane + offset < lanes) *values[i] += other;
+        if (offset < left) *values[i] += other;
       }
     }
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
-      *values[i] = __shfl_sync(kAllLanes, *values[i], thread - lane);
+      *values[i] = __shfl_sync(kAllLanes, *values[i], threadIdx.x - lane);
     }
     return;
   }
@@ -260,17 +259,17 @@ __device__ __forceinline__ void sum_over_lanes(int lanes, Acc* shared, Acc& firs
 }
 
 // The moments of `count` values of each of `lanes` threads, `total` of them altogether; each of the
-// threads gets the result. lanes and shared as above, for two sums.
+// threads gets the result. lanes, lane and shared as above, for two sums.
 template <typename Acc>
 __device__ __forceinline__ void moments_over_lanes(
-    int lanes, Acc* shared, Moments<Acc>& moments, Acc count, Acc total) {
+    int lanes, int lane, Acc* shared, Moments<Acc>& moments, Acc count, Acc total) {
   Acc mean = moments.mean * count;
-  sum_over_lanes(lanes, shared, mean);
+  sum_over_lanes(lanes, lane, shared, mean);
   mean /= total;
   const Acc distance = moments.mean - mean;
   Acc distances = count * distance;
   Acc m2 = moments.m2 + distances * distance;
-  sum_over_lanes(lanes, shared, m2, distances);
+  sum_over_lanes(lanes, lane, shared, m2, distances);
   moments = {mean, m2};
   correct(moments, distances, Acc(1) / total);
 }

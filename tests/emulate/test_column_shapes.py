@@ -83,6 +83,8 @@ def test_many_rows_are_left_to_the_split_schedule(shape):
     # 32 bytes a row in one block, in 16 bits, while each multiprocessor has at most two such tiles.
     narrow = [shape(4096, channels, element=2, narrowest=2) for channels in (4096, 8192)]
     assert clusters(narrow) == [1, 2] and [tile["width"] for tile in narrow] == [4, 8]
+    # Two blocks share a tile while each multiprocessor has at most four of them.
+    assert clusters(shape(4096, channels) for channels in (4096, 4224, 4240, 65536)) == [2, 2, 0, 0]
     # Without vectors tiles are wider, and nothing is shared.
     assert clusters(shape(each, 4096, packed=False) for each in (1700, 1800)) == [1, 0]
     assert clusters(shape(each, 128, packed=False) for each in (1700, 1800)) == [1, 0]
@@ -99,7 +101,7 @@ def test_few_tiles_are_shared_by_clusters(shape):
     assert [(tile["across"], tile["cluster"]) for tile in found] == [(8, 8), (8, 4), (64, 1), (8, 1)]
     # Not over more blocks than there are multiprocessors, or with so many rows that blocks are few and full.
     sizes = ((4096, 8192), (16384, 1024), (8192, 1024), (32768, 128), (65536, 8), (8192, 512))
-    assert clusters(shape(*size) for size in sizes) == [2, 0, 0, 0, 0, 0]
+    assert clusters(shape(*size) for size in sizes) == [0, 0, 0, 0, 0, 0]
     assert clusters(shape(*size) for size in ((8192, 256), (8192, 64))) == [8, 8]
     assert clusters(shape(2048, 128, most_cluster=most) for most in (1, 2, 4)) == [1, 2, 4]
 
@@ -113,3 +115,15 @@ def test_few_rows_have_low_blocks_and_wide_tiles(shape):
         (32, 1), (32, 4), (32, 4), (32, 16), (16, 32),
     ]  # fmt: skip
     assert (shape(1, 8)["width"], shape(1, 8)["height"]) == (2, 16)
+
+
+def test_many_tiles_of_few_rows_have_small_blocks(shape):
+    """Of at least 8 rows for each thread, or 16 of 2 bytes, down to 128 threads."""
+    rows = (16, 32, 64, 128, 256, 512)
+    assert [shape(each, 65536)["height"] * shape(each, 65536)["width"] for each in rows] == [
+        128, 128, 128, 256, 512, 512,
+    ]  # fmt: skip
+    narrow = [shape(each, 131072, vector=8, element=2, narrowest=2) for each in rows]
+    assert [tile["height"] * tile["width"] for tile in narrow] == [128, 128, 128, 128, 256, 256]
+    # Not where two of them are all that a multiprocessor has.
+    assert [shape(64, channels)["height"] for channels in (264 * 64, 265 * 64)] == [32, 8]

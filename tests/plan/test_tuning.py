@@ -19,21 +19,27 @@ from tests.plan.planning import LINEAR, planned
 SPLIT, WIDE = Shapes("split", stream_blocks=16), Shapes("split", stream_blocks=32)
 
 
-def measured(*sizes: tuple[int, Shapes]) -> tuple[Measurement, ...]:
-    return tuple(Measurement("forward", "float32", rows, 8, None, shapes, 1.0, 2.0) for rows, shapes in sizes)
+def measured(*sizes: tuple[int, Shapes], groups: int | None = None) -> tuple[Measurement, ...]:
+    return tuple(Measurement("forward", "float32", rows, 8, groups, shapes, 1.0, 2.0) for rows, shapes in sizes)
 
 
 def test_a_range_ends_where_the_next_size_is_nearer_in_ratio() -> None:
     found = ranges(measured((8, SPLIT), (64, DEFAULT), (1000, WIDE)))
     # sqrt(8 * 64) = 22.6, sqrt(64 * 1000) = 252.98
-    assert found == (Range(22, 8, SPLIT), Range(252, 8, DEFAULT), Range(None, 8, WIDE))
+    assert found == (Range(22, 8, 8, SPLIT), Range(252, 8, 8, DEFAULT), Range(None, 8, 8, WIDE))
     for rows, near in ((22, 8), (23, 64), (252, 64), (253, 1000)):
         assert near == min((8, 64, 1000), key=lambda size: max(size / rows, rows / size))
 
 
 def test_neighbours_with_the_same_shapes_are_one_range() -> None:
-    assert ranges(measured((8, SPLIT), (64, SPLIT), (512, DEFAULT))) == (Range(181, 8, SPLIT), Range(None, 8, DEFAULT))
-    assert ranges(measured((8, SPLIT), (64, SPLIT))) == (Range(None, 8, SPLIT),)
+    found = ranges(measured((8, SPLIT), (64, SPLIT), (512, DEFAULT)))
+    assert found == (Range(181, 8, 8, SPLIT), Range(None, 8, 8, DEFAULT))
+    assert ranges(measured((8, SPLIT), (64, SPLIT))) == (Range(None, 8, 8, SPLIT),)
+
+
+def test_groups_of_another_length_are_another_range() -> None:
+    found = ranges((*measured((8, SPLIT), groups=2), *measured((64, SPLIT), groups=4)))
+    assert found == (Range(22, 8, 4, SPLIT), Range(None, 8, 2, SPLIT))
 
 
 def test_where_the_default_is_all_there_are_no_ranges() -> None:

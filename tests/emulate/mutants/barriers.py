@@ -118,7 +118,7 @@ LOOPS = [
     Mutant(
         "the second turn overwrites what others still read for the first",
         "long rows",
-        "sum_over_lanes(lanes, shared, group_norm_moments_total);",
+        "sum_over_lanes(lanes, lane, shared, group_norm_moments_total);",
         """for (int offset = 16; offset > 0; offset /= 2)
              group_norm_moments_total += __shfl_xor_sync(kAllLanes, group_norm_moments_total, offset);
            if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = group_norm_moments_total;

@@ -94,23 +94,23 @@ SHUFFLES = [
 ]
 
 _DOWN = "__shfl_down_sync(kAllLanes, *values[i], offset)"
-_FIRST_LANE = "__shfl_sync(kAllLanes, *values[i], thread - lane)"
+_FIRST_LANE = "__shfl_sync(kAllLanes, *values[i], threadIdx.x - lane)"
 
 # Lanes that are no power of two: nine of them, three times in a warp.
 NINES = [
     *(
         Mutant(f"{within}: {name}", "odd rows", old, new, caught, within=within, file="reduce.cuh")
         for within, name, old, new, caught in (
-            ("sum_over_lanes", "all lanes take another's", "lane + offset < lanes", "true", wrong("y")),
-            ("sum_over_lanes", "the last lane is not added", "lane + offset < lanes", "lane + offset < lanes - 1",
+            ("sum_over_lanes", "all lanes take another's", "offset < left", "true", wrong("y")),
+            ("sum_over_lanes", "the last lane is not added", "offset < left", "offset < left - 1",
              wrong("y")),
-            ("sum_over_lanes", "a lane of the next segment is added", "lane + offset < lanes",
-             "lane + offset <= lanes", wrong("y")),
+            ("sum_over_lanes", "a lane of the next segment is added", "offset < left",
+             "offset <= left", wrong("y")),
             ("sum_over_lanes", "from above", _DOWN, _DOWN.replace("down", "up"), wrong("y")),
             ("sum_over_lanes", "the sum of the warp's first segment for all", _FIRST_LANE,
-             _FIRST_LANE.replace("thread - lane", "0"), wrong("y")),
+             _FIRST_LANE.replace("threadIdx.x - lane", "0"), wrong("y")),
             ("sum_over_lanes", "a sum that only the first lane has", _FIRST_LANE,
-             _FIRST_LANE.replace("thread - lane", "thread"), wrong("y")),
+             _FIRST_LANE.replace("threadIdx.x - lane", "threadIdx.x"), wrong("y")),
             ("sum_over_lanes", "the second lane's sum", _FIRST_LANE,
              _FIRST_LANE.replace("- lane", "- lane + 1"), wrong("y")),
             ("sum_over_lanes", "butterflies", "(lanes & (lanes - 1)) != 0", "false", wrong("y")),
