@@ -7,6 +7,8 @@ A part is timed by a loop that waits for the device only between rounds of few c
 time until the host may go on, whatever the device does. Parts overlap: the forward pass contains the op's call.
 
     step              forward and torch.autograd.grad of the input and all parameters
+    one thread        the same with the autograd engine in the calling thread: `step` also hands over to the engine's
+                      thread of the device and back, which takes as long as the machine takes to wake a thread
     forward           the module's call, in training, with a gradient to come
     eval no_grad      the module's call in evaluation, without gradients
     grad              torch.autograd.grad alone, of a graph that is kept
@@ -74,12 +76,23 @@ def host_microseconds(work: Callable[[], Any], calls: int) -> float:
     return statistics.median(found)
 
 
+def steps(subject: str, step: Callable[[], Any]) -> Parts:
+    """A step, with the engine in a thread of its own and without."""
+
+    def in_one_thread() -> None:
+        with torch.autograd.set_multithreading_enabled(False):
+            step()
+
+    yield subject, "step", step
+    yield subject, "one thread", in_one_thread
+
+
 def module_parts(subject: str, module: nn.Module, x: Tensor, grad_output: Tensor) -> Parts:
     """What a user calls."""
     wanted = [x, *module.parameters()]
     module.train()
     kept = module(x)
-    yield subject, "step", lambda: torch.autograd.grad(module(x), wanted, grad_output)
+    yield from steps(subject, lambda: torch.autograd.grad(module(x), wanted, grad_output))
     yield subject, "forward", lambda: module(x)
     yield subject, "grad", lambda: torch.autograd.grad(kept, wanted, grad_output, retain_graph=True)
 
@@ -116,7 +129,7 @@ def bare_parts(wanted: Sequence[Tensor], grad_output: Tensor) -> Parts:
             return gradients
 
     kept = Bare.apply(*wanted)
-    yield "bare", "step", lambda: torch.autograd.grad(Bare.apply(*wanted), wanted, grad_output)
+    yield from steps("bare", lambda: torch.autograd.grad(Bare.apply(*wanted), wanted, grad_output))
     yield "bare", "forward", lambda: Bare.apply(*wanted)
     yield "bare", "grad", lambda: torch.autograd.grad(kept, wanted, grad_output, retain_graph=True)
 

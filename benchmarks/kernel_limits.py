@@ -20,25 +20,15 @@ from kernel_times import PRECISIONS
 from subjects import SEEDS, subjects
 
 # Columns of the CSV by the names that ncu has for them.
-METRICS = {
-    "us": "gpu__time_duration.sum",
+SHARES = {
     "dram_percent": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "issue_percent": "smsp__issue_active.avg.pct_of_peak_sustained_elapsed",
+    "special_percent": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed",
     "warps_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
-    "instructions": "smsp__thread_inst_executed.sum",
 }
+METRICS = {"us": "gpu__time_duration.sum", **SHARES, "instructions": "smsp__thread_inst_executed.sum"}
 PATTERN = r"(forward|backward)(_(row|column|partials|apply|segments))?$"
-COLUMNS = (
-    "config",
-    "precision",
-    "kernel",
-    "us",
-    "dram_percent",
-    "issue_percent",
-    "warps_percent",
-    "per_element",
-    "device",
-)
+COLUMNS = ("config", "precision", "kernel", "us", *SHARES, "per_element", "device")
 
 
 def run_once(name: str) -> None:
@@ -73,13 +63,12 @@ def limits(name: str) -> list[dict[str, str | float]]:
 
 def _row(name: str, launch: dict[str, str], elements: int) -> dict[str, str | float]:
     values = {key: float(launch[metric].replace(",", "")) for key, metric in METRICS.items()}
-    shares = {key: round(values[key], 1) for key in ("dram_percent", "issue_percent", "warps_percent")}
     return {
         "config": name,
         "precision": "bf16" if "<__nv_bfloat16" in launch["kernel"] else "fp32",
         "kernel": re.search(r"\w*(forward|backward)\w*", launch["kernel"]).group(),
         "us": round(values["us"] / 1e3, 1),
-        **shares,
+        **{key: round(values[key], 1) for key in SHARES},
         "per_element": round(values["instructions"] / elements, 1),
         "device": torch.cuda.get_device_name(),
     }

@@ -17,17 +17,23 @@ device copy that moves as many bytes, and the ratio of the two.
 _LIMITS = """## What bounds the kernels on {device}
 
 By `benchmarks/kernel_limits.py`, as Nsight Compute counts it, each kernel from cold caches: the time, the share of the
-memory's peak, the share of all slots in which instructions could be issued that were used, the share of the warps that
-a multiprocessor could hold, and the instructions of all threads for each element of the activations. An H200 at 1.7 GHz
-that copies 4200 GB/s has about 41 slots for each element of which a kernel moves 6 bytes, as a backward pass in 16 bits
-does, and 82 in float32: no kernel with more instructions than that runs at the copy's speed.
+memory's peak, the share of all slots in which instructions could be issued that were used, the same for the unit that
+computes exponentials and reciprocals, the share of the warps that a multiprocessor could hold, and the instructions of
+all threads for each element of the activations. An H200 at 1.7 GHz that copies 4200 GB/s has about 41 slots for each
+element of which a kernel moves 6 bytes, as a backward pass in 16 bits does, and 82 in float32: no kernel with more
+instructions than that runs at the copy's speed. The special unit takes an instruction of a warp in 8 slots of a
+scheduler, so two sigmoids of each element (kb88), an exponential and a reciprocal each, are 32 of the 27 slots that a
+forward pass in 16 bits has: it cannot run at the copy's speed either.
 """
 _HOST = """## The host's time at small shapes, {device}
 
 By `benchmarks/host_time.py`, in microseconds: one step is the forward pass and the gradients of the input and all
 parameters, timed until the host may go on. **bare** is an `autograd.Function` with as many inputs and gradients that
-computes nothing: what autograd itself takes, of the fused step too. Where it is more than the last column, no module
-behind a Python Function is 2.5 times faster than eager.
+computes nothing: what autograd itself takes, of the fused step too. **ops** are the fused module's two C++ ops, each
+called alone in a loop: three library products, the kernels' launches, the tensors. Where bare and ops together are more
+than the last column, no module behind a Python Function is 2.5 times faster than eager. **one thread**: with the
+autograd engine in the calling thread. Otherwise each step, of all three, hands over to the engine's thread of the
+device and back, which takes as long as the machine takes to wake a thread, and the caches of two cores.
 """
 _BUILD = """## Builds and imports
 
@@ -62,21 +68,21 @@ def limits_section(lines: Sequence[Line], markdown: Markdown) -> str:
 
 
 def host_section(lines: Sequence[Line], markdown: Markdown) -> str:
-    """Steps of the fused module, eager and a Function that does nothing; nothing without lines."""
-    steps: dict[tuple[str, ...], dict[str, float]] = {}
+    """Steps of the fused module, eager and a Function that does nothing, and the ops; nothing without lines."""
+    places: dict[tuple[str, ...], dict[tuple[str, str], float]] = {}
     for line in lines:
-        if line["part"] == "step":
-            place = (line["device"], line["config"], line["shape"], line["precision"])
-            steps.setdefault(place, {})[line["subject"]] = float(line["microseconds"])
-    table = [
-        {
-            **dict(zip(("device", "config", "size", "dtype"), place, strict=True)),
-            **{name: f"{times[name]:.0f}" for name in ("eager", "fused", "bare")},
-            "eager / fused": f"{times['eager'] / times['fused']:.2f}",
-            "eager / 2.5": f"{times['eager'] / 2.5:.0f}",
-        }
-        for place, times in steps.items()
-    ]
+        place = (line["device"], line["config"], line["shape"], line["precision"])
+        places.setdefault(place, {})[line["subject"], line["part"]] = float(line["microseconds"])
+    table = []
+    for place, times in places.items():
+        row = dict(zip(("device", "config", "size", "dtype"), place, strict=True))
+        for part, title in (("step", ""), ("one thread", ", one thread")):
+            eager, fused, bare = (times[subject, part] for subject in ("eager", "fused", "bare"))
+            row |= {f"fused{title}": f"{fused:.0f}", f"eager{title}": f"{eager:.0f}", f"bare{title}": f"{bare:.0f}"}
+            row[f"eager / fused{title}"] = f"{eager / fused:.2f}"
+        row["ops"] = f"{times['fused', 'op forward'] + times['fused', 'op backward']:.0f}"
+        row["eager / 2.5"] = f"{times['eager', 'step'] / 2.5:.0f}"
+        table.append(row)
     return device_section(_HOST, table, markdown)
 
 
