@@ -558,6 +558,7 @@ backward_row(
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
+  constexpr bool kKeepsLane = sizeof(T) < 4;  // in float32, column sums need its register
   Acc* shared = shared_memory<Acc>();
   // The rows of a block are so far apart that all of them begin at the same place in a vector.
   const unsigned apart = kPacked ? 1 : period;
@@ -666,7 +667,8 @@ backward_row(
       if (active) d_group_norm_hat_group_norm_hat_sum +=
           sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
     }
-    sum_over_lanes(lanes, lane, shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
+    sum_over_lanes<kKeepsLane>(lanes, lane, shared, d_group_norm_hat_sum,
+        d_group_norm_hat_group_norm_hat_sum);
     const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
     const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
 

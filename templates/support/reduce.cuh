@@ -211,18 +211,21 @@ __device__ __forceinline__ void sum_over_rows(
 // Sums each value over the `lanes` neighbouring threads that share a segment; each of them gets the
 // results, to the same bits. lanes is a power of two up to 32, or less than 16, and the segments
 // are next to each other from a warp's first thread on; or it is blockDim.x, a multiple of 32 (then
-// `shared` holds 32 values for each sum). `lane` is the thread's number among them.
-template <typename Acc, typename... More>
+// `shared` holds 32 values for each sum). `lane` is the thread's number among them; without kKept
+// it is found again, which takes long, but no register until then.
+template <bool kKept = true, typename Acc, typename... More>
 __device__ __forceinline__ void sum_over_lanes(
     int lanes, int lane, Acc* shared, Acc& first, More&... more) {
   constexpr int kValues = 1 + sizeof...(More);
   Acc* const values[kValues] = {&first, &more...};
   if (lanes < 32 && (lanes & (lanes - 1)) != 0) {
-    // To the first lane, and from there to all.
+    // To the first lane, and from there to all. The division of 16 bits is the cheap one.
+    if (!kKept) lane = uint16_t(threadIdx.x % 32) % uint16_t(lanes);
     const int left = lanes - lane;
+    // A step more is harmless, and where registers are short better than a branch.
 #pragma unroll
     for (int offset = 8; offset > 0; offset /= 2) {
-      if (offset == 8 && lanes < 8) continue;
+      if (kKept && offset == 8 && lanes < 8) continue;
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
         const Acc other = __shfl_down_sync(kAllLanes, *values[i], offset);

@@ -114,6 +114,9 @@ NINES = [
             ("sum_over_lanes", "the second lane's sum", _FIRST_LANE,
              _FIRST_LANE.replace("- lane", "- lane + 1"), wrong("y")),
             ("sum_over_lanes", "butterflies", "(lanes & (lanes - 1)) != 0", "false", wrong("y")),
+            ("sum_over_lanes", "a step less", "offset == 8 && lanes < 8", "offset == 8", wrong("y")),
+            ("sum_over_lanes", "the lane of another thread", "uint16_t(threadIdx.x % 32)",
+             "uint16_t(threadIdx.x / 2 % 32)", wrong("grad_gemm_product")),
             # What a warp has left would be a part of the next warp's first segment.
             ("seat_of", "a segment too many in a warp", "place < a_warp", "true",
              rf"{EARLY}|{RACE}|which (another|thread)|{wrong('grad_gemm_bias')}"),
