@@ -282,6 +282,12 @@ class ModuleRenderer:
         lines += [f"    {line}" for line in self._apply(self.plan.variants[1], self.renderers[1], replaced)]
         lines += one_row if len(tracked) == len(chain.batch_norms) else []
         for name in tracked:
+            lines += [
+                f"{name}_momentum = {self.local[name]}.momentum",
+                f"if {name}_momentum is not None and {name}_momentum < 0:",
+                f"    {reference}  # to the kernels that would mean a cumulative average",
+            ]
+        for name in tracked:
             norm = self.local[name]
             lines += [
                 f"{name}_batches = None",
@@ -289,7 +295,6 @@ class ModuleRenderer:
                 f"    {name}_batches = {self._read('_buffer', f'{name}.num_batches_tracked')}",
                 "else:",
                 f"    {name}_mean, {name}_var = None, None",
-                f"{name}_momentum = {norm}.momentum",
                 f"if {name}_momentum is None:  # a cumulative average, by the count on the device",
                 f"    {name}_momentum = 0.0",
                 f"    if {name}_batches is not None:",

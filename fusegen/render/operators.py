@@ -141,6 +141,11 @@ class OpRenderer:
                 op.checks.append(f'args.buffer("{buffer.name}", {buffer.name}, {expected});')
             else:
                 op.checks.append(self._input(buffer.name, "parameter", (chain.channels,)))
+        self._check_groups(op)
+
+    def _check_groups(self, op: Op) -> None:
+        if self.groups:
+            op.checks.append('args.divisor("groups", groups, channels);')
 
     def _forward_body(self, op: Op, program: Program) -> None:
         chain = self.chain
@@ -194,6 +199,7 @@ class OpRenderer:
             expected = self._shape(shape) if shape is not None else self._extent(tensor)
             read = f'args.input("{tensor.name}", {tensor.name}, {self._dtype(tensor)}, {expected})'
             op.checks.append(f"const Tensor {tensor.name}_in = {read};")
+        self._check_groups(op)
         self._backward_body(op, program)
         self._finish(op, "Tensor[]")
         return op

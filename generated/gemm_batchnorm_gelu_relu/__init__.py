@@ -244,12 +244,14 @@ class GemmBatchnormGeluRelu(nn.Module):
             return _Eval.apply(*arguments)
         if x.shape[0] == 1:
             return self.reference(x)  # raises nn.BatchNorm1d's error
+        batch_norm_momentum = batch_norm.momentum
+        if batch_norm_momentum is not None and batch_norm_momentum < 0:
+            return self.reference(x)  # to the kernels that would mean a cumulative average
         batch_norm_batches = None
         if batch_norm.training and batch_norm.track_running_stats:
             batch_norm_batches = _buffer(batch_norm, "num_batches_tracked")
         else:
             batch_norm_mean, batch_norm_var = None, None
-        batch_norm_momentum = batch_norm.momentum
         if batch_norm_momentum is None:  # a cumulative average, by the count on the device
             batch_norm_momentum = 0.0
             if batch_norm_batches is not None:

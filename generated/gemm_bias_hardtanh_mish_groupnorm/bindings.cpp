@@ -104,6 +104,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
       args.input("groupnorm_weight", groupnorm_weight, dtypes.parameter, {channels});
   const Tensor groupnorm_bias_in =
       args.input("groupnorm_bias", groupnorm_bias, dtypes.parameter, {channels});
+  args.divisor("groups", groups, channels);
 
   const glue::Launch launch(gemm_input);
   const Tensor gemm_product =
@@ -161,6 +162,7 @@ std::vector<Tensor> backward(
       args.input("groupnorm_mean", groupnorm_mean, dtypes.accumulator, {rows, groups});
   const Tensor groupnorm_rstd_in =
       args.input("groupnorm_rstd", groupnorm_rstd, dtypes.accumulator, {rows, groups});
+  args.divisor("groups", groups, channels);
   args.list("needs", needs.size(), 6);
 
   const glue::Launch launch(grad_y);

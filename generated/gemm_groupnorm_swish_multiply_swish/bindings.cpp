@@ -107,6 +107,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
       args.input("group_norm_bias", group_norm_bias, dtypes.parameter, {channels});
   const Tensor multiply_weight_in =
       args.input("multiply_weight", multiply_weight, dtypes.parameter, {channels});
+  args.divisor("groups", groups, channels);
 
   const glue::Launch launch(gemm_input);
   const Tensor gemm_product =
@@ -168,6 +169,7 @@ std::vector<Tensor> backward(
       args.input("group_norm_mean", group_norm_mean, dtypes.accumulator, {rows, groups});
   const Tensor group_norm_rstd_in =
       args.input("group_norm_rstd", group_norm_rstd, dtypes.accumulator, {rows, groups});
+  args.divisor("groups", groups, channels);
   args.list("needs", needs.size(), 6);
 
   const glue::Launch launch(grad_y);

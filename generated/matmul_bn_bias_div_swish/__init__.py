@@ -250,12 +250,14 @@ class MatmulBnBiasDivSwish(nn.Module):
             return _Eval.apply(*arguments)
         if x.shape[0] == 1:
             return self.reference(x)  # raises nn.BatchNorm1d's error
+        bn_momentum = bn.momentum
+        if bn_momentum is not None and bn_momentum < 0:
+            return self.reference(x)  # to the kernels that would mean a cumulative average
         bn_batches = None
         if bn.training and bn.track_running_stats:
             bn_batches = _buffer(bn, "num_batches_tracked")
         else:
             bn_mean, bn_var = None, None
-        bn_momentum = bn.momentum
         if bn_momentum is None:  # a cumulative average, by the count on the device
             bn_momentum = 0.0
             if bn_batches is not None:

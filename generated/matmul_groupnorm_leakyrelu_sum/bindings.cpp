@@ -101,6 +101,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   const Tensor fc_bias_in = args.input("fc_bias", fc_bias, dtypes.parameter, {channels});
   const Tensor gn_weight_in = args.input("gn_weight", gn_weight, dtypes.parameter, {channels});
   const Tensor gn_bias_in = args.input("gn_bias", gn_bias, dtypes.parameter, {channels});
+  args.divisor("groups", groups, channels);
 
   const glue::Launch launch(fc_input);
   const Tensor fc_product =
@@ -153,6 +154,7 @@ std::vector<Tensor> backward(
   const Tensor gn_bias_in = args.input("gn_bias", gn_bias, dtypes.parameter, {channels});
   const Tensor gn_mean_in = args.input("gn_mean", gn_mean, dtypes.accumulator, {rows, groups});
   const Tensor gn_rstd_in = args.input("gn_rstd", gn_rstd, dtypes.accumulator, {rows, groups});
+  args.divisor("groups", groups, channels);
   args.list("needs", needs.size(), 5);
 
   const glue::Launch launch(grad_y);

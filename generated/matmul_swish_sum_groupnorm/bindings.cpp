@@ -105,6 +105,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
       args.input("group_norm_weight", group_norm_weight, dtypes.parameter, {channels});
   const Tensor group_norm_bias_in =
       args.input("group_norm_bias", group_norm_bias, dtypes.parameter, {channels});
+  args.divisor("groups", groups, channels);
 
   const glue::Launch launch(matmul_input);
   const Tensor matmul_product =
@@ -162,6 +163,7 @@ std::vector<Tensor> backward(
       args.input("group_norm_mean", group_norm_mean, dtypes.accumulator, {rows, groups});
   const Tensor group_norm_rstd_in =
       args.input("group_norm_rstd", group_norm_rstd, dtypes.accumulator, {rows, groups});
+  args.divisor("groups", groups, channels);
   args.list("needs", needs.size(), 6);
 
   const glue::Launch launch(grad_y);

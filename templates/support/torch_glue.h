@@ -131,6 +131,11 @@ class Arguments {
     if (!tensor) fail(op_, name, ": expected a tensor, got None");
     return *tensor;
   }
+  void divisor(const char* name, int64_t value, int64_t of) const {
+    if (value < 1 || of % value != 0) {
+      fail(op_, name, ": expected a divisor of ", of, ", got ", value);
+    }
+  }
   void list(const char* name, size_t length, size_t expected) const {
     if (length != expected) fail(op_, name, ": expected ", expected, " values, got ", length);
   }

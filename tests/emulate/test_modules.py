@@ -107,7 +107,7 @@ def test_torch_compile_without_gradients(train, chain):
 
 
 @batch_norms
-@pytest.mark.parametrize("momentum", [None, 0.0, 0.3])
+@pytest.mark.parametrize("momentum", [None, 0.0, 0.3, -0.2])
 def test_running_statistics(momentum, chain):
     fused, original, x = pair(chain, SIZES[0])
     fused.bn.momentum = original.bn.momentum = momentum
@@ -152,6 +152,15 @@ def test_a_count_of_another_dtype_is_refused(chain):
     with pytest.raises(RuntimeError, match="bn_num_batches_tracked: expected dtype Long, got Int"):
         fused(x)
     assert all(torch.equal(value, before[name]) for name, value in fused.state_dict().items())
+
+
+@pytest.mark.parametrize("chain", ("kb94", "kb88"), indirect=True, scope="module")
+@pytest.mark.parametrize("groups", [0, 5, -4])
+def test_groups_that_do_not_divide_the_channels_are_refused(groups, chain):
+    fused, _, x = pair(chain, SIZES[0])
+    next(each for each in fused.modules() if isinstance(each, torch.nn.GroupNorm)).num_groups = groups
+    with pytest.raises(RuntimeError, match=f"groups: expected a divisor of 96, got {groups}"):
+        fused(x)
 
 
 def test_second_derivatives_are_refused(chain):
