@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 Line = dict[str, str]
@@ -79,17 +79,19 @@ def host_section(lines: Sequence[Line], markdown: Markdown) -> str:
     table = []
     for place, times in places.items():
         row = dict(zip(("device", "config", "size", "dtype"), place, strict=True))
-        for part, title in (("step", ""), ("one thread", ", one thread")):
-            if ("fused", part) not in times:
-                continue
-            eager, fused, bare = (times[subject, part] for subject in ("eager", "fused", "bare"))
-            row |= {f"fused{title}": f"{fused:.0f}", f"eager{title}": f"{eager:.0f}", f"bare{title}": f"{bare:.0f}"}
-            row[f"eager / fused{title}"] = f"{eager / fused:.2f}"
-        row["ops"] = f"{times['fused', 'op forward'] + times['fused', 'op backward']:.0f}"
+        row |= _steps(times, "step")
         row["eager / 2.5"] = f"{times['eager', 'step'] / 2.5:.0f}"
+        row["ops"] = f"{times['fused', 'op forward'] + times['fused', 'op backward']:.0f}"
+        if ("fused", "one thread") in times:
+            row |= {f"{name}, one thread": text for name, text in _steps(times, "one thread").items()}
         table.append(row)
     one_thread = any(line["part"] == "one thread" for line in lines)
     return device_section(_HOST + _ONE_THREAD * one_thread, table, markdown)
+
+
+def _steps(times: Mapping[tuple[str, str], float], part: str) -> dict[str, str]:
+    columns = {subject: f"{times[subject, part]:.0f}" for subject in ("eager", "fused", "bare")}
+    return {**columns, "eager / fused": f"{times['eager', part] / times['fused', part]:.2f}"}
 
 
 def build_section(lines: Sequence[Line], markdown: Markdown) -> str:

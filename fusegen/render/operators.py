@@ -194,12 +194,12 @@ class OpRenderer:
         op.sizes = [f"const int64_t rows = {op.first}.size(0);", f"const int64_t channels = {op.first}.size(1);"]
         shapes = {name: shape for name, _, shape in self.sources()}
         op.checks.append(self._input(op.first, "output", (chain.rows, chain.channels)))
+        self._check_groups(op)
         for tensor in self.backward_inputs():
             shape = shapes.get(tensor.name)
             expected = self._shape(shape) if shape is not None else self._extent(tensor)
             read = f'args.input("{tensor.name}", {tensor.name}, {self._dtype(tensor)}, {expected})'
             op.checks.append(f"const Tensor {tensor.name}_in = {read};")
-        self._check_groups(op)
         self._backward_body(op, program)
         self._finish(op, "Tensor[]")
         return op

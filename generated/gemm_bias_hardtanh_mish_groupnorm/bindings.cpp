@@ -152,6 +152,7 @@ std::vector<Tensor> backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
+  args.divisor("groups", groups, channels);
   const Tensor gemm_product_in =
       args.input("gemm_product", gemm_product, dtypes.activation, {rows, channels});
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
@@ -162,7 +163,6 @@ std::vector<Tensor> backward(
       args.input("groupnorm_mean", groupnorm_mean, dtypes.accumulator, {rows, groups});
   const Tensor groupnorm_rstd_in =
       args.input("groupnorm_rstd", groupnorm_rstd, dtypes.accumulator, {rows, groups});
-  args.divisor("groups", groups, channels);
   args.list("needs", needs.size(), 6);
 
   const glue::Launch launch(grad_y);

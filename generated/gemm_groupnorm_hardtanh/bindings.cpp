@@ -153,6 +153,7 @@ std::vector<Tensor> backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
+  args.divisor("groups", groups, channels);
   const Tensor gemm_product_in =
       args.input("gemm_product", gemm_product, dtypes.activation, {rows, channels});
   const Tensor gemm_bias_in = args.input("gemm_bias", gemm_bias, dtypes.parameter, {channels});
@@ -164,7 +165,6 @@ std::vector<Tensor> backward(
       args.input("group_norm_mean", group_norm_mean, dtypes.accumulator, {rows, groups});
   const Tensor group_norm_rstd_in =
       args.input("group_norm_rstd", group_norm_rstd, dtypes.accumulator, {rows, groups});
-  args.divisor("groups", groups, channels);
   args.list("needs", needs.size(), 5);
 
   const glue::Launch launch(grad_y);

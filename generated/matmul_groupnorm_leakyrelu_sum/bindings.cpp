@@ -147,6 +147,7 @@ std::vector<Tensor> backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
+  args.divisor("groups", groups, channels);
   const Tensor fc_product_in =
       args.input("fc_product", fc_product, dtypes.activation, {rows, channels});
   const Tensor fc_bias_in = args.input("fc_bias", fc_bias, dtypes.parameter, {channels});
@@ -154,7 +155,6 @@ std::vector<Tensor> backward(
   const Tensor gn_bias_in = args.input("gn_bias", gn_bias, dtypes.parameter, {channels});
   const Tensor gn_mean_in = args.input("gn_mean", gn_mean, dtypes.accumulator, {rows, groups});
   const Tensor gn_rstd_in = args.input("gn_rstd", gn_rstd, dtypes.accumulator, {rows, groups});
-  args.divisor("groups", groups, channels);
   args.list("needs", needs.size(), 5);
 
   const glue::Launch launch(grad_y);

@@ -152,6 +152,7 @@ std::vector<Tensor> backward(
   // The library adds the bias before it rounds to 16 bits; in float32 the kernels do.
   const bool bias_in_product = glue::is_narrow(dtypes.activation);
   const Tensor grad_y_in = args.input("grad_y", grad_y, dtypes.output, {rows, channels});
+  args.divisor("groups", groups, channels);
   const Tensor matmul_product_in =
       args.input("matmul_product", matmul_product, dtypes.activation, {rows, channels});
   const Tensor matmul_bias_in =
@@ -163,7 +164,6 @@ std::vector<Tensor> backward(
       args.input("group_norm_mean", group_norm_mean, dtypes.accumulator, {rows, groups});
   const Tensor group_norm_rstd_in =
       args.input("group_norm_rstd", group_norm_rstd, dtypes.accumulator, {rows, groups});
-  args.divisor("groups", groups, channels);
   args.list("needs", needs.size(), 6);
 
   const glue::Launch launch(grad_y);

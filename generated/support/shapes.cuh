@@ -177,7 +177,7 @@ constexpr int row_blocks(int items, int vector, int blocks) {
 
 // Whether the threads of a row kernel have twice as much of a short segment as they must, `share`
 // elements: fewer instructions for each of them, but beginnings and ends that take longer. It pays
-// from half a dozen turns of the resident threads on.
+// from half a dozen turns of `threads` on.
 inline bool row_doubles(const Shapes& shapes, int64_t elements, int share, int threads) {
   if (shapes.row_share != 0) return shapes.row_share == 2;
   return elements >= int64_t(6) * share * threads;

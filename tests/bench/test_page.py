@@ -90,9 +90,15 @@ def test_sections_of_other_scripts() -> None:
     assert text.count("## What bounds the kernels on") == 2 and text.count("'us': '3.0'") == 3
     place = {"config": "kb97", "shape": "1x2x3", "precision": "fp32", "device": "A"}
     times = {("eager", "step"): 200.0, ("fused", "step"): 160.0, ("bare", "step"): 90.0, ("fused", "forward"): 50.0}
+    times |= {("fused", "op forward"): 30.0, ("fused", "op backward"): 45.0}
     host = [{**place, "subject": s, "part": p, "microseconds": str(time)} for (s, p), time in times.items()]
     text = sections.host_section(host, listed)
     assert "'eager': '200', 'fused': '160', 'bare': '90', 'eager / fused': '1.25', 'eager / 2.5': '80'" in text
+    assert "'ops': '75'" in text and "one thread" not in text
+    alone = {"eager": 100.0, "fused": 50.0, "bare": 40.0}
+    host += [{**place, "subject": s, "part": "one thread", "microseconds": str(time)} for s, time in alone.items()]
+    text = sections.host_section(host, listed)
+    assert "'bare, one thread': '40', 'eager / fused, one thread': '2.00'" in text and "**one thread**" in text
     build = dict.fromkeys(("what", "specs", "targets", "wall_s", "cpu_s", "runs", "limit_s", "cores", "load"), "7")
     text = sections.build_section([build], listed)
     assert "on 7 cores with a load of 7" in text and "'wanted, s': '7'" in text

@@ -163,6 +163,17 @@ def test_groups_that_do_not_divide_the_channels_are_refused(groups, chain):
         fused(x)
 
 
+@pytest.mark.parametrize("chain", ("kb94", "kb88"), indirect=True, scope="module")
+def test_the_backward_op_refuses_such_groups_too(chain):
+    fused, _, x = pair(chain, SIZES[0])
+    y = fused(x)
+    mode, groups, *rest = y.grad_fn.scalars
+    assert groups == 6
+    y.grad_fn.scalars = (mode, 5, *rest)
+    with pytest.raises(RuntimeError, match="backward: groups: expected a divisor of 96, got 5"):
+        y.sum().backward()
+
+
 def test_second_derivatives_are_refused(chain):
     fused, _, x = pair(chain, SIZES[0])
     (first,) = torch.autograd.grad(fused(x).square().sum(), x, retain_graph=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 import fusegen  # noqa: E402
 from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
+from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from tests.emulate.building import forced_shapes, write  # noqa: E402
 from tests.emulate.other_chains import HAND_PICKED, RandomChain  # noqa: E402
@@ -80,6 +82,17 @@ def test_rows_in_16_bits_beside_other_phases(name, cache, tmp_path):
     for schedule in ("on chip", "twice a share"):
         tail = EmulatedTail(plan, plan.variants[0], library, module)
         assert compare(tail.run(tensors, mode, shapes=forced_shapes(schedule)).values, expected, schedule)
+
+
+def test_a_negative_momentum_of_one_norm_counts_the_other_one_once(cache, tmp_path):
+    """PyTorch computes the whole chain then, before anything has been counted for the kernels."""
+    name = "two_batch_norms"
+    plan = write(name, CASES[name].spec(name), tmp_path)
+    module = build(getattr(emulate_package(tmp_path / name, cache=cache), plan.spec.class_name), plan, 12)
+    module.bn.momentum, module.bn2.momentum = None, -0.2
+    other, x = copy.deepcopy(module), torch.randn(7, 12)
+    assert torch.equal(module(x), other.reference(x))
+    assert all(torch.equal(a, b) for a, b in zip(module.buffers(), other.buffers(), strict=True))
 
 
 def in_16_bits(name, cache, root, multiprocessors=None):
