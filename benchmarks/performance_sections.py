@@ -31,7 +31,7 @@ By `benchmarks/host_time.py`, in microseconds: one step is the forward pass and 
 parameters, timed until the host may go on. **bare** is an `autograd.Function` with as many inputs and gradients that
 computes nothing: what autograd itself takes, of the fused step too. **ops** are the fused module's two C++ ops, each
 called alone in a loop: three library products, the kernels' launches, the tensors. Where bare and ops together are more
-than the last column, no module behind a Python Function is 2.5 times faster than eager.
+than **eager / 2.5**, no module behind a Python Function is 2.5 times faster than eager.
 """
 _ONE_THREAD = """
 **one thread**: with the autograd engine in the calling thread. Otherwise each step, of all three, hands over to the
