@@ -18,7 +18,7 @@ KERNEL_NAMES = frozenset(
     inverse_length item kItems kKeep kVec kept lane lanes last length mine offset one own part partials row
     rows rows_per_block seen segment shared slot step u v valid Acc Accumulate AccumulateFor Column Columns Finalise
     Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kAhead kBatch kColumnThreads
-    kPacked kRowThreads kRowsInFlight kSegmentThreads kStreamThreads kStridedColumns kTotalThreads kVectorOf
+    kPacked kRowsInFlight kSegmentThreads kStreamThreads kStridedColumns kTotalThreads kVectorOf
     add_value add_values ceil_div launch load_pack load_row load_values moments_of moments_over_lanes moments_over_y
     lacks line line_columns lines lines_per_block part_of period segments total turn turns whole apart by_segment
     counted all_rows full packed take is_first turn_of_begin wait rows_behind segment_columns store_partials

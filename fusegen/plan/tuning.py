@@ -69,9 +69,10 @@ def ranges(measurements: tuple[Measurement, ...]) -> tuple[Range, ...]:
         shapes = measurement.shapes
         if shapes.schedule == ON_CHIP:
             shapes = replace(shapes, schedule=ON_CHIP_IF_IT_FITS)
-        length = measurement.channels // (measurement.groups or 1)
-        if found and (found[-1].channels, found[-1].length, found[-1].shapes) == (measurement.channels, length, shapes):
-            found.pop()
         most_rows = math.isqrt(measurement.rows * following.rows) if following else None
-        found.append(Range(most_rows, measurement.channels, length, shapes))
+        length = measurement.channels // (measurement.groups or 1)
+        serving = Range(most_rows, measurement.channels, length, shapes)
+        if found and replace(found[-1], most_rows=most_rows) == serving:
+            found.pop()
+        found.append(serving)
     return () if all(each.shapes == DEFAULT for each in found) else tuple(found)

@@ -46,7 +46,6 @@ class ScheduleContext:
     kind: str
     comment: list[str]
     groups: str
-    held: int
     row_blocks: int
     row_sums: bool
     tile_bytes: str
@@ -148,7 +147,6 @@ class LauncherRenderer:
             kind=schedule.kind,
             comment=[_COMMENT[schedule.kind]],
             groups=self._groups(row) if row else self.groups,
-            held=8 if row and row.partial_sums else 32,  # fewer where a thread also keeps column sums of each
             row_blocks=self.contexts[row.name].row_blocks if row else 0,
             row_sums=bool(row and row.partial_sums),
             tile_bytes=self._tile_bytes(kernels),

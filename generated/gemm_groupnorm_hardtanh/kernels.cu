@@ -26,7 +26,6 @@ using namespace fusegen;
 constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
-constexpr int kRowThreads = 512;
 constexpr int kSegmentThreads = 256;
 
 }  // namespace
@@ -371,8 +370,7 @@ cudaError_t forward_launch(
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
   const int64_t length = channels / groups, size = rows * channels;
-  const bool doubles =
-      kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors * kRowThreads);
+  const bool doubles = kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
   const Row row = row_shape(
       shapes, rows, groups, length, kVec, kPacked, kMost, doubles, 4, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
@@ -995,7 +993,7 @@ cudaError_t backward_launch(
   // With column sums a thread has no room for two vectors of 16 bytes, but for one.
   constexpr int kWide = kPacked ? kVectorOf<T, 0> : kVec;
   const bool wide = kWide > kVec && length % kWide == 0 && length <= 32 * kWide &&
-      row_doubles(shapes, size, kWide, kMultiprocessors * kRowThreads);
+      row_doubles(shapes, size, kWide, kMultiprocessors);
   const Row row = row_shape(
       shapes, rows, groups, length, wide ? kWide : kVec, kPacked, wide ? 1 : kMost, false,
       3, kMultiprocessors);

@@ -177,10 +177,10 @@ constexpr int row_blocks(int items, int vector, int blocks) {
 
 // Whether the threads of a row kernel have twice as much of a short segment as they must, `share`
 // elements: fewer instructions for each of them, but beginnings and ends that take longer. It pays
-// from half a dozen turns of `threads` on.
-inline bool row_doubles(const Shapes& shapes, int64_t elements, int share, int threads) {
+// from half a dozen turns of 512 threads a multiprocessor on.
+inline bool row_doubles(const Shapes& shapes, int64_t elements, int share, int multiprocessors) {
   if (shapes.row_share != 0) return shapes.row_share == 2;
-  return elements >= int64_t(6) * share * threads;
+  return elements >= int64_t(6) * 512 * share * multiprocessors;
 }
 
 // Lanes of a warp for a segment of up to 32 vectors. The sum over a power of two is the simpler
