@@ -19,17 +19,18 @@ KERNEL_NAMES = frozenset(
     rows rows_per_block seen segment shared slot step u v valid Acc Accumulate AccumulateFor Column Columns Finalise
     Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kAhead kBatch kColumnThreads
     kPacked kRowsInFlight kSegmentThreads kStreamThreads kStridedColumns kTotalThreads kVectorOf
-    add_value add_values ceil_div launch load_pack load_row load_values moments_of moments_over_lanes moments_over_y
+    add_value add_values ceil_div launch load_pack load_row load_values moments_of moments_over_block moments_over_y
     lacks line line_columns lines lines_per_block part_of period segments total turn turns whole apart by_segment
     counted all_rows full packed take is_first turn_of_begin wait rows_behind segment_columns store_partials
     all most at_step item_step wait_for_earlier_kernels exponential kAddsBias kKeepsLane size Division Line Ragged
-    SegmentColumns narrow row_blocks row_threads shared_memory store_pack store_values sum_of sum_over_lanes sum_over_y
-    thread_index warp_count widen average_factor behind bounded_exp columns_of clamp clamp_backward clamp_max
-    clamp_max_backward clamp_min clamp_min_backward erf exp gelu_slope gelu_tanh gelu_tanh_backward hardswish
-    hardswish_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward log1p maximum maximum_backward minimum
-    minimum_backward mish mish_slope normal_cdf quotient reciprocal relu relu_backward rsqrt sigmoid sigmoid_backward
-    silu_slope softplus softplus_backward square tanh tanh_backward across again height seat seat_of sum_over_rows Seat
-    begin fetch here next take end_row wait_for_rows Incoming Place kCopied kRowsAhead
+    SegmentColumns narrow row_blocks row_threads shared_memory store_pack store_values sum_of sum_over_block
+    sum_over_lanes sum_over_warps sum_over_y thread_index warp_count widen average_factor behind bounded_exp
+    columns_of clamp clamp_backward clamp_max clamp_max_backward clamp_min clamp_min_backward erf exp gelu_slope
+    gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh hardtanh_backward leaky_relu
+    leaky_relu_backward log1p maximum maximum_backward minimum minimum_backward mish mish_slope normal_cdf quotient
+    reciprocal relu relu_backward rsqrt sigmoid sigmoid_backward silu_slope softplus softplus_backward square tanh
+    tanh_backward across again height seat seat_of sum_over_rows Seat begin fetch here next take end_row wait_for_rows
+    Incoming Place kCopied kRowsAhead
     """.split()
 )
 

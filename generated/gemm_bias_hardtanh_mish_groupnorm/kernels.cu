@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       }
     }
     Moments<Acc> groupnorm_moments = moments_of(groupnorm_moments_sums, Acc(seen));
-    moments_over_lanes(blockDim.x, threadIdx.x, shared, groupnorm_moments, Acc(seen), Acc(length));
+    moments_over_block(shared, groupnorm_moments, Acc(seen), Acc(length));
     const Acc groupnorm_mean = groupnorm_moments.mean;
     const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
     const Acc groupnorm_rstd = rsqrt(groupnorm_variance + groupnorm_eps);
@@ -291,10 +291,9 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   const int64_t segments = kPacked ? groups : period * groups;  // of a line
   const Division by_segment(columns.first, channels / groups);
   int64_t segment[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
-  }
+  by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
+    segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
+  });
   Acc gemm_bias[kVec];
   load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc bias[kVec];
@@ -850,8 +849,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         }
       }
     }
-    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_groupnorm_hat_sum);
-    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_groupnorm_hat_groupnorm_hat_sum);
+    sum_over_block(shared, d_groupnorm_hat_sum);
+    sum_over_block(shared, d_groupnorm_hat_groupnorm_hat_sum);
     const Acc groupnorm_grad_slope = d_groupnorm_hat_groupnorm_hat_sum * inverse_count;
     const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
     if (threadIdx.x == 0) {
@@ -888,10 +887,9 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   const int64_t segments = kPacked ? groups : period * groups;  // of a line
   const Division by_segment(columns.first, channels / groups);
   int64_t segment[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
-  }
+  by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
+    segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
+  });
   Acc gemm_bias[kVec];
   load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
   Acc bias[kVec];

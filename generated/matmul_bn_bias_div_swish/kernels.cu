@@ -1119,7 +1119,7 @@ __global__ void __launch_bounds__(kTotalThreads) train_backward_total(
     const Acc d_over_divide_value_sum = widen(d_over_divide_value_sum_ptr[column]);
     d_over_divide_value_sum_sum += d_over_divide_value_sum;
   }
-  sum_over_lanes(blockDim.x, threadIdx.x, shared, d_over_divide_value_sum_sum);
+  sum_over_block(shared, d_over_divide_value_sum_sum);
   if (threadIdx.x != 0) return;
   const Acc inverse_divide_value = reciprocal(divide_value);
   if (grad_bias_ptr != nullptr) grad_bias_ptr[0] =
@@ -1792,7 +1792,7 @@ __global__ void __launch_bounds__(kTotalThreads) eval_backward_total(
     const Acc d_over_divide_value_sum = widen(d_over_divide_value_sum_ptr[column]);
     d_over_divide_value_sum_sum += d_over_divide_value_sum;
   }
-  sum_over_lanes(blockDim.x, threadIdx.x, shared, d_over_divide_value_sum_sum);
+  sum_over_block(shared, d_over_divide_value_sum_sum);
   if (threadIdx.x != 0) return;
   const Acc inverse_divide_value = reciprocal(divide_value);
   if (grad_bias_ptr != nullptr) grad_bias_ptr[0] =

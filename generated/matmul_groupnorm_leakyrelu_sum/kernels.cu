@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       }
     }
     Moments<Acc> gn_moments = moments_of(gn_moments_sums, Acc(seen));
-    moments_over_lanes(blockDim.x, threadIdx.x, shared, gn_moments, Acc(seen), Acc(length));
+    moments_over_block(shared, gn_moments, Acc(seen), Acc(length));
     const Acc gn_mean = gn_moments.mean;
     const Acc gn_variance = gn_moments.m2 * inverse_length;
     const Acc gn_rstd = rsqrt(gn_variance + gn_eps);
@@ -273,10 +273,9 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   const int64_t segments = kPacked ? groups : period * groups;  // of a line
   const Division by_segment(columns.first, channels / groups);
   int64_t segment[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
-  }
+  by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
+    segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
+  });
   Acc fc_bias[kVec];
   load_values(columns, fc_bias_ptr, active && kAddsBias<T>, fc_bias);
   Acc gn_weight[kVec];
@@ -791,8 +790,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         }
       }
     }
-    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_gn_hat_sum);
-    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_gn_hat_gn_hat_sum);
+    sum_over_block(shared, d_gn_hat_sum);
+    sum_over_block(shared, d_gn_hat_gn_hat_sum);
     const Acc gn_grad_slope = d_gn_hat_gn_hat_sum * inverse_count;
     const Acc gn_grad_mean = d_gn_hat_sum * inverse_count;
     if (threadIdx.x == 0) {
@@ -830,10 +829,9 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   const int64_t segments = kPacked ? groups : period * groups;  // of a line
   const Division by_segment(columns.first, channels / groups);
   int64_t segment[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
-  }
+  by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
+    segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
+  });
   Acc fc_bias[kVec];
   load_values(columns, fc_bias_ptr, active && kAddsBias<T>, fc_bias);
   Acc gn_weight[kVec];

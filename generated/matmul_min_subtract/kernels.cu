@@ -379,7 +379,7 @@ __global__ void __launch_bounds__(kTotalThreads) backward_total(
     const Acc d_constant_2_sum = widen(d_constant_2_sum_ptr[column]);
     d_constant_2_sum_sum += d_constant_2_sum;
   }
-  sum_over_lanes(blockDim.x, threadIdx.x, shared, d_constant_2_sum_sum);
+  sum_over_block(shared, d_constant_2_sum_sum);
   if (threadIdx.x != 0) return;
   if (grad_constant_ptr != nullptr) grad_constant_ptr[0] = narrow<Param>(d_constant_2_sum_sum);
 }

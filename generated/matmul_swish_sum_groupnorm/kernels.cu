@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       }
     }
     Moments<Acc> group_norm_moments = moments_of(group_norm_moments_sums, Acc(seen));
-    moments_over_lanes(blockDim.x, threadIdx.x, shared, group_norm_moments, Acc(seen), Acc(length));
+    moments_over_block(shared, group_norm_moments, Acc(seen), Acc(length));
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
     const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
@@ -288,10 +288,9 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   const int64_t segments = kPacked ? groups : period * groups;  // of a line
   const Division by_segment(columns.first, channels / groups);
   int64_t segment[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
-  }
+  by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
+    segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
+  });
   Acc matmul_bias[kVec];
   load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
   Acc bias[kVec];
@@ -847,8 +846,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         }
       }
     }
-    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_group_norm_hat_sum);
-    sum_over_lanes(blockDim.x, threadIdx.x, shared, d_group_norm_hat_group_norm_hat_sum);
+    sum_over_block(shared, d_group_norm_hat_sum);
+    sum_over_block(shared, d_group_norm_hat_group_norm_hat_sum);
     const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
     const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
     if (threadIdx.x == 0) {
@@ -885,10 +884,9 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   const int64_t segments = kPacked ? groups : period * groups;  // of a line
   const Division by_segment(columns.first, channels / groups);
   int64_t segment[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    segment[v] = kPacked ? by_segment.quotient : by_segment.quotient_of(v);  // packs lie in one
-  }
+  by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
+    segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
+  });
   Acc matmul_bias[kVec];
   load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
   Acc bias[kVec];

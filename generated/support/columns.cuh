@@ -29,8 +29,12 @@ struct Columns {
   __device__ __forceinline__ int64_t at(int v) const {
     return kPacked ? first + v : first + (v < count ? v * stride : 0);
   }
-  // The row that it is of, counted from the one that the thread is at.
-  __device__ __forceinline__ int64_t row(int) const { return 0; }
+  // Calls visit(v, row, column) for each column v; the row is counted from the thread's own.
+  template <typename Visit>
+  __device__ __forceinline__ void each(const Visit& visit) const {
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) visit(v, 0, at(v));
+  }
 };
 
 // The columns from `begin` on that belong to one of `threads` threads; those from `end` on do not
@@ -91,7 +95,7 @@ __device__ __forceinline__ SegmentColumns<kVec, kPacked> segment_columns(
   }
 }
 
-// Quotient and rest of `value` + v by a divisor for small v, with one division for all of them.
+// Quotient and rest of a value and those behind it by a divisor, with one division for all of them.
 struct Division {
   int64_t divisor;
   int64_t quotient;
@@ -100,15 +104,18 @@ struct Division {
   __device__ __forceinline__ Division(int64_t value, int64_t by)
       : divisor(by), quotient(value / by), rest(value % by) {}
 
-  __device__ __forceinline__ int64_t quotient_of(int v) const {
-    int64_t found = quotient;
-    for (int64_t left = rest + v; left >= divisor; left -= divisor) ++found;
-    return found;
-  }
-  __device__ __forceinline__ int64_t rest_of(int v) const {
-    int64_t left = rest + v;
-    while (left >= divisor) left -= divisor;
-    return left;
+  // Calls visit(v, quotient, rest) with those of value + v, for all v below N.
+  template <int N, typename Visit>
+  __device__ __forceinline__ void each(const Visit& visit) const {
+    int64_t whole = quotient, left = rest;
+#pragma unroll
+    for (int v = 0; v < N; ++v) {
+      visit(v, whole, left);
+      if (++left == divisor) {
+        left = 0;
+        ++whole;
+      }
+    }
   }
 };
 
@@ -121,10 +128,11 @@ struct Line {
   Division by_row;
 
   __device__ __forceinline__ bool any() const { return first < length; }
-  __device__ __forceinline__ bool has(int) const { return true; }
-  // The column of element v, and the row that it is of, counted from the line's first one.
-  __device__ __forceinline__ int64_t at(int v) const { return by_row.rest_of(v); }
-  __device__ __forceinline__ int64_t row(int v) const { return by_row.quotient_of(v); }
+  // Calls visit(v, row, column) for each element v; the row is counted from the line's first one.
+  template <typename Visit>
+  __device__ __forceinline__ void each(const Visit& visit) const {
+    by_row.each<kVec>(visit);
+  }
 };
 
 // The columns of a thread of a stream, which takes `period` rows of this many channels at a time; a
@@ -240,13 +248,20 @@ __device__ __forceinline__ void load_values(
 #pragma unroll
   for (int v = 0; v < N; ++v) value[v] = present ? Acc(widen(loaded[v])) : Acc(-0.0);
 }
-template <int N, template <int> typename Vector, typename Acc, typename T>
+template <int N, typename Acc, typename T>
 __device__ __forceinline__ void load_values(
-    const Vector<N>& columns, const T* row, bool present, Acc (&value)[N]) {
+    const Ragged<N>& columns, const T* row, bool present, Acc (&value)[N]) {
 #pragma unroll
   for (int v = 0; v < N; ++v) {
     value[v] = present && columns.has(v) ? Acc(widen(row[columns.at(v)])) : Acc(-0.0);
   }
+}
+template <int N, typename Acc, typename T>
+__device__ __forceinline__ void load_values(
+    const Line<N>& columns, const T* row, bool present, Acc (&value)[N]) {
+  columns.each([&](int v, int64_t, int64_t column) {
+    value[v] = present ? Acc(widen(row[column])) : Acc(-0.0);
+  });
 }
 
 template <int N, bool kPacked, typename Acc, typename T>
@@ -278,11 +293,9 @@ template <int N, typename Acc>
 __device__ __forceinline__ void store_partials(
     const Line<N>& columns, Acc* partials, int64_t block, int slots, int slot, int64_t channels,
     int period, const Acc (&value)[N]) {
-#pragma unroll
-  for (int v = 0; v < N; ++v) {
-    const int64_t part = block * period + columns.row(v);
-    partials[(part * slots + slot) * channels + columns.at(v)] = value[v];
-  }
+  columns.each([&](int v, int64_t row, int64_t column) {
+    partials[((block * period + row) * slots + slot) * channels + column] = value[v];
+  });
 }
 
 }  // namespace fusegen

@@ -208,6 +208,26 @@ __device__ __forceinline__ void sum_over_rows(
   }
 }
 
+// The sum over the block's warps of values that each thread of a warp has alike; every thread gets
+// the results. The block has one row; `shared` holds 32 values for each sum.
+template <typename Acc, typename... More>
+__device__ __forceinline__ void sum_over_warps(Acc* shared, Acc& first, More&... more) {
+  constexpr int kValues = 1 + sizeof...(More);
+  Acc* const values[kValues] = {&first, &more...};
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) shared[i * 32 + threadIdx.x / 32] = *values[i];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) *values[i] = shared[i * 32];
+  for (int warp = 1; warp < warp_count(); ++warp) {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) *values[i] += shared[i * 32 + warp];
+  }
+}
+
 // Sums each value over the `lanes` neighbouring threads that share a segment; each of them gets the
 // results, to the same bits. lanes is a power of two up to 32, or less than 16, and the segments
 // are next to each other from a warp's first thread on; or it is blockDim.x, a multiple of 32 (then
@@ -246,33 +266,37 @@ __device__ __forceinline__ void sum_over_lanes(
       *values[i] += __shfl_xor_sync(kAllLanes, *values[i], offset);
     }
   }
-  if (lanes <= 32) return;
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) {
-#pragma unroll
-    for (int i = 0; i < kValues; ++i) shared[i * 32 + threadIdx.x / 32] = *values[i];
-  }
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kValues; ++i) *values[i] = shared[i * 32];
-  for (int warp = 1; warp < warp_count(); ++warp) {
-#pragma unroll
-    for (int i = 0; i < kValues; ++i) *values[i] += shared[i * 32 + warp];
-  }
+  if (lanes > 32) sum_over_warps(shared, first, more...);
 }
 
-// The moments of `count` values of each of `lanes` threads, `total` of them altogether; each of the
-// threads gets the result. lanes, lane and shared as above, for two sums.
+// Sums each value over a block of one row; every thread gets the results. `shared` holds 32 values
+// for each.
+template <typename Acc, typename... More>
+__device__ __forceinline__ void sum_over_block(Acc* shared, Acc& first, More&... more) {
+  constexpr int kValues = 1 + sizeof...(More);
+  Acc* const values[kValues] = {&first, &more...};
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      *values[i] += __shfl_xor_sync(kAllLanes, *values[i], offset);
+    }
+  }
+  sum_over_warps(shared, first, more...);
+}
+
+// The moments over a block of one row of `count` values of each thread, `total` of them altogether;
+// every thread gets the result. `shared` holds 64 values.
 template <typename Acc>
-__device__ __forceinline__ void moments_over_lanes(
-    int lanes, int lane, Acc* shared, Moments<Acc>& moments, Acc count, Acc total) {
+__device__ __forceinline__ void moments_over_block(
+    Acc* shared, Moments<Acc>& moments, Acc count, Acc total) {
   Acc mean = moments.mean * count;
-  sum_over_lanes(lanes, lane, shared, mean);
+  sum_over_block(shared, mean);
   mean /= total;
   const Acc distance = moments.mean - mean;
   Acc distances = count * distance;
   Acc m2 = moments.m2 + distances * distance;
-  sum_over_lanes(lanes, lane, shared, m2, distances);
+  sum_over_block(shared, m2, distances);
   moments = {mean, m2};
   correct(moments, distances, Acc(1) / total);
 }

@@ -172,8 +172,8 @@ BROKEN = [
             ),
             *_broken(
                 chain, "split", "half of the squares", [*_OUTLIERS, *_FEW[2:]],
-                f"moments_over_lanes(blockDim.x, threadIdx.x, shared, {norm}_moments, Acc(seen), Acc(length));",
-                f"moments_over_lanes(blockDim.x, threadIdx.x, shared, {norm}_moments, Acc(seen), Acc(length)); "
+                f"moments_over_block(shared, {norm}_moments, Acc(seen), Acc(length));",
+                f"moments_over_block(shared, {norm}_moments, Acc(seen), Acc(length)); "
                 f"{norm}_moments.m2 /= 2;",
                 "forward_segments",
             ),

@@ -9,16 +9,16 @@ _FIRST = [  # what it is removed from, the scenario, the kernel that is caught
     ("sum_over_y", "split", "train_forward_finalise", "N == 1"),
     ("sum_over_y", "split", "train_forward_partials", "N > 1"),
     ("sum_over_y", "segments", "backward_apply", "N > 1"),
-    ("sum_over_lanes", "long rows", "forward_row", "true"),
-    ("sum_over_lanes", "segments", "forward_segments", "true"),
+    ("sum_over_warps", "long rows", "forward_row", "true"),
+    ("sum_over_warps", "segments", "forward_segments", "true"),
 ]
 _SECOND = [
     *_FIRST,
     ("sum_over_y", "stream", "backward", "N > 1"),
-    ("sum_over_lanes", "column", "train_backward_total", "true"),
+    ("sum_over_warps", "column", "train_backward_total", "true"),
 ]
 _THIRD = [case for case in _SECOND if case[0] == "sum_over_y"]
-_BARRIERS = {"sum_over_y": 3, "sum_over_lanes": 2}
+_BARRIERS = {"sum_over_y": 3, "sum_over_warps": 2}
 
 # The first barrier keeps a call from overwriting what others still read for the call before, the second one keeps
 # those that add up from reading before it is written, the third one all from reading before it is added up.
@@ -79,7 +79,7 @@ DIVERGENT = [
         "__syncthreads();",
         "if (threadIdx.x < 32) __syncthreads();",
         f"{_OTHER_BARRIER}|{EARLY}",
-        within="sum_over_lanes",
+        within="sum_over_warps",
         kernel="forward_row",
         file="reduce.cuh",
         nth=1,

@@ -26,7 +26,7 @@ FULL = [
             (
                 "the last element of each vector",
                 _STORE,
-                _LANES.format(row="at * channels", columns="columns"),
+                _LANES.format(row="at * channels", columns="here"),
                 nan("y"),
             ),
             ("a block", _STORE, f"if (blockIdx.x != 1) {_STORE}", nan("y")),

@@ -82,6 +82,14 @@ SHUFFLES = [
         within="sum_over_lanes",
         file="reduce.cuh",
     ),
+    *(
+        Mutant(f"sum_over_block: {name}", run, old, new, wrong(tensor), within="sum_over_block", file="reduce.cuh")
+        for name, run, tensor, old, new in (
+            ("a step less", "segments", "y", "offset > 0", "offset > 1"),
+            ("a step less of a total", "column", "grad_bias", "offset > 0", "offset > 1"),
+            ("up", "segments", "y", _LANES_SHUFFLE, _LANES_SHUFFLE.replace("xor", "up")),
+        )
+    ),
     Mutant(
         "sum_over_y: a step less",
         "column",
@@ -234,7 +242,7 @@ MOMENTS = [
              "distance * distance", wrong("y", "bn_running_var"), 0, 1),
             ("moments_over_y", "the rest of one thread's distances", "column", "sum_over_y<N>(shared, m2, distances);",
              "sum_over_y<N>(shared, m2);", wrong("y", "bn_running_mean"), 0, 1),
-            ("moments_over_lanes", "each thread has one value", "segments", "distances * distance",
+            ("moments_over_block", "each thread has one value", "segments", "distances * distance",
              "distance * distance", wrong("y"), 0, 1),
             ("add_value", "the value for its distance", "far from zero", "sums.squares += distance * distance;",
              "sums.squares += distance * value;", wrong("y", "bn_running_var"), 0, 1),
