@@ -2,19 +2,58 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import textwrap
+from contextlib import suppress
 from functools import cache
+from importlib.util import cache_from_source
+from pathlib import Path
+from pickle import UnpicklingError
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+import jinja2
+from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 
 from fusegen.paths import templates_directory
 
 
+class CompiledTemplates(FileSystemBytecodeCache):
+    """Templates as Python code, where Python keeps its own and as carefully: they are a third of a build with nothing
+    to do. One is used for the source, the Jinja2 and the environment that it was made of, else made again.
+    """
+
+    def __init__(self, templates: Path) -> None:
+        kept = Path(cache_from_source(os.fspath(templates / "template.py"))).parent
+        super().__init__(os.fspath(kept), "%s.jinja2")
+        self._made_by = jinja2.__version__ + Path(__file__).read_text(encoding="utf-8")
+
+    def get_source_checksum(self, source: str) -> str:
+        return super().get_source_checksum(self._made_by + source)
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError, UnpicklingError):  # Jinja2 itself makes do with most of what is broken
+            super().load_bytecode(bucket)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        if sys.dont_write_bytecode:
+            return
+        with suppress(OSError):  # a directory that is not ours, a full disk
+            Path(self.directory).mkdir(parents=True, exist_ok=True)
+            super().dump_bytecode(bucket)
+
+
 @cache
 def environment() -> Environment:
+    """That of fusegen's own templates."""
+    return environment_of(templates_directory())
+
+
+def environment_of(templates: Path) -> Environment:
     """Strict about names, and without HTML escaping: what it renders is source code."""
     env = Environment(
-        loader=FileSystemLoader(templates_directory(), encoding="utf-8"),
+        loader=FileSystemLoader(templates, encoding="utf-8"),
+        bytecode_cache=CompiledTemplates(templates),
         undefined=StrictUndefined,
         autoescape=False,
         trim_blocks=True,
