@@ -218,7 +218,7 @@ class LauncherRenderer:
                 vector = "(wide ? kWide : kVec)" if context.partial_sums else "kVec"
                 grid, shared = ["row.grid", "row.block"], f"512 * {vector} * sizeof(Acc)"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
-                sizes += ["row.lanes", "row.across", "row.height", "row.period"]
+                sizes += ["row.lanes", "row.across", "row.height", *(["row.period"] if context.partial_sums else [])]
                 steps = ["row.step", f"row.step * {self._groups(kernel)}", "row.step * channels"]
                 sizes += [*steps, "size", "whole"]
                 lines += [f"auto* kernel = {kernel.name}<{types}, kVec, kPacked, 1>;"]

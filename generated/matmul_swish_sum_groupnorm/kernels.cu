@@ -58,8 +58,8 @@ forward_row(
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Out* __restrict__ y_ptr,
     Accumulate<T> group_norm_eps,
-    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int64_t step,
+        int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t length = channels / groups;
@@ -69,15 +69,14 @@ forward_row(
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
   Acc* shared = shared_memory<Acc>();
-  // The rows of a block are so far apart that all of them begin at the same place in a vector.
-  const unsigned apart = kPacked ? 1 : period;
-  int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
+  int64_t base = int64_t(blockIdx.y) * height;
+  const int64_t first = base + seat.row;
   SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
     columns[i] = segment_columns<kVec, kPacked>(
-        base * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
+        first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
   constexpr bool kKeep = kItems <= 2;
@@ -107,9 +106,10 @@ forward_row(
     }
   };
   // Where the thread's row begins, and the number of its segment. Both are added to from turn to
-  // turn, by what the launcher gives: that takes no register and no multiplication.
-  int64_t at = (base + seat.row * apart) * channels;
-  int64_t item = (base + seat.row * apart) * groups + segment;
+  // turn, by what the launcher gives: that takes no register and no multiplication. A turn's rows
+  // begin at the same place in a vector as those of the one before.
+  int64_t at = first * channels;
+  int64_t item = first * groups + segment;
   if (kAhead) load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
@@ -389,7 +389,7 @@ cudaError_t forward_launch(
   const int64_t length = channels / groups, size = rows * channels;
   const bool doubles = kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
   const Row row = row_shape(
-      shapes, rows, groups, length, kVec, kPacked, kMost, doubles, 4, kMultiprocessors);
+      shapes, rows, groups, length, kVec, kPacked, kMost, doubles, false, 4, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -400,8 +400,7 @@ cudaError_t forward_launch(
     return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, matmul_product_ptr,
         matmul_bias_ptr, bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
         group_norm_rstd_ptr, y_ptr, Acc(a.group_norm_eps), rows, channels, groups, row.lanes,
-        row.across, row.height, row.period, row.step, row.step * groups, row.step * channels, size,
-        whole);
+        row.across, row.height, row.step, row.step * groups, row.step * channels, size, whole);
   }
 
   // Any size: statistics first, then one more pass.
@@ -557,15 +556,17 @@ backward_row(
   const int lane = seat.lane;
   constexpr bool kKeepsLane = sizeof(T) < 4;  // in float32, column sums need its register
   Acc* shared = shared_memory<Acc>();
-  // The rows of a block are so far apart that all of them begin at the same place in a vector.
+  // All rows of a block begin at the same place in a vector, so that its threads have sums of the
+  // same columns: they are that far apart.
   const unsigned apart = kPacked ? 1 : period;
   int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
+  const int64_t first = base + seat.row * apart;
   SegmentColumns<kVec, kPacked> columns[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
     columns[i] = segment_columns<kVec, kPacked>(
-        base * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
+        first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   const Acc inverse_count = reciprocal(Acc(channels / groups));
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
@@ -607,9 +608,10 @@ backward_row(
     }
   };
   // Where the thread's row begins, and the number of its segment. Both are added to from turn to
-  // turn, by what the launcher gives: that takes no register and no multiplication.
-  int64_t at = (base + seat.row * apart) * channels;
-  int64_t item = (base + seat.row * apart) * groups + segment;
+  // turn, by what the launcher gives: that takes no register and no multiplication. A turn's rows
+  // begin at the same place in a vector as those of the one before.
+  int64_t at = first * channels;
+  int64_t item = first * groups + segment;
   if (kAhead) load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
@@ -1027,7 +1029,7 @@ cudaError_t backward_launch(
       row_doubles(shapes, size, kWide, kMultiprocessors);
   const Row row = row_shape(
       shapes, rows, groups, length, wide ? kWide : kVec, kPacked, wide ? 1 : kMost, false,
-      3, kMultiprocessors);
+      true, 3, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     const Finalise finalise = finalise_shape(channels, row.grid.y);

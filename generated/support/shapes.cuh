@@ -205,10 +205,17 @@ inline int row_across(int64_t groups, int a_warp, int warps) {
   return best;
 }
 
+// The most turns of a block where a warp's share of a row does not end with a sector of memory. The
+// warp that has the rest of the sector must not fall behind by more than the L2 holds, or each of
+// them reads it, and writes its part of it, alone; warps that start together stay together that
+// long. With column sums blocks are few, since each of them has partial results.
+constexpr int kRowTurns = 32;
+constexpr int kSector = 16;  // elements: 32 bytes, or 64 of float32
+
 // items is 0 where a segment is longer than `most_items` vectors for each thread of a block.
 inline Row row_shape(
     const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int vector, bool packed,
-    int most_items, bool doubles, int blocks, int multiprocessors) {
+    int most_items, bool doubles, bool sums, int blocks, int multiprocessors) {
   // Where a segment does not begin at a multiple of a vector, it touches up to one more.
   const int64_t vectors = packed ? ceil_div(length, vector) : (length + vector - 2) / vector + 1;
   const int two = std::min(2, most_items);
@@ -254,10 +261,12 @@ inline Row row_shape(
   // Registers are given to warps: the launch bounds leave room for more blocks that are smaller.
   const int64_t resident = row_threads(shape.items, vector, blocks) *
       row_blocks(shape.items, vector, blocks) / int(shape.block.x);
-  // The rows of a block are `period` apart, so there are as many blocks for each that is one alone.
+  // All turns of a thread begin at the same place in a vector: blocks come by the period.
   int64_t down = resident * multiprocessors * shapes.row_waves / (across * period);
   if (down < 1) down = 1;
   const int64_t most = ceil_div(rows, int64_t(shape.height) * period);
+  const int a_warp = shape.lanes <= 32 ? 32 / shape.lanes : 1;
+  if (!sums && a_warp * length % kSector != 0) down *= ceil_div(most, down * kRowTurns);
   if (down > most) down = most;
   if (down * period > 65535) down = 65535 / period;
   shape.grid = dim3(unsigned(across), unsigned(down * period));

@@ -15,11 +15,11 @@ SOURCE = """
 #include "../support/shapes.cuh"
 
 extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, int64_t length, int64_t packed,
-                     int64_t most_items, int64_t row_items, int64_t doubles, int64_t blocks) {
+                     int64_t most_items, int64_t row_items, int64_t doubles, int64_t sums, int64_t blocks) {
   fusegen::Shapes shapes;
   shapes.row_items = row_items;
   const fusegen::Row row = fusegen::row_shape(
-      shapes, rows, groups, length, vector, packed != 0, int(most_items), doubles != 0, int(blocks), 132);
+      shapes, rows, groups, length, vector, packed != 0, int(most_items), doubles != 0, sums != 0, int(blocks), 132);
   const int64_t values[] = {row.items, row.lanes, row.across, row.height, row.block.x, row.block.y,
                             row.grid.x, row.grid.y, row.step};
   for (int i = 0; i < 9; ++i) found[i] = values[i];
@@ -55,8 +55,8 @@ def library(tmp_path_factory):
 def shape(library):
     found = Buffer.poisoned([len(FIELDS)], torch.int64)
 
-    def shape(rows, groups, length, vector, packed, most_items, row_items=2, doubles=False, blocks=4):
-        sizes = (rows, groups, length, int(packed), most_items, row_items, int(doubles), blocks)
+    def shape(rows, groups, length, vector, packed, most_items, row_items=2, doubles=False, sums=True, blocks=4):
+        sizes = (rows, groups, length, int(packed), most_items, row_items, int(doubles), int(sums), blocks)
         library.call("shape", vector, found, *sizes)
         return dict(zip(FIELDS, found.tensor().tolist(), strict=True))
 
@@ -97,7 +97,7 @@ def test_every_shape_covers_the_rows_within_the_launch_bounds(
         for rows, groups in ((1, 1), (3, 5), (100_000, 2)):
             period = vector // math.gcd(vector, groups * length)  # rows until one begins at a vector again
             touched = -(-length // vector) if packed else (length + vector - 2) // vector + 1
-            row = shape(rows, groups, length, vector, packed, most_items, row_items, doubles, blocks)
+            row = shape(rows, groups, length, vector, packed, most_items, row_items, doubles, blocks=blocks)
             if row["items"] == 0:
                 assert length > 256 * most_items * vector
                 continue
@@ -171,6 +171,30 @@ def test_few_threads_are_idle(shape, vector, packed, most_items):
         for groups in most_groups:
             row = shape(1_000_000, groups, (vectors if packed else vectors - 1) * vector, vector, packed, most_items)
             assert share(row, groups, vectors) >= least * 5 / 6, (vectors, groups)
+
+
+@pytest.mark.parametrize("rows", [100, 5_000, 100_000, 10_000_000])
+@pytest.mark.parametrize("vector, packed, most_items", KINDS)
+def test_warps_that_share_sectors_are_of_short_lived_blocks(shape, vector, packed, most_items, rows):
+    """As many more blocks as it takes, all with as many turns. None where nothing is shared, nor with partial sums."""
+    for groups, length in ((256, 32), (64, 36), (1, 36), (2, 4096), (2, 2056), (256, 33), (4, 31), (1, 9), (2, 4097)):
+        if packed and length % vector:
+            continue
+        few = shape(rows, groups, length, vector, packed, most_items)
+        row = shape(rows, groups, length, vector, packed, most_items, sums=False)
+        if row["items"] == 0:
+            continue
+        a_warp = 32 // row["lanes"] if row["lanes"] <= 32 else 1
+        down = few["grid_y"]
+        if a_warp * length % 16:
+            turns = -(-rows // few["step"])
+            down = min(down * -(-turns // 32), 65535)
+        assert row["grid_y"] <= down
+        assert row["grid_y"] == down or row["grid_y"] + row["grid_y"] // 100 + 8 >= min(down, -(-rows // row["height"]))
+        assert {**row, "grid_y": 0, "step": 0} == {**few, "grid_y": 0, "step": 0}
+        assert row["step"] == row["grid_y"] * row["height"]
+        if a_warp * length % 16 and row["grid_y"] < 65000:
+            assert -(-rows // row["step"]) <= 32
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,6 @@ RAGGED = [
          rf"{nan('y')}|{UNWRITTEN}"),
         ("vectors from where the segment begins", "odd rows", "segment_columns", _COLUMNS,
          "begin - (row + begin) % kVec", "begin", MISALIGNED),
-        ("vectors of another row", "odd rows", "forward_row", "kernels.cu", "base * channels",
-         "0 * channels", MISALIGNED),
         ("the last vector as a whole", "odd rows", None, _COLUMNS, f"if (row + columns.first + N <= whole) {_WHOLE}",
          f"if (row + columns.first < whole) {_WHOLE}", rf"reads .*{_PAST}"),
         ("what does not exist is stored", "odd rows", None, _COLUMNS, "if (columns.has(v)) to[v] = pack[v];",
@@ -76,11 +74,21 @@ RAGGED = [
         ("distances of what does not exist", "odd rows", "forward_row", "kernels.cu",
          "columns[i].has(v) ? gemm - group_norm_moments.mean : Acc(0)", "gemm - group_norm_moments.mean",
          wrong("y")),
-        ("rows of a block that begin elsewhere in a vector", "odd rows, one group", "forward_row", "kernels.cu",
-         "kPacked ? 1 : period", "1", rf"{MISALIGNED}|{nan('y')}"),
+        ("sums of rows that begin elsewhere in a vector", "odd rows, one group", "backward_row", "kernels.cu",
+         "kPacked ? 1 : period", "1", wrong("grad_gemm_bias")),
         ("what does not exist of a segment", "odd segments", "forward_segments", "kernels.cu",
          "if (!columns[u].has(v)) continue;", "", wrong("y")),
     )
 ]  # fmt: skip
 
-ODD_SIZES = [*SINGLE, *LINES, *RAGGED]
+# Where a segment begins in memory.
+BEGINNINGS = [
+    Mutant(f"{run}: {name}", run, "first * channels", new, caught, within="forward_row", of=2)
+    for name, run, new, caught in (
+        ("vectors of another row", "odd rows", "0 * channels", MISALIGNED),
+        ("vectors of the block's first row for all", "odd rows, one group", "base * channels",
+         rf"{MISALIGNED}|{nan('y')}"),
+    )
+]  # fmt: skip
+
+ODD_SIZES = [*SINGLE, *LINES, *RAGGED, *BEGINNINGS]
