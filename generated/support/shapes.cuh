@@ -212,7 +212,8 @@ inline int row_across(int64_t groups, int a_warp, int warps) {
 constexpr int kRowTurns = 32;
 constexpr int kSector = 16;  // elements: 32 bytes, or 64 of float32
 
-// items is 0 where a segment is longer than `most_items` vectors for each thread of a block.
+// items is 0 where a segment is longer than `most_items` vectors for each thread of a block, or
+// where the split schedule is faster, if the sizes decide.
 inline Row row_shape(
     const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int vector, bool packed,
     int most_items, bool doubles, bool sums, int blocks, int multiprocessors) {
@@ -220,6 +221,7 @@ inline Row row_shape(
   const int64_t vectors = packed ? ceil_div(length, vector) : (length + vector - 2) / vector + 1;
   const int two = std::min(2, most_items);
   const int period = packed ? 1 : row_period(groups * length, vector);
+  const Row none{dim3(1), dim3(1), 0, 0, 0, 0, 1, 0};
   Row shape{dim3(1), dim3(256), 1, 1, 1, 1, period, 0};
   if (vectors <= 32 * two) {
     // Short segments: some lanes of a warp each, with two vectors where one leaves more lanes idle,
@@ -247,13 +249,18 @@ inline Row row_shape(
       } else {
         shape.items *= 2;
       }
-      if (most_threads > (shape.items > 1 ? 512 : 256)) return {dim3(1), dim3(1), 0, 0, 0, 0, 1, 0};
+      if (most_threads > (shape.items > 1 ? 512 : 256)) return none;
     }
     // A block of not much more than 256 threads leaves no room for a second one: half as many
     // threads do better, with twice the vectors.
     const auto threads = [&](int items) { return int(ceil_div(vectors, 32 * items) * 32); };
     const bool alone = threads(shape.items) > 256 && threads(shape.items) <= 352;
-    if (alone && shape.items * 2 <= most_items) shape.items *= 2;
+    if (alone && shape.items * 2 <= most_items) {
+      shape.items *= 2;
+    } else if (alone && vector > 4 && !packed && shapes.schedule == kAutomatic &&
+               rows * groups > 2 * multiprocessors) {
+      return none;  // a second read is faster than so few threads
+    }
     shape.lanes = threads(shape.items);
     shape.block = dim3(unsigned(shape.lanes));
   }
@@ -373,10 +380,14 @@ inline Column column_shape(
             column_tile(rows, channels, vector, bytes, width, cluster, multiprocessors);
         if (int64_t(tile.shared_bytes) > aim.shared_bytes) continue;
         if (few && !shares_well(tile, share, most_cluster, multiprocessors)) continue;
-        // One narrow tile at a time is worth it as long as each multiprocessor has few of them.
-        const bool lone = int64_t(tile.shared_bytes) > share && width * vector_bytes < wide;
+        // One tile at a time is worth it as long as each multiprocessor has few of them: two that
+        // are narrow, eight of 16 bits or without vectors, any number of others.
+        const bool lone = int64_t(tile.shared_bytes) > share;
+        const bool narrow = width * vector_bytes < wide;
+        const bool limited = narrow || bytes.narrowest < 4 || !packed;
         const int64_t blocks_of_all = int64_t(tile.grid.x) * cluster;
-        if (automatic && lone && blocks_of_all > 2 * multiprocessors) continue;
+        const int64_t most_lone = (narrow ? 2 : 8) * multiprocessors;
+        if (automatic && lone && limited && blocks_of_all > most_lone) continue;
         // So is a pair of blocks for each tile.
         if (automatic && cluster > 1 && blocks_of_all > 4 * multiprocessors) continue;
         return tile;

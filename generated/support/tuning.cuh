@@ -20,7 +20,8 @@ struct Tuned {
   unsigned modes;     // the dtype modes, as bits
   int64_t most_rows;  // up to which the line holds
   int64_t channels;   // as measured; it holds from half of them to twice as many
-  int64_t length;     // those of a group, all of them where there are no groups: likewise
+  int64_t length;     // those of a group, all of them where there are no groups: likewise, and for
+                      // groups without vectors only if that one has none
   Shapes shapes;
 };
 
@@ -33,6 +34,9 @@ inline bool is_near(int64_t size, int64_t measured) {
   return size <= 2 * measured && measured <= 2 * size;
 }
 
+// Whether groups of so many elements begin at multiples of 16 bytes: without, kernels differ.
+inline bool has_vectors(int64_t length) { return length % 8 == 0; }
+
 // The shapes of the first line that holds, else the default.
 template <int kLines>
 Shapes tuned_shapes(
@@ -41,7 +45,8 @@ Shapes tuned_shapes(
   for (const Tuned& line : table) {
     const bool same = line.capability == capability && (line.modes >> mode & 1u) != 0;
     const bool near = is_near(channels, line.channels) && is_near(length, line.length);
-    if (same && near && rows <= line.most_rows) return line.shapes;
+    const bool alike = has_vectors(length) == has_vectors(line.length);
+    if (same && near && alike && rows <= line.most_rows) return line.shapes;
   }
   return {};
 }

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fusegen.emulate import Buffer
+from fusegen.plan.shapes import SCHEDULES
 from tests.emulate.building import compiled_shapes
 
 SOURCE = """
@@ -15,9 +16,11 @@ SOURCE = """
 #include "../support/shapes.cuh"
 
 extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, int64_t length, int64_t packed,
-                     int64_t most_items, int64_t row_items, int64_t doubles, int64_t sums, int64_t blocks) {
+                     int64_t most_items, int64_t row_items, int64_t doubles, int64_t sums, int64_t blocks,
+                     int64_t schedule) {
   fusegen::Shapes shapes;
   shapes.row_items = row_items;
+  shapes.schedule = schedule;
   const fusegen::Row row = fusegen::row_shape(
       shapes, rows, groups, length, vector, packed != 0, int(most_items), doubles != 0, sums != 0, int(blocks), 132);
   const int64_t values[] = {row.items, row.lanes, row.across, row.height, row.block.x, row.block.y,
@@ -55,9 +58,12 @@ def library(tmp_path_factory):
 def shape(library):
     found = Buffer.poisoned([len(FIELDS)], torch.int64)
 
-    def shape(rows, groups, length, vector, packed, most_items, row_items=2, doubles=False, sums=True, blocks=4):
-        sizes = (rows, groups, length, int(packed), most_items, row_items, int(doubles), int(sums), blocks)
-        library.call("shape", vector, found, *sizes)
+    def shape(
+        rows, groups, length, vector, packed, most_items, row_items=2, doubles=False, sums=True, blocks=4,
+        schedule="automatic",
+    ):  # fmt: skip
+        sizes = (rows, groups, length, packed, most_items, row_items, doubles, sums, blocks, SCHEDULES.index(schedule))
+        library.call("shape", vector, found, *map(int, sizes))
         return dict(zip(FIELDS, found.tensor().tolist(), strict=True))
 
     return shape
@@ -195,6 +201,18 @@ def test_warps_that_share_sectors_are_of_short_lived_blocks(shape, vector, packe
         assert row["step"] == row["grid_y"] * row["height"]
         if a_warp * length % 16 and row["grid_y"] < 65000:
             assert -(-rows // row["step"]) <= 32
+
+
+def test_groups_just_beyond_a_block_without_vectors_are_left_to_the_split_schedule(shape):
+    """Of 16 bits, in 288 threads with two vectors, where several wait for each multiprocessor."""
+
+    def items(rows, length, vector=8, packed=False, schedule="automatic"):
+        return shape(rows, 2, length, vector, packed, 2, sums=False, schedule=schedule)["items"]
+
+    assert [items(rows, 4097) for rows in (64, 132, 133, 100_000)] == [2, 2, 0, 0]
+    assert [items(1000, length) for length in (4089, 4090, 5625, 5626)] == [2, 0, 0, 2]
+    assert items(1000, 4097, schedule="on_chip") == items(1000, 4097, schedule="on_chip_if_it_fits") == 2
+    assert items(1000, 4104, packed=True) == items(1000, 2049, vector=4) == 2
 
 
 @pytest.mark.parametrize(

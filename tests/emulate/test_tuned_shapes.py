@@ -52,5 +52,10 @@ def test_groups_about_as_long_as_those_that_were_measured(blocks, length, holds)
     assert blocks(1, 1024, length) == (16 if holds else DEFAULT)
 
 
+@pytest.mark.parametrize("length, holds", [(31, False), (33, False), (36, False), (40, True), (24, True)])
+def test_only_groups_with_vectors_as_those_that_were_measured(blocks, length, holds):
+    assert blocks(1, 1024, length) == (16 if holds else DEFAULT)
+
+
 def test_a_mode_that_was_measured_on_another_gpu_only(blocks):
     assert blocks(1, 1024, 32, mode=1) == DEFAULT
