@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.ir.extent import ALL, CHANNEL, Dim
+from fusegen.ir.extent import ALL, Dim
 from fusegen.ir.names import OP_NAMES
 from fusegen.ops.step import Step
 from fusegen.plan.model import Variant
 from fusegen.plan.modes import VERIFICATION_DTYPE
-from fusegen.plan.plan import RESULT, Plan
+from fusegen.plan.plan import Plan
 from fusegen.render.cuda import chain_lines
 from fusegen.render.environment import render, wrap
-from fusegen.render.operators import OpRenderer, dtype_field
+from fusegen.render.functions import as_tuple, function_name, roles, variant_text
+from fusegen.render.operators import OpRenderer
 from fusegen.render.types import TORCH, type_roles
 
 _SUBMODULES = {
@@ -30,23 +31,6 @@ class ModeText:
     key: list[str]
     autocast: bool
     plain: bool
-
-
-@dataclass(frozen=True)
-class VariantText:
-    """One autograd.Function and its fakes."""
-
-    prefix: str
-    function: str
-    about: str
-    forward_arguments: list[str]
-    backward_arguments: list[str]
-    forward_fake: list[str]
-    backward_fake: list[str]
-    unpack: str
-    saved: list[str]
-    scalars: str
-    needs: int
 
 
 def render_module(plan: Plan) -> str:
@@ -68,7 +52,7 @@ class ModuleRenderer:
         mode_names = ["activations", "parameters", *(["inputs"] if self._further_inputs() else [])]
         eager = self._eager()
         reads, dispatch = self._reads(), self._dispatch()
-        groups = [self._tuple(texts) for texts in self._mode_groups()]
+        groups = [as_tuple(texts) for texts in self._mode_groups()]
         return render(
             "module.py.j2",
             name=spec.name,
@@ -77,9 +61,9 @@ class ModuleRenderer:
             class_name=spec.class_name,
             uses_functional=any("F." in line for line in eager),
             modes=self._modes(),
-            dtypes=[self._tuple([TORCH[mode.roles[r]] for r in type_roles(mode.roles)]) for mode in plan.modes],
-            roles=self._roles(),
-            variants=[self._variant(v, r) for v, r in zip(plan.variants, self.renderers, strict=True)],
+            dtypes=[as_tuple([TORCH[mode.roles[r]] for r in type_roles(mode.roles)]) for mode in plan.modes],
+            roles=roles(self.plan),
+            variants=[variant_text(plan, v, r) for v, r in zip(plan.variants, self.renderers, strict=True)],
             operand=bool(operands),
             signature=["self", *self._signature()],
             construct=self._construct(),
@@ -119,7 +103,7 @@ class ModuleRenderer:
         lines = []
         for name, argument in self.spec.arguments.items():
             if argument.type == "shape":
-                shape = self._tuple([str(dim) for dim in argument.is_])
+                shape = as_tuple([str(dim) for dim in argument.is_])
                 lines.append(f'_check_shape("{name}", {name}, {shape})')
         channels: Dim = self.chain.inputs[0].shape[1]
         owned = {constant.attribute for constant in self.chain.constants.values()}
@@ -332,7 +316,7 @@ class ModuleRenderer:
             ")",
             "if not _autograd_sees():",
             f"    return _{op.function}(*arguments){result}",
-            f"return {_function(variant)}.apply(*arguments)",
+            f"return {function_name(variant)}.apply(*arguments)",
         ]
 
     def _source(self, name: str) -> str:
@@ -351,100 +335,5 @@ class ModuleRenderer:
         tables = (chain.buffers, self.plan.variants[-1].chain.buffers)
         return self._read("_buffer", next(table[name].attribute for table in tables if name in table))
 
-    # The autograd functions
-
     def _forward_arguments(self, renderer: OpRenderer) -> list[str]:
         return [argument.name for argument in renderer.forward().arguments]
-
-    def _variant(self, variant: Variant, renderer: OpRenderer) -> VariantText:
-        forward, backward = renderer.forward(), renderer.backward()
-        chain = variant.chain
-        scalars = ["dtype_mode", *(["groups"] if renderer.groups else []), *variant.backward.constants]
-        saved = []
-        if chain.contraction:
-            saved.append(f"{renderer.operand} if needs_weight else None")
-            saved.append(f"{chain.contraction.weight} if needs_input else None")
-        saved += [tensor.name for tensor in renderer.backward_inputs()]
-        abouts = {
-            "train": "Normalises with the batch's statistics and moves the running ones.",
-            "eval": "Normalises with the running statistics.",
-            "": "The fused chain.",
-        }
-        return VariantText(
-            prefix=f"{variant.name}_" if variant.name else "",
-            function=_function(variant),
-            about=abouts[variant.name],
-            forward_arguments=[argument.name for argument in forward.arguments],
-            backward_arguments=[argument.name for argument in backward.arguments],
-            forward_fake=self._forward_fake(variant, renderer),
-            backward_fake=self._backward_fake(variant, renderer),
-            unpack=", ".join(forward.returns),
-            saved=saved,
-            scalars=self._tuple(scalars),
-            needs=len(renderer.needs()),
-        )
-
-    def _forward_fake(self, variant: Variant, renderer: OpRenderer) -> list[str]:
-        chain, op = variant.chain, renderer.forward()
-        first = op.first
-        width = f"{chain.contraction.weight}.shape[0]" if chain.contraction else f"{first}.shape[1]"
-        lines = [
-            f"rows, channels = {first}.shape[0], {width}",
-            f"output = _DTYPES[dtype_mode][{self._roles().index('output')}]",
-        ]
-        saved = {tensor.name: tensor for tensor in variant.saved}
-        results = []
-        for name in op.returns:
-            if name == RESULT:
-                results.append(f"{first}.new_empty(rows, channels, dtype=output)")
-            elif name in saved:
-                results.append(f"{first}.new_empty({self._sizes(saved[name])}, dtype=torch.float32)")
-            else:
-                results.append(f"{first}.new_empty(rows, channels)")
-        if len(results) == 1:
-            return [*lines, f"return {results[0]}"]
-        return [*lines, "return (", *(f"    {text}," for text in results), ")"]
-
-    @staticmethod
-    def _sizes(tensor) -> str:
-        if tensor.extent == CHANNEL:
-            return "channels"
-        return "rows, groups" if tensor.extent.blocks != 1 else "rows, 1"
-
-    def _backward_fake(self, variant: Variant, renderer: OpRenderer) -> list[str]:
-        """The wanted gradients: each in the shape and dtype of what it is the gradient of."""
-        contraction = variant.chain.contraction
-        makers = {name: (self._python_shape(shape), dtype_field(role)) for name, role, shape in renderer.sources()}
-        if contraction:
-            operand, weight = renderer.operand, contraction.weight
-            makers[operand] = (f"rows, {weight}.shape[1]", "activation")
-            makers[weight] = (f"channels, {operand}.shape[1]", "activation")
-        new = f"lambda: grad_{RESULT}.new_empty"
-        lines = [f"    {new}({size}, dtype={dtype})," for size, dtype in (makers[name] for name in renderer.needs())]
-        return [
-            f"rows, channels = grad_{RESULT}.shape",
-            f"{', '.join(self._roles())} = _DTYPES[dtype_mode]",
-            "makers = (  # in the order of `needs`",
-            *lines,
-            ")",
-            "return [make() for make, need in zip(makers, needs) if need]",
-        ]
-
-    def _roles(self) -> list[str]:
-        return [dtype_field(role) for role in type_roles(self.plan.modes[0].roles)]
-
-    def _python_shape(self, shape: tuple[Dim, ...]) -> str:
-        return ", ".join(self._python_size(dim) for dim in shape) if shape else "()"
-
-    def _python_size(self, dim: Dim) -> str:
-        if isinstance(dim, int):
-            return str(dim)
-        return {self.chain.rows: "rows", self.chain.channels: "channels"}[dim]
-
-    @staticmethod
-    def _tuple(texts: list[str]) -> str:
-        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
-
-
-def _function(variant: Variant) -> str:
-    return f"_{variant.name.capitalize()}" if variant.name else "_Fused"
