@@ -20,10 +20,12 @@ from tests.emulate.mutants.coverage import template_sources, untouched  # noqa: 
 from tests.emulate.mutants.mutant import Mutant  # noqa: E402
 from tests.emulate.mutants.odd_sizes import ODD_SIZES  # noqa: E402
 from tests.emulate.mutants.scenario import Alike, Copy, Tail, build, choose  # noqa: E402
+from tests.emulate.mutants.shared_memory import SHARED  # noqa: E402
 from tests.emulate.mutants.stores import STORES  # noqa: E402
 from tests.emulate.mutants.sums import SUMS  # noqa: E402
 
-MUTANTS = dict(enumerate([*BARRIERS, *BOUNDS, *CLUSTERS, *FETCHES, *COUNTS, *ODD_SIZES, *STORES, *SUMS], start=1))
+_KINDS = (BARRIERS, BOUNDS, CLUSTERS, COUNTS, FETCHES, ODD_SIZES, SHARED, STORES, SUMS)
+MUTANTS = dict(enumerate((mutant for kind in _KINDS for mutant in kind), start=1))
 
 # Between them they have every kind of kernel.
 COPIES = {
