@@ -24,7 +24,7 @@ KERNEL_NAMES = frozenset(
     counted all_rows full packed take is_first turn_of_begin wait rows_behind segment_columns store_partials
     all most at_step item_step wait_for_earlier_kernels exponential kAddsBias kKeepsLane size Division Line Ragged
     SegmentColumns narrow row_blocks row_threads shared_memory store_pack store_values sum_of sum_over_block
-    sum_over_lanes sum_over_warps sum_over_y thread_index warp_count widen average_factor behind bounded_exp
+    sum_in_warp sum_over_lanes sum_over_warps sum_over_y thread_index warp_count widen average_factor behind bounded_exp
     columns_of clamp clamp_backward clamp_max clamp_max_backward clamp_min clamp_min_backward erf exp gelu_slope
     gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh hardtanh_backward leaky_relu
     leaky_relu_backward log1p maximum maximum_backward minimum minimum_backward mish mish_slope normal_cdf quotient

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import textwrap
@@ -9,7 +10,6 @@ from contextlib import suppress
 from functools import cache
 from importlib.util import cache_from_source
 from pathlib import Path
-from pickle import UnpicklingError
 
 import jinja2
 from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
@@ -25,22 +25,26 @@ class CompiledTemplates(FileSystemBytecodeCache):
 
     def __init__(self, templates: Path) -> None:
         kept = Path(cache_from_source(os.fspath(templates / "template.py"))).parent
-        super().__init__(os.fspath(kept), "%s.jinja2")
-        self._made_by = jinja2.__version__ + Path(__file__).read_text(encoding="utf-8")
+        super().__init__(os.fspath(kept), f"%s.{sys.implementation.cache_tag}.jinja2")
+        self._made_by = jinja2.__version__ + hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
     def get_source_checksum(self, source: str) -> str:
         return super().get_source_checksum(self._made_by + source)
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        with suppress(OSError, UnpicklingError):  # Jinja2 itself makes do with most of what is broken
+        try:
             super().load_bytecode(bucket)
+        except Exception:  # whatever it is that is broken: the template is compiled again
+            bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         if sys.dont_write_bytecode:
             return
         with suppress(OSError):  # a directory that is not ours, a full disk
-            Path(self.directory).mkdir(parents=True, exist_ok=True)
+            kept = Path(self.directory)
+            kept.mkdir(parents=True, exist_ok=True)
             super().dump_bytecode(bucket)
+            (kept / (self.pattern % bucket.key)).chmod(0o644)  # for all users of an installation
 
 
 @cache

@@ -208,6 +208,22 @@ __device__ __forceinline__ void sum_over_rows(
   }
 }
 
+// Sums each value over neighbouring threads, as many as a power of two; over those of a warp where
+// `lanes` is more. Each of them gets the results, to the same bits.
+template <typename Acc, typename... More>
+__device__ __forceinline__ void sum_in_warp(int lanes, Acc& first, More&... more) {
+  constexpr int kValues = 1 + sizeof...(More);
+  Acc* const values[kValues] = {&first, &more...};
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    if (offset >= lanes) continue;
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      *values[i] += __shfl_xor_sync(kAllLanes, *values[i], offset);
+    }
+  }
+}
+
 // The sum over the block's warps of values that each thread of a warp has alike; every thread gets
 // the results. The block has one row; `shared` holds 32 values for each sum.
 template <typename Acc, typename... More>
@@ -258,14 +274,7 @@ __device__ __forceinline__ void sum_over_lanes(
     }
     return;
   }
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    if (offset >= lanes) continue;
-#pragma unroll
-    for (int i = 0; i < kValues; ++i) {
-      *values[i] += __shfl_xor_sync(kAllLanes, *values[i], offset);
-    }
-  }
+  sum_in_warp(lanes, first, more...);
   if (lanes > 32) sum_over_warps(shared, first, more...);
 }
 
@@ -273,15 +282,7 @@ __device__ __forceinline__ void sum_over_lanes(
 // for each.
 template <typename Acc, typename... More>
 __device__ __forceinline__ void sum_over_block(Acc* shared, Acc& first, More&... more) {
-  constexpr int kValues = 1 + sizeof...(More);
-  Acc* const values[kValues] = {&first, &more...};
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-#pragma unroll
-    for (int i = 0; i < kValues; ++i) {
-      *values[i] += __shfl_xor_sync(kAllLanes, *values[i], offset);
-    }
-  }
+  sum_in_warp(32, first, more...);
   sum_over_warps(shared, first, more...);
 }
 

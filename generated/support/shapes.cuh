@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 #include <cuda_runtime.h>
 
@@ -205,12 +206,20 @@ inline int row_across(int64_t groups, int a_warp, int warps) {
   return best;
 }
 
-// The most turns of a block where a warp's share of a row does not end with a sector of memory. The
-// warp that has the rest of the sector must not fall behind by more than the L2 holds, or each of
-// them reads it, and writes its part of it, alone; warps that start together stay together that
-// long. With column sums blocks are few, since each of them has partial results.
+// The most turns of a block where warps share sectors of memory, as far as the grid goes. The warp
+// that has the rest of a sector must not fall behind by more than the L2 holds, or each of them
+// reads it, and writes its part of it, alone; warps that start together stay together that long.
+// With column sums blocks are few, since each of them has partial results.
 constexpr int kRowTurns = 32;
-constexpr int kSector = 16;  // elements: 32 bytes, or 64 of float32
+constexpr int kSector = 16;  // elements: one of 16 bits, two of float32
+
+// Whether warps with `a_warp` segments each share sectors, in blocks of `across` segments of `height`
+// rows: whether a warp, or a block, may begin within one.
+inline bool shares_sectors(int64_t groups, int64_t length, int a_warp, int across, int height) {
+  const int64_t row = groups * length;
+  if (across == groups) return a_warp * length % kSector != 0 || height * row % kSector != 0;
+  return std::gcd(a_warp, across) * length % kSector != 0 || row % kSector != 0;
+}
 
 // items is 0 where a segment is longer than `most_items` vectors for each thread of a block, or
 // where the split schedule is faster, if the sizes decide.
@@ -257,9 +266,9 @@ inline Row row_shape(
     const bool alone = threads(shape.items) > 256 && threads(shape.items) <= 352;
     if (alone && shape.items * 2 <= most_items) {
       shape.items *= 2;
-    } else if (alone && vector > 4 && !packed && shapes.schedule == kAutomatic &&
+    } else if (alone && vector > 4 && length % vector != 0 && shapes.schedule == kAutomatic &&
                rows * groups > 2 * multiprocessors) {
-      return none;  // a second read is faster than so few threads
+      return none;  // so few threads on a multiprocessor are slower than a second read
     }
     shape.lanes = threads(shape.items);
     shape.block = dim3(unsigned(shape.lanes));
@@ -273,7 +282,8 @@ inline Row row_shape(
   if (down < 1) down = 1;
   const int64_t most = ceil_div(rows, int64_t(shape.height) * period);
   const int a_warp = shape.lanes <= 32 ? 32 / shape.lanes : 1;
-  if (!sums && a_warp * length % kSector != 0) down *= ceil_div(most, down * kRowTurns);
+  const bool shares = shares_sectors(groups, length, a_warp, shape.across, shape.height);
+  if (shares && !sums) down *= ceil_div(most, down * kRowTurns);
   if (down > most) down = most;
   if (down * period > 65535) down = 65535 / period;
   shape.grid = dim3(unsigned(across), unsigned(down * period));

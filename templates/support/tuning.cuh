@@ -34,7 +34,8 @@ inline bool is_near(int64_t size, int64_t measured) {
   return size <= 2 * measured && measured <= 2 * size;
 }
 
-// Whether groups of so many elements begin at multiples of 16 bytes: without, kernels differ.
+// Whether groups of so many elements begin at multiples of 16 bytes, whatever the dtype: those that
+// do not have other kernels, in 16 bits at least.
 inline bool has_vectors(int64_t length) { return length % 8 == 0; }
 
 // The shapes of the first line that holds, else the default.

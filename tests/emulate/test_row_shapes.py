@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -41,6 +42,8 @@ extern "C" int seats(int threads, int* found, int64_t lanes, int64_t across, int
 """
 FIELDS = ("items", "lanes", "across", "height", "threads", "one", "grid_x", "grid_y", "step")
 MULTIPROCESSORS = 132
+SECTOR = 16
+"""Elements of 16 bits."""
 
 # Segments of so many vectors at most, and the least share of the threads that have one.
 LEAST = ((32, 0.65), (64, 0.51), (256, 0.67), (1024, 0.80))
@@ -90,11 +93,11 @@ def share(row, groups, vectors):
     return vectors * groups * row["height"] / (row["grid_x"] * row["threads"] * row["items"])
 
 
-@pytest.mark.parametrize("blocks", [3, 4])
+@pytest.mark.parametrize("blocks, sums", [(3, True), (4, True), (4, False)])
 @pytest.mark.parametrize("row_items, doubles", [(2, False), (4, False), (2, True)])
 @pytest.mark.parametrize("vector, packed, most_items", KINDS)
 def test_every_shape_covers_the_rows_within_the_launch_bounds(
-    shape, vector, packed, most_items, row_items, doubles, blocks
+    shape, vector, packed, most_items, row_items, doubles, blocks, sums
 ):
     """Blocks have up to 256 threads with one vector each, 512 with more; registers are left for some of them."""
     fitted = 0
@@ -103,7 +106,7 @@ def test_every_shape_covers_the_rows_within_the_launch_bounds(
         for rows, groups in ((1, 1), (3, 5), (100_000, 2)):
             period = vector // math.gcd(vector, groups * length)  # rows until one begins at a vector again
             touched = -(-length // vector) if packed else (length + vector - 2) // vector + 1
-            row = shape(rows, groups, length, vector, packed, most_items, row_items, doubles, blocks=blocks)
+            row = shape(rows, groups, length, vector, packed, most_items, row_items, doubles, sums, blocks)
             if row["items"] == 0:
                 assert length > 256 * most_items * vector
                 continue
@@ -117,9 +120,9 @@ def test_every_shape_covers_the_rows_within_the_launch_bounds(
             assert row["grid_x"] * row["across"] >= groups > (row["grid_x"] - 1) * row["across"]
             assert row["grid_y"] % period == 0 and 1 <= row["grid_y"] // period <= -(-rows // (row["height"] * period))
             resident = held // row["threads"] * MULTIPROCESSORS
-            assert row["grid_y"] == period or row["grid_x"] * row["grid_y"] <= resident
+            assert row["grid_y"] == period or row["grid_x"] * row["grid_y"] <= resident or not sums
             assert row["height"] == 1 or row["lanes"] <= 32
-            assert row["step"] == row["grid_y"] * row["height"]
+            assert row["step"] == row["grid_y"] * row["height"] and row["step"] % period == 0
     assert fitted >= 12
 
 
@@ -179,28 +182,43 @@ def test_few_threads_are_idle(shape, vector, packed, most_items):
             assert share(row, groups, vectors) >= least * 5 / 6, (vectors, groups)
 
 
-@pytest.mark.parametrize("rows", [100, 5_000, 100_000, 10_000_000])
+def warps_share_sectors(row, groups, length):
+    """Whether two warps have elements of the same sector, among the first rows."""
+    owner = {}
+    a_warp = 32 // row["lanes"] if row["lanes"] <= 32 else 1
+    for y, x, seat_row, seat in itertools.product(*map(range, (3, row["grid_x"], row["height"], row["across"]))):
+        segment = x * row["across"] + seat
+        begin = (y * row["height"] + seat_row) * groups * length + segment * length
+        warp = y, x, (seat_row * row["across"] + seat) // a_warp
+        for sector in range(begin // SECTOR, (begin + length - 1) // SECTOR + 1) if segment < groups else ():
+            if owner.setdefault(sector, warp) != warp:
+                return True
+    return False
+
+
 @pytest.mark.parametrize("vector, packed, most_items", KINDS)
-def test_warps_that_share_sectors_are_of_short_lived_blocks(shape, vector, packed, most_items, rows):
-    """As many more blocks as it takes, all with as many turns. None where nothing is shared, nor with partial sums."""
-    for groups, length in ((256, 32), (64, 36), (1, 36), (2, 4096), (2, 2056), (256, 33), (4, 31), (1, 9), (2, 4097)):
+def test_blocks_take_few_turns_where_warps_share_sectors(shape, vector, packed, most_items):
+    """But with column sums, and as far as the grid goes. All else of a launch stays as it is."""
+    limited = 0
+    for groups, length in itertools.product(
+        (1, 2, 5, 6, 7, 12, 17, 32, 256), (2, 3, 8, 9, 31, 32, 33, 36, 40, 44, 4097)
+    ):
         if packed and length % vector:
             continue
-        few = shape(rows, groups, length, vector, packed, most_items)
-        row = shape(rows, groups, length, vector, packed, most_items, sums=False)
-        if row["items"] == 0:
-            continue
-        a_warp = 32 // row["lanes"] if row["lanes"] <= 32 else 1
-        down = few["grid_y"]
-        if a_warp * length % 16:
-            turns = -(-rows // few["step"])
-            down = min(down * -(-turns // 32), 65535)
-        assert row["grid_y"] <= down
-        assert row["grid_y"] == down or row["grid_y"] + row["grid_y"] // 100 + 8 >= min(down, -(-rows // row["height"]))
-        assert {**row, "grid_y": 0, "step": 0} == {**few, "grid_y": 0, "step": 0}
-        assert row["step"] == row["grid_y"] * row["height"]
-        if a_warp * length % 16 and row["grid_y"] < 65000:
-            assert -(-rows // row["step"]) <= 32
+        for rows in (100, 100_000, 10_000_000):
+            few = shape(rows, groups, length, vector, packed, most_items)
+            row = shape(rows, groups, length, vector, packed, most_items, sums=False)
+            if row["items"] == 0:
+                continue
+            assert {**row, "grid_y": 0, "step": 0} == {**few, "grid_y": 0, "step": 0}
+            assert row["grid_y"] >= few["grid_y"] and row["step"] * groups * length % vector == 0
+            if warps_share_sectors(row, groups, length) and row["grid_y"] + vector < 65535:
+                assert -(-rows // row["step"]) <= 32, (rows, groups, length)
+            limited += row["grid_y"] > few["grid_y"]
+    assert limited > 5
+    for length in (32, 4096):
+        sizes = (1_000_000, 256, length, vector, packed, most_items)
+        assert shape(*sizes, sums=False) == shape(*sizes) or (length == 4096 and not packed)
 
 
 def test_groups_just_beyond_a_block_without_vectors_are_left_to_the_split_schedule(shape):

@@ -11,7 +11,7 @@ _MISSING = rf"waits at {_SITE} with mask 0x[0-9a-f]{{8}} for lane \d+"
 
 
 def _shuffle(name, run, old, new, caught, kernel=None):
-    within = "sum_over_y" if old is _Y_SHUFFLE else "sum_over_lanes"
+    within = "sum_over_y" if old is _Y_SHUFFLE else "sum_in_warp"
     return Mutant(f"{within}: {name}", run, old, new, caught, within=within, kernel=kernel, file="reduce.cuh")
 
 
@@ -65,31 +65,35 @@ SHUFFLES = [
         "forward_row",
     ),
     Mutant(
-        "sum_over_lanes: a step less",
+        "sum_in_warp: a step less",
         "short rows",
         "(offset >= lanes)",
         "(2 * offset >= lanes)",
         wrong("y"),
-        within="sum_over_lanes",
+        within="sum_in_warp",
         file="reduce.cuh",
     ),
     Mutant(
-        "sum_over_lanes: a step more",
+        "sum_in_warp: a step more",
         "few lanes",
         "(offset >= lanes)",
         "(offset > lanes)",
         wrong("y"),
-        within="sum_over_lanes",
+        within="sum_in_warp",
         file="reduce.cuh",
     ),
     *(
-        Mutant(f"sum_over_block: {name}", run, old, new, wrong(tensor), within="sum_over_block", file="reduce.cuh")
-        for name, run, tensor, old, new in (
-            ("a step less", "segments", "y", "offset > 0", "offset > 1"),
-            ("a step less of a total", "column", "grad_bias", "offset > 0", "offset > 1"),
-            ("up", "segments", "y", _LANES_SHUFFLE, _LANES_SHUFFLE.replace("xor", "up")),
+        Mutant(
+            f"sum_over_block: {name}",
+            run,
+            "sum_in_warp(32, first, more...)",
+            "sum_in_warp(16, first, more...)",
+            wrong(tensor),
+            within="sum_over_block",
+            file="reduce.cuh",
         )
-    ),
+        for name, run, tensor in (("half of a warp", "segments", "y"), ("half of a total", "column", "grad_bias"))
+    ),  # fmt: skip
     Mutant(
         "sum_over_y: a step less",
         "column",
