@@ -213,8 +213,8 @@ inline int row_across(int64_t groups, int a_warp, int warps) {
 constexpr int kRowTurns = 32;
 constexpr int kSector = 16;  // elements: one of 16 bits, two of float32
 
-// Whether warps with `a_warp` segments each share sectors, in blocks of `across` segments of `height`
-// rows: whether a warp, or a block, may begin within one.
+// Whether warps with `a_warp` segments each share sectors, in blocks of `across` segments of
+// `height` rows: whether a warp, or a block, may begin within one.
 inline bool shares_sectors(int64_t groups, int64_t length, int a_warp, int across, int height) {
   const int64_t row = groups * length;
   if (across == groups) return a_warp * length % kSector != 0 || height * row % kSector != 0;
