@@ -62,7 +62,7 @@ class ModuleRenderer:
             uses_functional=any("F." in line for line in eager),
             modes=self._modes(),
             dtypes=[as_tuple([TORCH[mode.roles[r]] for r in type_roles(mode.roles)]) for mode in plan.modes],
-            roles=roles(self.plan),
+            roles=roles(plan),
             variants=[variant_text(plan, v, r) for v, r in zip(plan.variants, self.renderers, strict=True)],
             operand=bool(operands),
             signature=["self", *self._signature()],

@@ -93,7 +93,7 @@ SHUFFLES = [
             file="reduce.cuh",
         )
         for name, run, tensor in (("half of a warp", "segments", "y"), ("half of a total", "column", "grad_bias"))
-    ),  # fmt: skip
+    ),
     Mutant(
         "sum_over_y: a step less",
         "column",
