@@ -21,7 +21,7 @@ KERNEL_NAMES = frozenset(
     kPacked kRowsInFlight kSegmentThreads kStreamThreads kStridedColumns kTotalThreads kVectorOf
     add_value add_values ceil_div launch load_pack load_row load_values moments_of moments_over_block moments_over_y
     lacks line line_columns lines lines_per_block part_of period segments total turn turns whole apart by_segment
-    counted all_rows full packed take is_first turn_of_begin wait rows_behind segment_columns store_partials
+    counted all_rows full packed take is_first turn_of_begin wait segment_columns store_partials
     all most at_step item_step wait_for_earlier_kernels exponential kAddsBias kKeepsLane size Division Line Ragged
     SegmentColumns narrow row_blocks row_threads shared_memory store_pack store_values sum_of sum_over_block
     sum_in_warp sum_over_lanes sum_over_warps sum_over_y thread_index warp_count widen average_factor behind bounded_exp
@@ -30,7 +30,7 @@ KERNEL_NAMES = frozenset(
     leaky_relu_backward log1p maximum maximum_backward minimum minimum_backward mish mish_slope normal_cdf quotient
     reciprocal relu relu_backward rsqrt sigmoid sigmoid_backward silu_slope softplus softplus_backward square tanh
     tanh_backward across again height seat seat_of sum_over_rows Seat begin fetch here next take end_row wait_for_rows
-    Incoming Place kCopied kRowsAhead
+    Incoming Place kCopied kRowsAhead inverse_part left moments_over_warps sum_in_lanes warp_counts
     """.split()
 )
 

@@ -164,8 +164,18 @@ class KernelContext:
         return any(sum_.moments for sum_ in self.partial_sums)
 
     def totals(self, sweep: Sweep) -> list[str]:
-        """The variables of the sums that a sweep takes over a segment."""
-        return [f"{s.name}_total" if s.moments else s.name for s in sweep.sums if not self.is_partial(s)]
+        """The sums that a sweep takes over a segment."""
+        return [s.name for s in sweep.sums if not s.moments and not self.is_partial(s)]
+
+    def moments_of(self, sweep: Sweep) -> list[str]:
+        """The moments that a sweep takes over a segment."""
+        return [s.name for s in sweep.sums if s.moments and not self.is_partial(s)]
+
+    @property
+    def exchanged_by_warps(self) -> int:
+        """How many values of a segment its warps exchange at once."""
+        sums = [len(self.totals(stage.sweep)) for stage in self.stages]
+        return max(2 if self.has_moments else 0, *sums)
 
     @property
     def arrays(self) -> int:

@@ -307,6 +307,12 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   Acc* shared = shared_memory<Acc>();
   PilotSums<Acc> batch_norm_moments_sums = {};
   Acc batch_norm_moments_count = Acc(0);
+  // A partial result is of some lines of `period` rows, of each line the same row; `left` are such
+  // rows from its first line on. All of a thread's are of one row, as blockDim.y is a multiple of
+  // the period, and their lines are that far apart.
+  const unsigned turn = threadIdx.y % period;
+  const int64_t apart = blockDim.y / period * lines_per_block;
+  int64_t left = rows / period + (turn < rows % period) - threadIdx.y / period * lines_per_block;
   constexpr int kBatch = 4;  // partial results that are loaded together
   for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
     Acc part[kBatch][2];
@@ -323,7 +329,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     for (int b = 0; b < kBatch; ++b) {
       const int64_t block = base + b * blockDim.y;
       if (block >= blocks) break;
-      const Acc count = Acc(rows_behind(rows, block, lines_per_block, period));
+      const Acc count = Acc(left < 0 ? 0 : left < lines_per_block ? left : lines_per_block);
+      left -= apart;
       if (batch_norm_moments_count == Acc(0)) batch_norm_moments_sums.pilot = part[b][0];
       add_values(batch_norm_moments_sums, {part[b][0], part[b][1]}, count);
       batch_norm_moments_count += count;

@@ -82,6 +82,17 @@ forward_row(
     columns[i] = segment_columns<kVec, kPacked>(
         first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
+  // The moments of a long segment are made of those of its warps, with as many values each.
+  Acc inverse_part = inverse_length;
+  Acc* const warp_counts = shared + 32 * 2;
+  if (lanes > 32) {
+    Acc part = Acc(0);
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) part += Acc(columns[i].size());
+    sum_in_warp(32, part);
+    inverse_part = part > Acc(0) ? Acc(1) / part : Acc(0);
+    if (threadIdx.x % 32 == 0) warp_counts[threadIdx.x / 32] = part;
+  }
   // Constants of the columns: kept for all rows where they are few, else loaded for each.
   constexpr bool kKeep = kItems <= 2;
   Acc gemm_bias[kKeep ? kItems : 1][kVec];
@@ -124,7 +135,8 @@ forward_row(
     for (int i = 0; i < kItems; ++i) {
       gemm_product_in[i] = gemm_product_next[i];
     }
-    if (kAhead) load_row(at + at_step, item + item_step);
+    // Behind a branch: else the compiler may put it off until it comes too late.
+    if (kAhead && base + step < rows) load_row(at + at_step, item + item_step);
 
     Acc group_norm_moments_total = Acc(0);
     Acc gemm_held[kItems][kVec];
@@ -145,8 +157,8 @@ forward_row(
       }
       if (active) group_norm_moments_total += sum_of(group_norm_moments_parts);
     }
-    sum_over_lanes(lanes, lane, shared, group_norm_moments_total);
-    Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_length, Acc(0)};
+    sum_in_lanes(lanes, lane, group_norm_moments_total);
+    Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_part, Acc(0)};
     Acc group_norm_moments_rest = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -163,8 +175,9 @@ forward_row(
       if (active) group_norm_moments_rest += sum_of(group_norm_moments_distances);
       if (active) group_norm_moments.m2 += sum_of(group_norm_moments_squares);
     }
-    sum_over_lanes(lanes, lane, shared, group_norm_moments.m2, group_norm_moments_rest);
-    correct(group_norm_moments, group_norm_moments_rest, inverse_length);
+    sum_in_lanes(lanes, lane, group_norm_moments.m2, group_norm_moments_rest);
+    correct(group_norm_moments, group_norm_moments_rest, inverse_part);
+    if (lanes > 32) moments_over_warps<16>(shared, warp_counts, inverse_length, group_norm_moments);
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
     const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
@@ -1089,8 +1102,10 @@ cudaError_t backward_launch(
   constexpr int kWide = kPacked ? kVectorOf<T, 0> : kVec;
   const bool wide = kWide > kVec && length % kWide == 0 && length <= 32 * kWide &&
       row_doubles(shapes, size, kWide, kMultiprocessors);
+  const bool doubles = kPacked && sizeof(T) == 2 &&
+      row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
   const Row row = row_shape(
-      shapes, rows, groups, length, wide ? kWide : kVec, kPacked, wide ? 1 : kMost, false,
+      shapes, rows, groups, length, wide ? kWide : kVec, kPacked, wide ? 1 : kMost, doubles,
       true, 3, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {

@@ -23,6 +23,7 @@ struct Columns {
   int count;  // that exist; packed, it is all or none of them
 
   __device__ __forceinline__ bool any() const { return count > 0; }
+  __device__ __forceinline__ int size() const { return count; }
   // Whether the thread has a column v, if it has any.
   __device__ __forceinline__ bool has(int v) const { return kPacked || v < count; }
   // Column v; the first one in place of one that does not exist.
@@ -64,6 +65,12 @@ struct Ragged {
   __device__ __forceinline__ bool any() const { return mask != 0; }
   __device__ __forceinline__ bool all() const { return mask == (1u << kVec) - 1u; }
   __device__ __forceinline__ bool has(int v) const { return mask & 1u << v; }
+  __device__ __forceinline__ int size() const {
+    int count = 0;
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) count += has(v);
+    return count;
+  }
   // Column v; one that exists in place of one that does not.
   __device__ __forceinline__ int64_t at(int v) const { return first + (has(v) ? v : low); }
 };

@@ -131,17 +131,6 @@ __device__ __forceinline__ void moments_over_y(
   }
 }
 
-// Rows behind a partial result of a stream, whose block `block` / period has so many lines of
-// `period` rows: of each line the same one.
-__device__ __forceinline__ int64_t rows_behind(
-    int64_t rows, int64_t block, int64_t lines_per_block, int period) {
-  int64_t left = rows - block * lines_per_block;
-  if (period > 1) {
-    left = (rows - block % period + period - 1) / period - block / period * lines_per_block;
-  }
-  return left < 0 ? 0 : left < lines_per_block ? left : lines_per_block;
-}
-
 // The sum of a thread's own values, as a tree: equal values give their exact multiple.
 template <int N, typename Acc>
 __device__ __forceinline__ Acc sum_of(const Acc (&value)[N]) {
@@ -225,8 +214,8 @@ __device__ __forceinline__ void sum_in_warp(int lanes, Acc& first, More&... more
 }
 
 // The sum over the block's warps of values that each thread of a warp has alike; every thread gets
-// the results. The block has one row; `shared` holds 32 values for each sum.
-template <typename Acc, typename... More>
+// the results, to the same bits. The block has one row; `shared` holds 32 values for each sum.
+template <int kMostWarps, typename Acc, typename... More>
 __device__ __forceinline__ void sum_over_warps(Acc* shared, Acc& first, More&... more) {
   constexpr int kValues = 1 + sizeof...(More);
   Acc* const values[kValues] = {&first, &more...};
@@ -236,22 +225,48 @@ __device__ __forceinline__ void sum_over_warps(Acc* shared, Acc& first, More&...
     for (int i = 0; i < kValues; ++i) shared[i * 32 + threadIdx.x / 32] = *values[i];
   }
   __syncthreads();
+  const int warp = threadIdx.x % kMostWarps;
 #pragma unroll
-  for (int i = 0; i < kValues; ++i) *values[i] = shared[i * 32];
-  for (int warp = 1; warp < warp_count(); ++warp) {
-#pragma unroll
-    for (int i = 0; i < kValues; ++i) *values[i] += shared[i * 32 + warp];
+  for (int i = 0; i < kValues; ++i) {
+    *values[i] = warp < warp_count() ? shared[i * 32 + warp] : Acc(0);
   }
+  sum_in_warp(kMostWarps, first, more...);
 }
 
-// Sums each value over the `lanes` neighbouring threads that share a segment; each of them gets the
-// results, to the same bits. lanes is a power of two up to 32, or less than 16, and the segments
-// are next to each other from a warp's first thread on; or it is blockDim.x, a multiple of 32 (then
-// `shared` holds 32 values for each sum). `lane` is the thread's number among them; without kKept
-// it is found again, which takes long, but no register until then.
+// The moments of what all warps of the block have, from each one's moments and their counts, in the
+// same way (Chan, Golub and LeVeque 1983, section 3). `shared` holds 64 values.
+template <int kMostWarps, typename Acc>
+__device__ __forceinline__ void moments_over_warps(
+    Acc* shared, const Acc* counts, Acc inverse_count, Moments<Acc>& moments) {
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) {
+    shared[threadIdx.x / 32] = moments.mean;
+    shared[32 + threadIdx.x / 32] = moments.m2;
+  }
+  __syncthreads();
+  const int warp = threadIdx.x % kMostWarps;
+  const bool exists = warp < warp_count();
+  const Acc count = exists ? counts[warp] : Acc(0);
+  const Acc part = exists ? shared[warp] : Acc(0);
+  Acc m2 = exists ? shared[32 + warp] : Acc(0);
+  Acc mean = count * part;
+  sum_in_warp(kMostWarps, mean);
+  mean *= inverse_count;
+  const Acc distance = part - mean;
+  Acc distances = count * distance;
+  m2 += distances * distance;
+  sum_in_warp(kMostWarps, m2, distances);
+  moments = {mean, m2};
+  correct(moments, distances, inverse_count);
+}
+
+// Sums each value over the `lanes` neighbouring threads that share a segment, or over those of a
+// warp where lanes are more; each of them gets the results, to the same bits. lanes is a power of
+// two up to 32, or less than 16, and the segments are next to each other from a warp's first thread
+// on; or it is blockDim.x, a multiple of 32. `lane` is the thread's number among them; without
+// kKept it is found again, which takes long, but no register until then.
 template <bool kKept = true, typename Acc, typename... More>
-__device__ __forceinline__ void sum_over_lanes(
-    int lanes, int lane, Acc* shared, Acc& first, More&... more) {
+__device__ __forceinline__ void sum_in_lanes(int lanes, int lane, Acc& first, More&... more) {
   constexpr int kValues = 1 + sizeof...(More);
   Acc* const values[kValues] = {&first, &more...};
   if (lanes < 32 && (lanes & (lanes - 1)) != 0) {
@@ -275,7 +290,14 @@ __device__ __forceinline__ void sum_over_lanes(
     return;
   }
   sum_in_warp(lanes, first, more...);
-  if (lanes > 32) sum_over_warps(shared, first, more...);
+}
+
+// The same over all lanes of a segment, of several warps too; `shared` as in sum_over_warps().
+template <bool kKept = true, typename Acc, typename... More>
+__device__ __forceinline__ void sum_over_lanes(
+    int lanes, int lane, Acc* shared, Acc& first, More&... more) {
+  sum_in_lanes<kKept>(lanes, lane, first, more...);
+  if (lanes > 32) sum_over_warps<16>(shared, first, more...);
 }
 
 // Sums each value over a block of one row; every thread gets the results. `shared` holds 32 values
@@ -283,7 +305,7 @@ __device__ __forceinline__ void sum_over_lanes(
 template <typename Acc, typename... More>
 __device__ __forceinline__ void sum_over_block(Acc* shared, Acc& first, More&... more) {
   sum_in_warp(32, first, more...);
-  sum_over_warps(shared, first, more...);
+  sum_over_warps<32>(shared, first, more...);
 }
 
 // The moments over a block of one row of `count` values of each thread, `total` of them altogether;

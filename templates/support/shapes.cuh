@@ -68,7 +68,7 @@ struct Shapes {
   int64_t stream_blocks = 8;   // blocks a multiprocessor that a stream kernel is cut into
   int64_t row_items = 2;       // vectors of a long segment's thread, before its block grows to 512
   int64_t row_waves = 1;       // blocks of a row kernel for each that is resident
-  int64_t row_share = 0;       // 1 the least of a short segment for a thread, 2 twice that
+  int64_t row_share = 0;       // 1 the least of a segment for a thread, 2 twice that
   int64_t column_blocks = 2;   // blocks a multiprocessor that a column tile leaves room for
   int64_t column_cluster = 1;  // blocks that share a tile of columns, at least, if it is asked for
 };
@@ -176,9 +176,10 @@ constexpr int row_blocks(int items, int vector, int blocks) {
   return items > 1 ? 1 : vector > 4 ? blocks - 1 : blocks;
 }
 
-// Whether the threads of a row kernel have twice as much of a short segment as they must, `share`
-// elements: fewer instructions for each of them, but beginnings and ends that take longer. It pays
-// from half a dozen turns of 512 threads a multiprocessor on.
+// Whether the threads of a row kernel have twice as much of a segment as they must, `share`
+// elements: fewer instructions for each of them, and fewer warps to exchange the results of a long
+// segment, but beginnings and ends that take longer. It pays from half a dozen turns of 512 threads
+// a multiprocessor on.
 inline bool row_doubles(const Shapes& shapes, int64_t elements, int share, int multiprocessors) {
   if (shapes.row_share != 0) return shapes.row_share == 2;
   return elements >= int64_t(6) * 512 * share * multiprocessors;
@@ -222,7 +223,8 @@ inline bool shares_sectors(int64_t groups, int64_t length, int a_warp, int acros
 }
 
 // items is 0 where a segment is longer than `most_items` vectors for each thread of a block, or
-// where the split schedule is faster, if the sizes decide.
+// where the split schedule is faster, if the sizes decide. `doubles`: whether two vectors a thread
+// are faster than one; with column sums that is about long segments only.
 inline Row row_shape(
     const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int vector, bool packed,
     int most_items, bool doubles, bool sums, int blocks, int multiprocessors) {
@@ -240,7 +242,8 @@ inline Row row_shape(
     shape.lanes = vectors <= 32 ? row_lanes(vectors) : half;
     const int a_warp_of_one = 32 / shape.lanes * two, a_warp_of_two = 32 / half;
     const bool fuller = a_warp_of_two > a_warp_of_one;
-    if (vectors > 32 || fuller || (doubles && half > 1 && a_warp_of_two == a_warp_of_one)) {
+    const bool twice = doubles && !sums && half > 1 && a_warp_of_two == a_warp_of_one;
+    if (vectors > 32 || fuller || twice) {
       shape.items = two;
       shape.lanes = half;
     }
@@ -249,7 +252,10 @@ inline Row row_shape(
     shape.height = 256 / 32 * a_warp / shape.across;
   } else {
     // Long segments: one block each, of up to 256 threads, then with a few items, then of up to
-    // 512, in whole warps.
+    // 512, in whole warps. Fewer warps exchange their results sooner: where it is asked for, with
+    // two items from the beginning, if that leaves no more threads idle.
+    const auto threads = [&](int items) { return int(ceil_div(vectors, 32 * items) * 32); };
+    if (doubles && threads(two) * two == threads(1)) shape.items = two;
     int most_threads = 256;
     while (int64_t(most_threads) * shape.items < vectors) {
       const bool enough = shape.items >= shapes.row_items || shape.items == most_items;
@@ -262,7 +268,6 @@ inline Row row_shape(
     }
     // A block of not much more than 256 threads leaves no room for a second one: half as many
     // threads do better, with twice the vectors.
-    const auto threads = [&](int items) { return int(ceil_div(vectors, 32 * items) * 32); };
     const bool alone = threads(shape.items) > 256 && threads(shape.items) <= 352;
     if (alone && shape.items * 2 <= most_items) {
       shape.items *= 2;

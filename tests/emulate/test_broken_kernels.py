@@ -76,6 +76,8 @@ SCENARIOS = {
     "five groups": Tail("group norm", 37, 160, 5, schedule="on chip"),
     # A group is three warps, and a block has more than one of them to do.
     "long rows": Tail("group norm", 9, 544, 2, schedule="on chip"),
+    # Where a row begins at a multiple of a vector, the last of its four warps has nothing.
+    "long odd rows": Tail("group norm", 9, 382, 1, schedule="on chip"),
     "segments": Tail("group norm", 41, 264, 2, schedule="split"),
     # A thread has several vectors, and several batches of them.
     "longer segments": Tail("group norm", 3, 2110, 1, schedule="split"),
@@ -88,6 +90,8 @@ SCENARIOS = {
     "more rows, loaded": Tail("batch norm, loaded", 200, 33, schedule="on chip"),
     # Lines of four rows, of which the last one has two.
     "odd, split": Tail("batch norm", 70, 33, schedule="split"),
+    # Two blocks of 32 lines and one of 19, whose last line has two rows: twelve partial results of a column.
+    "more odd rows, split": Tail("batch norm", 330, 33, schedule="split"),
     # A group is nine lanes, of which a warp has three times as many; a block has every other of 24 rows.
     "odd rows": Tail("group norm", 41, 66, 2, schedule="on chip"),
     "odd rows, one group": Tail("group norm", 41, 65, 1, schedule="on chip"),

@@ -168,7 +168,7 @@ BROKEN = [
             ),
             *_broken(
                 chain, "on chip", "the rest of the distances stays", [c for c in _CONSTANT if c.values > 3],
-                f"correct({norm}_moments, {norm}_moments_rest, inverse_length);", "", "forward_row",
+                f"correct({norm}_moments, {norm}_moments_rest, inverse_part);", "", "forward_row",
             ),
             *_broken(
                 chain, "split", "half of the squares", [*_OUTLIERS, *_FEW[2:]],

@@ -239,8 +239,24 @@ def test_groups_just_beyond_a_block_without_vectors_are_left_to_the_split_schedu
 )
 def test_threads_have_twice_as_much_where_no_more_of_them_are_idle(shape, vectors, lanes, items):
     """Never a lane alone: the vectors of its neighbours would be two apart."""
-    row = shape(1000, 8, vectors * 4, 4, True, 8, doubles=True)
+    row = shape(1000, 8, vectors * 4, 4, True, 8, doubles=True, sums=False)
     assert (row["lanes"], row["items"]) == (lanes, items)
+    # With column sums a short segment's threads have wider vectors instead.
+    assert shape(1000, 8, vectors * 4, 4, True, 8, doubles=True) == shape(1000, 8, vectors * 4, 4, True, 8)
+
+
+@pytest.mark.parametrize("sums", [False, True])
+@pytest.mark.parametrize(
+    "vectors, threads, items",
+    [(65, 96, 1), (96, 96, 1), (97, 64, 2), (128, 64, 2), (160, 160, 1), (161, 96, 2), (256, 128, 2)],
+)
+def test_threads_of_a_long_segment_have_twice_as_much_where_no_more_of_them_are_idle(
+    shape, vectors, threads, items, sums
+):
+    """Whole warps; with column sums too."""
+    row = shape(1000, 8, vectors * 4, 4, True, 8, doubles=True, sums=sums)
+    assert (row["threads"], row["items"]) == (threads, items)
+    assert shape(1000, 8, vectors * 4, 4, True, 8, sums=sums)["items"] == 1
 
 
 @pytest.mark.parametrize(

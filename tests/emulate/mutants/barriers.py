@@ -9,7 +9,8 @@ _FIRST = [  # what it is removed from, the scenario, the kernel that is caught
     ("sum_over_y", "split", "train_forward_finalise", "N == 1"),
     ("sum_over_y", "split", "train_forward_partials", "N > 1"),
     ("sum_over_y", "segments", "backward_apply", "N > 1"),
-    ("sum_over_warps", "long rows", "forward_row", "true"),
+    ("moments_over_warps", "long rows", "forward_row", "true"),
+    ("sum_over_warps", "long rows", "backward_row", "true"),
     ("sum_over_warps", "segments", "forward_segments", "true"),
 ]
 _SECOND = [
@@ -18,9 +19,10 @@ _SECOND = [
     ("sum_over_warps", "column", "train_backward_total", "true"),
 ]
 _THIRD = [case for case in _SECOND if case[0] == "sum_over_y"]
-_BARRIERS = {"sum_over_y": 3, "sum_over_warps": 2}
+_BARRIERS = {"sum_over_y": 3, "sum_over_warps": 2, "moments_over_warps": 2}
 
-# The first barrier keeps a call from overwriting what others still read for the call before, the second one keeps
+# The first barrier keeps a call from overwriting what others still read for the call before, in a loop that of the
+# turn before; the second one keeps
 # those that add up from reading before it is written, the third one all from reading before it is added up.
 REMOVED = [
     Mutant(
@@ -79,7 +81,7 @@ DIVERGENT = [
         "__syncthreads();",
         "if (threadIdx.x < 32) __syncthreads();",
         f"{_OTHER_BARRIER}|{EARLY}",
-        within="sum_over_warps",
+        within="moments_over_warps",
         kernel="forward_row",
         file="reduce.cuh",
         nth=1,
@@ -113,24 +115,6 @@ DIVERGENT = [
     ),
 ]
 
-# A loop comes back to the same shared memory: what the last sum of one turn reads, the first of the next overwrites.
-LOOPS = [
-    Mutant(
-        "the second turn overwrites what others still read for the first",
-        "long rows",
-        "sum_over_lanes(lanes, lane, shared, group_norm_moments_total);",
-        """for (int offset = 16; offset > 0; offset /= 2)
-             group_norm_moments_total += __shfl_xor_sync(kAllLanes, group_norm_moments_total, offset);
-           if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = group_norm_moments_total;
-           __syncthreads();
-           group_norm_moments_total = shared[0];
-           for (int warp = 1; warp < warp_count(); ++warp) group_norm_moments_total += shared[warp];""",
-        RACE,
-        within="forward_row",
-        kernel="forward_row",
-    ),
-]
-
 # Kernels of one launcher rely on the end of the one before as on a barrier.
 LAUNCHES = [
     Mutant(
@@ -150,4 +134,4 @@ LAUNCHES = [
     )
 ]
 
-BARRIERS = [*REMOVED, *DIVERGENT, *LOOPS, *LAUNCHES]
+BARRIERS = [*REMOVED, *DIVERGENT, *LAUNCHES]

@@ -113,21 +113,21 @@ NINES = [
     *(
         Mutant(f"{within}: {name}", "odd rows", old, new, caught, within=within, file="reduce.cuh")
         for within, name, old, new, caught in (
-            ("sum_over_lanes", "all lanes take another's", "offset < left", "true", wrong("y")),
-            ("sum_over_lanes", "the last lane is not added", "offset < left", "offset < left - 1",
+            ("sum_in_lanes", "all lanes take another's", "offset < left", "true", wrong("y")),
+            ("sum_in_lanes", "the last lane is not added", "offset < left", "offset < left - 1",
              wrong("y")),
-            ("sum_over_lanes", "a lane of the next segment is added", "offset < left",
+            ("sum_in_lanes", "a lane of the next segment is added", "offset < left",
              "offset <= left", wrong("y")),
-            ("sum_over_lanes", "from above", _DOWN, _DOWN.replace("down", "up"), wrong("y")),
-            ("sum_over_lanes", "the sum of the warp's first segment for all", _FIRST_LANE,
+            ("sum_in_lanes", "from above", _DOWN, _DOWN.replace("down", "up"), wrong("y")),
+            ("sum_in_lanes", "the sum of the warp's first segment for all", _FIRST_LANE,
              _FIRST_LANE.replace("threadIdx.x - lane", "0"), wrong("y")),
-            ("sum_over_lanes", "a sum that only the first lane has", _FIRST_LANE,
+            ("sum_in_lanes", "a sum that only the first lane has", _FIRST_LANE,
              _FIRST_LANE.replace("threadIdx.x - lane", "threadIdx.x"), wrong("y")),
-            ("sum_over_lanes", "the second lane's sum", _FIRST_LANE,
+            ("sum_in_lanes", "the second lane's sum", _FIRST_LANE,
              _FIRST_LANE.replace("- lane", "- lane + 1"), wrong("y")),
-            ("sum_over_lanes", "butterflies", "(lanes & (lanes - 1)) != 0", "false", wrong("y")),
-            ("sum_over_lanes", "a step less", "offset == 8 && lanes < 8", "offset == 8", wrong("y")),
-            ("sum_over_lanes", "the lane of another thread", "uint16_t(threadIdx.x % 32)",
+            ("sum_in_lanes", "butterflies", "(lanes & (lanes - 1)) != 0", "false", wrong("y")),
+            ("sum_in_lanes", "a step less", "offset == 8 && lanes < 8", "offset == 8", wrong("y")),
+            ("sum_in_lanes", "the lane of another thread", "uint16_t(threadIdx.x % 32)",
              "uint16_t(threadIdx.x / 2 % 32)", wrong("grad_gemm_product")),
             # What a warp has left would be a part of the next warp's first segment.
             ("seat_of", "a segment too many in a warp", "place < a_warp", "true",
@@ -179,8 +179,8 @@ IDENTITIES = [
          f"{_PART} if (block == int64_t(threadIdx.y)) d_over_divide_value_sum_all[0] += Acc(1);",
          wrong("grad_bn_bias", "grad_bias"), 0, 1),
         # Not the sum for the mean: distances to any value are as good, for the rest of them is taken out again.
-        ("a rest of lanes starts at one", "short rows", "forward_row", "Acc(0)", "Acc(1)", wrong("y"), 3, 5),
-        ("squared distances start at one", "short rows", "forward_row", "Acc(0)", "Acc(1)", wrong("y"), 2, 5),
+        ("a rest of lanes starts at one", "short rows", "forward_row", "Acc(0)", "Acc(1)", wrong("y"), 6, 8),
+        ("squared distances start at one", "short rows", "forward_row", "Acc(0)", "Acc(1)", wrong("y"), 5, 8),
         ("a segment's thread counts one value more", "segments", "forward_segments", "Acc(seen)", "Acc(seen + 1)",
          wrong("y"), 0, 2),
         ("a sum of all channels starts at one", "column", "train_backward_total", "Acc(0)", "Acc(1)",
@@ -246,17 +246,20 @@ MOMENTS = [
              "distance * distance", wrong("y", "bn_running_var"), 0, 1),
             ("moments_over_y", "the rest of one thread's distances", "column", "sum_over_y<N>(shared, m2, distances);",
              "sum_over_y<N>(shared, m2);", wrong("y", "bn_running_mean"), 0, 1),
+            ("moments_over_warps", "each warp has one value", "long rows", "distances * distance",
+             "distance * distance", wrong("y"), 0, 1),
+            ("moments_over_warps", "as many values as the first warp", "long rows", "counts[warp]", "counts[0]",
+             wrong("y"), 0, 1),
+            ("moments_over_warps", "a warp less", "long rows", "warp < warp_count()", "warp + 1 < warp_count()",
+             wrong("y"), 0, 1),
+            ("moments_over_warps", "the means are one", "long rows", "mean *= inverse_count;",
+             "mean = part;", wrong("y"), 0, 1),
+            ("sum_over_warps", "a warp less", "long rows", "warp < warp_count()", "warp + 1 < warp_count()",
+             wrong("grad_gemm_product"), 0, 1),
             ("moments_over_block", "each thread has one value", "segments", "distances * distance",
              "distance * distance", wrong("y"), 0, 1),
             ("add_value", "the value for its distance", "far from zero", "sums.squares += distance * distance;",
              "sums.squares += distance * value;", wrong("y", "bn_running_var"), 0, 1),
-            ("rows_behind", "the last block counts rows that it lacks", "split",
-             "left < lines_per_block ? left : lines_per_block", "lines_per_block", wrong("y", "bn_running_var"), 0, 1),
-            ("rows_behind", "the last line's rows are all there", "odd, split", "rows - block % period + period - 1",
-             "rows + period - 1",
-             wrong("y", "bn_running_var"), 0, 1),
-            ("rows_behind", "a row of a line for a block", "odd, split", "block / period * lines_per_block",
-             "block * lines_per_block", wrong("y", "bn_running_var"), 0, 1),
             ("add_values", "each block has one value", "more rows, split", "sums.sum += count * distance",
              "sums.sum += distance", wrong("y", "bn_running_mean"), 0, 1),
             ("add_values", "without the distance of the means", "more rows, split",
@@ -266,6 +269,22 @@ MOMENTS = [
              wrong("y", "bn_running_var"), 0, 1),
         )
     ),
+]  # fmt: skip
+
+# How many rows are behind each partial result.
+BEHIND = [
+    Mutant(f"train_forward_finalise: {name}", run, old, new, wrong("y"), within="train_forward_finalise")
+    for name, run, old, new in (
+        ("the last block counts rows that it lacks", "split", "left < lines_per_block ? left : lines_per_block",
+         "lines_per_block"),
+        ("the last line's rows are all there", "more odd rows, split", "(turn < rows % period)", "1"),
+        ("the last line's rows are all missing", "more odd rows, split", "(turn < rows % period)", "0"),
+        ("a row of a line for a block", "more odd rows, split", "threadIdx.y / period * lines_per_block",
+         "threadIdx.y * lines_per_block"),
+        ("a thread's partial results are of lines that follow each other", "more odd rows, split", "blockDim.y / period",
+         "blockDim.y"),
+        ("all partial results of a thread are of one block", "more odd rows, split", "left -= apart;", ""),
+    )
 ]  # fmt: skip
 
 SEGMENT = [
@@ -288,7 +307,14 @@ ROWS = [
     for name, run, old, new, caught, nth, of in (
         ("the first row is not loaded", "long rows", "if (kAhead) load_row(at, item);", "",
          _GARBAGE, 0, 1),
-        ("the next row is not loaded", "long rows", "if (kAhead) load_row(at + at_step, item + item_step);", "",
+        ("the next row is not loaded", "long rows",
+         "if (kAhead && base + step < rows) load_row(at + at_step, item + item_step);", "", wrong("y"), 0, 1),
+        ("the last row is not loaded", "long rows", "base + step < rows", "base + 2 * step < rows", wrong("y"), 0, 1),
+        ("a warp has as many values as the group", "long rows",
+         "inverse_part = part > Acc(0) ? Acc(1) / part : Acc(0);", "inverse_part = inverse_length;", wrong("y"), 0, 1),
+        ("a warp without values", "long odd rows", "part > Acc(0) ? Acc(1) / part : Acc(0)", "Acc(1) / part",
+         nan("y"), 0, 1),
+        ("a warp has whole vectors", "long odd rows", "columns[i].size()", "(columns[i].any() ? kVec : 0)",
          wrong("y"), 0, 1),
         ("the row after the next is loaded", "long rows", "at + at_step", "at + 2 * at_step",
          wrong("y"), 0, 1),
@@ -304,4 +330,4 @@ ROWS = [
     )
 ]  # fmt: skip
 
-SUMS = [*SHUFFLES, *NINES, *IDENTITIES, *EXCHANGES, *MOMENTS, *SEGMENT, *ROWS]
+SUMS = [*SHUFFLES, *NINES, *IDENTITIES, *EXCHANGES, *MOMENTS, *BEHIND, *SEGMENT, *ROWS]
