@@ -281,7 +281,7 @@ BEHIND = [
         ("the last line's rows are all missing", "more odd rows, split", "(turn < rows % period)", "0"),
         ("a row of a line for a block", "more odd rows, split", "threadIdx.y / period * lines_per_block",
          "threadIdx.y * lines_per_block"),
-        ("a thread's partial results are of lines that follow each other", "more odd rows, split", "blockDim.y / period",
+        ("a thread has results of lines that follow each other", "more odd rows, split", "blockDim.y / period",
          "blockDim.y"),
         ("all partial results of a thread are of one block", "more odd rows, split", "left -= apart;", ""),
     )
