@@ -269,13 +269,19 @@ inline Row row_shape(
     // A block of not much more than 256 threads leaves no room for a second one: half as many
     // threads do better, with twice the vectors.
     const bool alone = threads(shape.items) > 256 && threads(shape.items) <= 352;
-    if (alone && shape.items * 2 <= most_items) {
-      shape.items *= 2;
-    } else if (alone && vector > 4 && length % vector != 0 && shapes.schedule == kAutomatic &&
-               rows * groups > 2 * multiprocessors) {
-      return none;  // so few threads on a multiprocessor are slower than a second read
-    }
+    const bool doubled = alone && shape.items * 2 <= most_items;
+    if (doubled) shape.items *= 2;
     shape.lanes = threads(shape.items);
+    // Where the sizes decide, a second read is faster than so few threads on a multiprocessor; and
+    // where each has few segments, than threads with all that their registers hold, or than large
+    // blocks without vectors that have column sums.
+    const int64_t segments = rows * groups;
+    const bool ragged = length % vector != 0;
+    const bool thin = alone && !doubled && vector > 4 && ragged && segments > 2 * multiprocessors;
+    const bool full = shape.items > 4 && segments <= 8 * multiprocessors;
+    const bool large = sums && ragged && shape.lanes > 352 && segments * 4 > multiprocessors &&
+        segments <= 4 * multiprocessors;
+    if (shapes.schedule == kAutomatic && (thin || full || large)) return none;
     shape.block = dim3(unsigned(shape.lanes));
   }
   const int64_t across = ceil_div(groups, shape.across);

@@ -106,7 +106,7 @@ def test_every_shape_covers_the_rows_within_the_launch_bounds(
         for rows, groups in ((1, 1), (3, 5), (100_000, 2)):
             period = vector // math.gcd(vector, groups * length)  # rows until one begins at a vector again
             touched = -(-length // vector) if packed else (length + vector - 2) // vector + 1
-            row = shape(rows, groups, length, vector, packed, most_items, row_items, doubles, sums, blocks)
+            row = shape(rows, groups, length, vector, packed, most_items, row_items, doubles, sums, blocks, "on_chip")
             if row["items"] == 0:
                 assert length > 256 * most_items * vector
                 continue
@@ -231,6 +231,21 @@ def test_groups_just_beyond_a_block_without_vectors_are_left_to_the_split_schedu
     assert [items(1000, length) for length in (4089, 4090, 5625, 5626)] == [2, 0, 0, 2]
     assert items(1000, 4097, schedule="on_chip") == items(1000, 4097, schedule="on_chip_if_it_fits") == 2
     assert items(1000, 4104, packed=True) == items(1000, 2049, vector=4) == 2
+
+
+def test_few_segments_that_are_long_are_left_to_the_split_schedule(shape):
+    """Where a thread would have eight vectors, or a large block column sums without vectors."""
+
+    def items(rows, length, packed, most_items, sums, schedule="automatic"):
+        return shape(rows, 1, length, 4, packed, most_items, sums=sums, schedule=schedule)["items"]
+
+    assert [items(rows, 4100, True, 8, False) for rows in (1, 1056, 1057)] == [0, 0, 8]
+    assert [items(rows, 4096, True, 8, False) for rows in (1, 1056)] == [2, 2]
+    assert [items(rows, 4093, False, 2, True) for rows in (33, 34, 528, 529)] == [2, 0, 0, 2]
+    assert items(100, 4093, False, 2, False) == items(100, 4096, True, 2, True) == 2
+    assert items(100, 2049, False, 2, True) == 2  # blocks of 288 threads
+    assert items(100, 4100, True, 8, False, "on_chip") == 8
+    assert items(100, 4093, False, 2, True, "on_chip_if_it_fits") == 2
 
 
 @pytest.mark.parametrize(
