@@ -402,12 +402,12 @@ inline Column column_shape(
         if (int64_t(tile.shared_bytes) > aim.shared_bytes) continue;
         if (few && !shares_well(tile, share, most_cluster, multiprocessors)) continue;
         // One tile at a time is worth it as long as each multiprocessor has few of them: two that
-        // are narrow, eight of 16 bits or without vectors, any number of others.
+        // are narrow, four of 16 bits, eight without vectors, any number of others.
         const bool lone = int64_t(tile.shared_bytes) > share;
         const bool narrow = width * vector_bytes < wide;
         const bool limited = narrow || bytes.narrowest < 4 || !packed;
         const int64_t blocks_of_all = int64_t(tile.grid.x) * cluster;
-        const int64_t most_lone = (narrow ? 2 : 8) * multiprocessors;
+        const int64_t most_lone = (narrow ? 2 : bytes.narrowest < 4 ? 4 : 8) * multiprocessors;
         if (automatic && lone && limited && blocks_of_all > most_lone) continue;
         // So is a pair of blocks for each tile.
         if (automatic && cluster > 1 && blocks_of_all > 4 * multiprocessors) continue;
