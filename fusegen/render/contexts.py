@@ -164,11 +164,11 @@ class KernelContext:
         return any(sum_.moments for sum_ in self.partial_sums)
 
     def totals(self, sweep: Sweep) -> list[str]:
-        """The sums that a sweep takes over a segment."""
+        """The sums that a sweep takes over a segment; not its moments."""
         return [s.name for s in sweep.sums if not s.moments and not self.is_partial(s)]
 
     def moments_of(self, sweep: Sweep) -> list[str]:
-        """The moments that a sweep takes over a segment."""
+        """The moments that a sweep takes over a segment; `x_total` is the sum that the mean of `x` is made of."""
         return [s.name for s in sweep.sums if s.moments and not self.is_partial(s)]
 
     @property

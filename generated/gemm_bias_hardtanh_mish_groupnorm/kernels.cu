@@ -180,7 +180,8 @@ forward_row(
     }
     sum_in_lanes(lanes, lane, groupnorm_moments.m2, groupnorm_moments_rest);
     correct(groupnorm_moments, groupnorm_moments_rest, inverse_part);
-    if (lanes > 32) moments_over_warps<16>(shared, warp_counts, inverse_length, groupnorm_moments);
+    if (lanes > 32)
+        moments_over_warps<kRowWarps>(shared, warp_counts, inverse_length, groupnorm_moments);
     const Acc groupnorm_mean = groupnorm_moments.mean;
     const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
     const Acc groupnorm_rstd = rsqrt(groupnorm_variance + groupnorm_eps);

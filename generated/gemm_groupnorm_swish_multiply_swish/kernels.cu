@@ -177,7 +177,8 @@ forward_row(
     }
     sum_in_lanes(lanes, lane, group_norm_moments.m2, group_norm_moments_rest);
     correct(group_norm_moments, group_norm_moments_rest, inverse_part);
-    if (lanes > 32) moments_over_warps<16>(shared, warp_counts, inverse_length, group_norm_moments);
+    if (lanes > 32)
+        moments_over_warps<kRowWarps>(shared, warp_counts, inverse_length, group_norm_moments);
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
     const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);

@@ -167,7 +167,7 @@ forward_row(
     }
     sum_in_lanes(lanes, lane, gn_moments.m2, gn_moments_rest);
     correct(gn_moments, gn_moments_rest, inverse_part);
-    if (lanes > 32) moments_over_warps<16>(shared, warp_counts, inverse_length, gn_moments);
+    if (lanes > 32) moments_over_warps<kRowWarps>(shared, warp_counts, inverse_length, gn_moments);
     const Acc gn_mean = gn_moments.mean;
     const Acc gn_variance = gn_moments.m2 * inverse_length;
     const Acc gn_rstd = rsqrt(gn_variance + gn_eps);

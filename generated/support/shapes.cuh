@@ -273,12 +273,12 @@ inline Row row_shape(
     if (doubled) shape.items *= 2;
     shape.lanes = threads(shape.items);
     // Where the sizes decide, a second read is faster than so few threads on a multiprocessor; and
-    // where each has few segments, than threads with all that their registers hold, or than large
-    // blocks without vectors that have column sums.
+    // where each has few segments, than so few threads with all that their registers hold, or, from
+    // a quarter of a segment for each on, than large blocks without vectors that have column sums.
     const int64_t segments = rows * groups;
     const bool ragged = length % vector != 0;
     const bool thin = alone && !doubled && vector > 4 && ragged && segments > 2 * multiprocessors;
-    const bool full = shape.items > 4 && segments <= 8 * multiprocessors;
+    const bool full = doubled && shape.items > 4 && segments <= 8 * multiprocessors;
     const bool large = sums && ragged && shape.lanes > 352 && segments * 4 > multiprocessors &&
         segments <= 4 * multiprocessors;
     if (shapes.schedule == kAutomatic && (thin || full || large)) return none;
@@ -402,7 +402,7 @@ inline Column column_shape(
         if (int64_t(tile.shared_bytes) > aim.shared_bytes) continue;
         if (few && !shares_well(tile, share, most_cluster, multiprocessors)) continue;
         // One tile at a time is worth it as long as each multiprocessor has few of them: two that
-        // are narrow, four of 16 bits, eight without vectors, any number of others.
+        // are narrow, four of 16 bits, eight of float32 without vectors, any number of others.
         const bool lone = int64_t(tile.shared_bytes) > share;
         const bool narrow = width * vector_bytes < wide;
         const bool limited = narrow || bytes.narrowest < 4 || !packed;

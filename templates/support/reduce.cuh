@@ -213,6 +213,8 @@ __device__ __forceinline__ void sum_in_warp(int lanes, Acc& first, More&... more
   }
 }
 
+constexpr int kRowWarps = 16;  // of a row kernel's block, at most: row_shape() in shapes.cuh
+
 // The sum over the block's warps of values that each thread of a warp has alike; every thread gets
 // the results, to the same bits. The block has one row; `shared` holds 32 values for each sum.
 template <int kMostWarps, typename Acc, typename... More>
@@ -234,7 +236,7 @@ __device__ __forceinline__ void sum_over_warps(Acc* shared, Acc& first, More&...
 }
 
 // The moments of what all warps of the block have, from each one's moments and their counts, in the
-// same way (Chan, Golub and LeVeque 1983, section 3). `shared` holds 64 values.
+// same way (Chan, Golub and LeVeque 1983, section 3). `shared` holds 64 values, none of the counts.
 template <int kMostWarps, typename Acc>
 __device__ __forceinline__ void moments_over_warps(
     Acc* shared, const Acc* counts, Acc inverse_count, Moments<Acc>& moments) {
@@ -297,7 +299,7 @@ template <bool kKept = true, typename Acc, typename... More>
 __device__ __forceinline__ void sum_over_lanes(
     int lanes, int lane, Acc* shared, Acc& first, More&... more) {
   sum_in_lanes<kKept>(lanes, lane, first, more...);
-  if (lanes > 32) sum_over_warps<16>(shared, first, more...);
+  if (lanes > 32) sum_over_warps<kRowWarps>(shared, first, more...);
 }
 
 // Sums each value over a block of one row; every thread gets the results. `shared` holds 32 values

@@ -54,7 +54,7 @@ def arguments(plan: Plan, rows: int, channels: int, groups: int, source: int | N
 
 def forced_shapes(schedule: str) -> Shapes | None:
     """Launch shapes by name: a schedule, "clusters of 4" for columns on chip in as many blocks, or "twice a share" for
-    rows on chip whose threads have twice as much of a short segment."""
+    rows on chip whose threads have twice as much of a segment."""
     if schedule == "automatic":
         return None
     if schedule.startswith("clusters of "):

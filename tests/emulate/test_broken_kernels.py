@@ -76,6 +76,8 @@ SCENARIOS = {
     "five groups": Tail("group norm", 37, 160, 5, schedule="on chip"),
     # A group is three warps, and a block has more than one of them to do.
     "long rows": Tail("group norm", 9, 544, 2, schedule="on chip"),
+    # Two warps with two vectors a thread, where one would take four.
+    "long rows, twice a share": Tail("group norm", 9, 512, 1, schedule="twice a share"),
     # Where a row begins at a multiple of a vector, the last of its four warps has nothing.
     "long odd rows": Tail("group norm", 9, 382, 1, schedule="on chip"),
     "segments": Tail("group norm", 41, 264, 2, schedule="split"),
@@ -84,7 +86,7 @@ SCENARIOS = {
     "longer segments, far from zero": Tail("group norm", 3, 2112, 1, schedule="split", mean=1000.0),
     "longest segments": Tail("group norm", 2, 8200, 1, schedule="split"),
     # A thread has more than two vectors.
-    "longest rows": Tail("group norm", 3, 4200, 1),
+    "longest rows": Tail("group norm", 3, 4200, 1, schedule="on chip if it fits"),
     # Columns that are not neighbours.
     "odd columns": Tail("batch norm", 70, 33, schedule="on chip"),
     "more rows, loaded": Tail("batch norm, loaded", 200, 33, schedule="on chip"),

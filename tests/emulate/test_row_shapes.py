@@ -234,13 +234,13 @@ def test_groups_just_beyond_a_block_without_vectors_are_left_to_the_split_schedu
 
 
 def test_few_segments_that_are_long_are_left_to_the_split_schedule(shape):
-    """Where a thread would have eight vectors, or a large block column sums without vectors."""
+    """Where few threads would have eight vectors each, or a large block column sums without vectors."""
 
     def items(rows, length, packed, most_items, sums, schedule="automatic"):
         return shape(rows, 1, length, 4, packed, most_items, sums=sums, schedule=schedule)["items"]
 
     assert [items(rows, 4100, True, 8, False) for rows in (1, 1056, 1057)] == [0, 0, 8]
-    assert [items(rows, 4096, True, 8, False) for rows in (1, 1056)] == [2, 2]
+    assert [items(100, length, True, 8, False) for length in (4096, 5632, 5636, 8192, 8196)] == [2, 0, 4, 4, 8]
     assert [items(rows, 4093, False, 2, True) for rows in (33, 34, 528, 529)] == [2, 0, 0, 2]
     assert items(100, 4093, False, 2, False) == items(100, 4096, True, 2, True) == 2
     assert items(100, 2049, False, 2, True) == 2  # blocks of 288 threads
