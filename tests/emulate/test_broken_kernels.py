@@ -92,6 +92,8 @@ SCENARIOS = {
     "more rows, loaded": Tail("batch norm, loaded", 200, 33, schedule="on chip"),
     # Lines of four rows, of which the last one has two.
     "odd, split": Tail("batch norm", 70, 33, schedule="split"),
+    # A block of 32 lines and one of 18.
+    "two odd blocks, split": Tail("batch norm", 200, 33, schedule="split"),
     # Two blocks of 32 lines and one of 19, whose last line has two rows: twelve partial results of a column.
     "more odd rows, split": Tail("batch norm", 330, 33, schedule="split"),
     # A group is nine lanes, of which a warp has three times as many; a block has every other of 24 rows.

@@ -40,7 +40,7 @@ PLACES = [
     _mutant("from the row after", "next.row", "next.row + channels", _PAST),
     _mutant("a row too many", "next.at < end", "next.at <= end", _PAST),
     _mutant("rows without an end", "next.at < end", "true",
-            f"reads global memory|{BEYOND_SHARED}|not in its block's shared memory|exits with a copy"),
+            f"(reads|is not) global memory|{BEYOND_SHARED}|not in its block's shared memory|exits with a copy"),
     _mutant("a row of another thread", "next += step;", "next += Place{int(blockDim.x), channels};", EARLY),
     _mutant("another array's tile", f"{_OWN} + next.at", f"reinterpret_cast<decltype({_OWN})>({_OTHER} + next.at)",
             UNWRITTEN_SHARED, _BACKWARD, _BACKWARD),

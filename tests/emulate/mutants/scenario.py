@@ -52,8 +52,8 @@ class Copy:
         """Fewer instances to compile, and more turns of a block's loops than on a large GPU."""
         text, one = re.subn(r"(kMultiprocessors =) \d+;", r"\1 1;", text)
         kept = {f"{program}_typed<float" for program in self.programs}
-        # Fewer threads than there may be partial results of a column; one for each row of a line, as in all launches.
-        text = text.replace("finalise.block", "dim3(32, 4)")
+        # Fewer threads than there may be partial results of a column; some for each row of a line, as in all launches.
+        text = text.replace("finalise.block", "dim3(32, 8)")
         cases = re.compile(r"^    case \d+:.*\n      return (\w+_typed<\w+)[^;]*;\n", re.MULTILINE)
         text = cases.sub(lambda match: match[0] if match[1] in kept else "", text)
         assert one == 1 and text.count("    case ") == len(self.programs)
