@@ -273,19 +273,22 @@ MOMENTS = [
 
 # How many rows are behind each partial result.
 BEHIND = [
-    Mutant(f"train_forward_finalise: {name}", run, old, new, wrong("y"), within="train_forward_finalise")
-    for name, run, old, new in (
+    Mutant(f"train_forward_finalise: {name}", run, old, new, caught, within="train_forward_finalise")
+    for name, run, old, new, caught in (
         ("the last block counts rows that it lacks", "split", "left < lines_per_block ? left : lines_per_block",
-         "lines_per_block"),
-        ("the last line's rows are all there", "more odd rows, split", "(turn < rows % period)", "1"),
-        ("the last line's rows are all missing", "more odd rows, split", "(turn < rows % period)", "0"),
+         "lines_per_block", wrong("y", "bn_running_var")),
+        ("the last line's rows are all there", "odd, split", "(turn < rows % period)", "1",
+         wrong("y", "bn_running_var")),
+        ("the last line's rows are all missing", "odd, split", "(turn < rows % period)", "0",
+         wrong("y", "bn_running_var")),
         ("a row of a line for a block", "more odd rows, split", "threadIdx.y / period * lines_per_block",
-         "threadIdx.y * lines_per_block"),
+         "threadIdx.y * lines_per_block", wrong("y", "bn_running_var")),
         ("all threads begin with the first block", "two odd blocks, split", "threadIdx.y / period * lines_per_block",
-         "0"),
+         "0", wrong("y", "bn_running_var")),
         ("a thread has results of lines that follow each other", "more odd rows, split", "blockDim.y / period",
-         "blockDim.y"),
-        ("all partial results of a thread are of one block", "more odd rows, split", "left -= apart;", ""),
+         "blockDim.y", wrong("y", "bn_running_var")),
+        ("all partial results of a thread are of one block", "more odd rows, split", "left -= apart;", "",
+         wrong("y", "bn_running_var")),
     )
 ]  # fmt: skip
 
