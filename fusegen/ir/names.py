@@ -30,7 +30,8 @@ KERNEL_NAMES = frozenset(
     leaky_relu_backward log1p maximum maximum_backward minimum minimum_backward mish mish_slope normal_cdf quotient
     reciprocal relu relu_backward rsqrt sigmoid sigmoid_backward silu_slope softplus softplus_backward square tanh
     tanh_backward across again height seat seat_of sum_over_rows Seat begin fetch here next take end_row wait_for_rows
-    Incoming Place kCopied kRowsAhead kRowWarps inverse_part left moments_over_warps sum_in_lanes warp_counts
+    Incoming Place kCopied kRowsAhead kRowWarps inverse_part left moments_of_parts moments_over_warps sum_in_lanes
+    warp_counts Values first_values kEarly of_first values values_of kVectorsAtOnce one_of widen_values
     """.split()
 )
 
@@ -51,6 +52,7 @@ _LOCAL_ENDINGS = (
     "_moments_distances",
     "_moments_m2",
     "_moments_mean",
+    "_moments_of",
     "_moments_rest",
     "_moments_squares",
 )

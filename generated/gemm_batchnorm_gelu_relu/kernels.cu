@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "../support/cluster.cuh"
+#include "../support/column_shapes.cuh"
 #include "../support/columns.cuh"
 #include "../support/fetch.cuh"
 #include "../support/launch.cuh"

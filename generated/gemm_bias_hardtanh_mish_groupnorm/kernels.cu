@@ -15,6 +15,7 @@
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
+#include "../support/row_shapes.cuh"
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
@@ -29,6 +30,7 @@ constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
 constexpr int kSegmentThreads = 256;
+constexpr int kVectorsAtOnce = 2;  // of a segment, that a thread loads before it uses the first
 
 }  // namespace
 
@@ -236,24 +238,41 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     int seen = 0;  // values of this thread
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
-      SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
-      Loaded<T, kVec> gemm_product_in[kRowsInFlight];
+    for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
+      SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
+      Loaded<T, kVec> gemm_product_in[kVectorsAtOnce];
+      Loaded<Param, kVec> gemm_bias_in[kVectorsAtOnce];
+      Loaded<Param, kVec> bias_in[kVectorsAtOnce];
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
             row * channels, segment * length, (segment + 1) * length,
             base + u * blockDim.x * kVec + threadIdx.x * kVec);
         if (!columns[u].any()) break;
         gemm_product_in[u] = load_pack(columns[u], gemm_product_ptr, row * channels, whole);
+        if (kPacked && kAddsBias<T>) {
+          gemm_bias_in[u] = load_pack(columns[u], gemm_bias_ptr, 0, whole);
+        }
+        if (kPacked) {
+          bias_in[u] = load_pack(columns[u], bias_ptr, 0, whole);
+        }
       }
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
         Acc gemm_bias[kVec];
-        load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+        if (kPacked) {
+          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias);
+        } else {
+          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+        }
         Acc bias[kVec];
-        load_values(columns[u], bias_ptr, true, bias);
+        if (kPacked) {
+          widen_values(bias_in[u], true, bias);
+        } else {
+          load_values(columns[u], bias_ptr, true, bias);
+        }
+        Acc groupnorm_moments_of[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
@@ -263,10 +282,14 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
           const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
           const Acc power = bounded_exp<Out>(hardtanh_value);
           const Acc mish_value = mish(hardtanh_value, power);
-          if (seen == 0) groupnorm_moments_sums.pilot = mish_value;
-          add_value(groupnorm_moments_sums, mish_value);
-          ++seen;
+          groupnorm_moments_of[v] = mish_value;
         }
+        if (seen == 0) groupnorm_moments_sums.pilot = one_of(columns[u], groupnorm_moments_of);
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          if (columns[u].has(v)) add_value(groupnorm_moments_sums, groupnorm_moments_of[v]);
+        }
+        seen += columns[u].size();
       }
     }
     Moments<Acc> groupnorm_moments = moments_of(groupnorm_moments_sums, Acc(seen));
@@ -317,16 +340,30 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   Acc groupnorm_bias[kVec];
   load_values(columns, groupnorm_bias_ptr, active, groupnorm_bias);
 
+  // What is known of the segment that element v of the thread's vector is of. That of the first one
+  // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
+  constexpr bool kEarly = kPacked || kVec <= 4;
+  struct Values {
+    Acc groupnorm_mean, groupnorm_rstd;
+  };
+  const auto values_of = [&](int64_t at, int v) {
+    return Values{
+        widen(groupnorm_mean_ptr[at * segments + segment[v]]),
+        widen(groupnorm_rstd_ptr[at * segments + segment[v]])};
+  };
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
   // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take = [&](const auto& here, int64_t at, const auto& gemm_product_in) {
+  const auto take =
+      [&](const auto& here, int64_t at, const Values& first_values, const auto& gemm_product_in) {
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc groupnorm_mean = widen(groupnorm_mean_ptr[at * segments + segment[v]]);
-      const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[at * segments + segment[v]]);
+      const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
+      const Values values = of_first ? first_values : values_of(at, v);
+      const Acc groupnorm_mean = values.groupnorm_mean;
+      const Acc groupnorm_rstd = values.groupnorm_rstd;
       const Acc gemm_product = widen(gemm_product_in[v]);
       const Acc gemm = gemm_product + gemm_bias[v];
       const Acc plus_bias = gemm + bias[v];
@@ -346,17 +383,19 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   for (int64_t line = first + threadIdx.y; active && line < end;
        line += kRowsInFlight * blockDim.y) {
     Loaded<T, kVec> gemm_product_in[kRowsInFlight];
+    Values values[kRowsInFlight];
 #pragma unroll
     for (int u = 0; u < kRowsInFlight; ++u) {
       const int64_t at = line + u * blockDim.y;
       if (at >= end) break;
+      if (kEarly) values[u] = values_of(at, 0);
       gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
     }
 #pragma unroll
     for (int u = 0; u < kRowsInFlight; ++u) {
       const int64_t at = line + u * blockDim.y;
       if (at >= end) break;
-      take(packed, at, gemm_product_in[u]);
+      take(packed, at, values[u], gemm_product_in[u]);
     }
   }
   if constexpr (!kPacked) {
@@ -368,7 +407,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       const auto here = part_of(columns, at * length, rows * channels);
       if (!here.any()) break;
       const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
-      take(here, at, gemm_product_in);
+      take(here, at, values_of(at, 0), gemm_product_in);
     }
   }
 }
@@ -826,28 +865,52 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
-      SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
-      Loaded<T, kVec> gemm_product_in[kRowsInFlight];
-      Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+    for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
+      SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
+      Loaded<T, kVec> gemm_product_in[kVectorsAtOnce];
+      Loaded<Out, kVec> grad_y_in[kVectorsAtOnce];
+      Loaded<Param, kVec> gemm_bias_in[kVectorsAtOnce];
+      Loaded<Param, kVec> bias_in[kVectorsAtOnce];
+      Loaded<Param, kVec> groupnorm_weight_in[kVectorsAtOnce];
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
             row * channels, segment * length, (segment + 1) * length,
             base + u * blockDim.x * kVec + threadIdx.x * kVec);
         if (!columns[u].any()) break;
         gemm_product_in[u] = load_pack(columns[u], gemm_product_ptr, row * channels, whole);
         grad_y_in[u] = load_pack(columns[u], grad_y_ptr, row * channels, whole);
+        if (kPacked && kAddsBias<T>) {
+          gemm_bias_in[u] = load_pack(columns[u], gemm_bias_ptr, 0, whole);
+        }
+        if (kPacked) {
+          bias_in[u] = load_pack(columns[u], bias_ptr, 0, whole);
+        }
+        if (kPacked) {
+          groupnorm_weight_in[u] = load_pack(columns[u], groupnorm_weight_ptr, 0, whole);
+        }
       }
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
         Acc gemm_bias[kVec];
-        load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+        if (kPacked) {
+          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias);
+        } else {
+          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+        }
         Acc bias[kVec];
-        load_values(columns[u], bias_ptr, true, bias);
+        if (kPacked) {
+          widen_values(bias_in[u], true, bias);
+        } else {
+          load_values(columns[u], bias_ptr, true, bias);
+        }
         Acc groupnorm_weight[kVec];
-        load_values(columns[u], groupnorm_weight_ptr, true, groupnorm_weight);
+        if (kPacked) {
+          widen_values(groupnorm_weight_in[u], true, groupnorm_weight);
+        } else {
+          load_values(columns[u], groupnorm_weight_ptr, true, groupnorm_weight);
+        }
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
@@ -865,8 +928,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         }
       }
     }
-    sum_over_block(shared, d_groupnorm_hat_sum);
-    sum_over_block(shared, d_groupnorm_hat_groupnorm_hat_sum);
+    sum_over_block(shared, d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum);
     const Acc groupnorm_grad_slope = d_groupnorm_hat_groupnorm_hat_sum * inverse_count;
     const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
     if (threadIdx.x == 0) {
@@ -917,19 +979,35 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   Acc d_groupnorm_weight_sum[kVec] = {};
   Acc d_plus_bias_sum[kVec] = {};
 
+  // What is known of the segment that element v of the thread's vector is of. That of the first one
+  // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
+  constexpr bool kEarly = kPacked || kVec <= 4;
+  struct Values {
+    Acc groupnorm_mean, groupnorm_rstd, groupnorm_grad_slope, groupnorm_grad_mean;
+  };
+  const auto values_of = [&](int64_t at, int v) {
+    return Values{
+        widen(groupnorm_mean_ptr[at * segments + segment[v]]),
+        widen(groupnorm_rstd_ptr[at * segments + segment[v]]),
+        widen(groupnorm_grad_slope_ptr[at * segments + segment[v]]),
+        widen(groupnorm_grad_mean_ptr[at * segments + segment[v]])};
+  };
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
   // What is done with the thread's vector of a line; only some of its elements may be there.
   const auto take =
-      [&](const auto& here, int64_t at, const auto& gemm_product_in, const auto& grad_y_in) {
+      [&](const auto& here, int64_t at, const Values& first_values, const auto& gemm_product_in,
+          const auto& grad_y_in) {
     Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc groupnorm_mean = widen(groupnorm_mean_ptr[at * segments + segment[v]]);
-      const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[at * segments + segment[v]]);
-      const Acc groupnorm_grad_slope = widen(groupnorm_grad_slope_ptr[at * segments + segment[v]]);
-      const Acc groupnorm_grad_mean = widen(groupnorm_grad_mean_ptr[at * segments + segment[v]]);
+      const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
+      const Values values = of_first ? first_values : values_of(at, v);
+      const Acc groupnorm_mean = values.groupnorm_mean;
+      const Acc groupnorm_rstd = values.groupnorm_rstd;
+      const Acc groupnorm_grad_slope = values.groupnorm_grad_slope;
+      const Acc groupnorm_grad_mean = values.groupnorm_grad_mean;
       const Acc gemm_product = widen(gemm_product_in[v]);
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc gemm = gemm_product + gemm_bias[v];
@@ -961,10 +1039,12 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
        line += kRowsInFlight * blockDim.y) {
     Loaded<T, kVec> gemm_product_in[kRowsInFlight];
     Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+    Values values[kRowsInFlight];
 #pragma unroll
     for (int u = 0; u < kRowsInFlight; ++u) {
       const int64_t at = line + u * blockDim.y;
       if (at >= end) break;
+      if (kEarly) values[u] = values_of(at, 0);
       gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
       grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
     }
@@ -972,7 +1052,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     for (int u = 0; u < kRowsInFlight; ++u) {
       const int64_t at = line + u * blockDim.y;
       if (at >= end) break;
-      take(packed, at, gemm_product_in[u], grad_y_in[u]);
+      take(packed, at, values[u], gemm_product_in[u], grad_y_in[u]);
     }
   }
   if constexpr (!kPacked) {
@@ -985,7 +1065,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       if (!here.any()) break;
       const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
       const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
-      take(here, at, gemm_product_in, grad_y_in);
+      take(here, at, values_of(at, 0), gemm_product_in, grad_y_in);
     }
   }
 

@@ -15,6 +15,7 @@
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
+#include "../support/row_shapes.cuh"
 #include "../support/shapes.cuh"
 #include "../support/tuning.cuh"
 #include "../support/types.cuh"
@@ -30,6 +31,7 @@ constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
 constexpr int kSegmentThreads = 256;
+constexpr int kVectorsAtOnce = 2;  // of a segment, that a thread loads before it uses the first
 
 }  // namespace
 
@@ -239,31 +241,44 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     int seen = 0;  // values of this thread
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
-      SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
-      Loaded<T, kVec> gemm_product_in[kRowsInFlight];
+    for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
+      SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
+      Loaded<T, kVec> gemm_product_in[kVectorsAtOnce];
+      Loaded<Param, kVec> gemm_bias_in[kVectorsAtOnce];
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
             row * channels, segment * length, (segment + 1) * length,
             base + u * blockDim.x * kVec + threadIdx.x * kVec);
         if (!columns[u].any()) break;
         gemm_product_in[u] = load_pack(columns[u], gemm_product_ptr, row * channels, whole);
+        if (kPacked && kAddsBias<T>) {
+          gemm_bias_in[u] = load_pack(columns[u], gemm_bias_ptr, 0, whole);
+        }
       }
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
         Acc gemm_bias[kVec];
-        load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+        if (kPacked) {
+          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias);
+        } else {
+          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+        }
+        Acc group_norm_moments_of[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
           const Acc gemm_product = widen(gemm_product_in[u][v]);
           const Acc gemm = gemm_product + gemm_bias[v];
-          if (seen == 0) group_norm_moments_sums.pilot = gemm;
-          add_value(group_norm_moments_sums, gemm);
-          ++seen;
+          group_norm_moments_of[v] = gemm;
         }
+        if (seen == 0) group_norm_moments_sums.pilot = one_of(columns[u], group_norm_moments_of);
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          if (columns[u].has(v)) add_value(group_norm_moments_sums, group_norm_moments_of[v]);
+        }
+        seen += columns[u].size();
       }
     }
     Moments<Acc> group_norm_moments = moments_of(group_norm_moments_sums, Acc(seen));
@@ -314,16 +329,30 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   Acc multiply_weight[kVec];
   load_values(columns, multiply_weight_ptr, active, multiply_weight);
 
+  // What is known of the segment that element v of the thread's vector is of. That of the first one
+  // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
+  constexpr bool kEarly = kPacked || kVec <= 4;
+  struct Values {
+    Acc group_norm_mean, group_norm_rstd;
+  };
+  const auto values_of = [&](int64_t at, int v) {
+    return Values{
+        widen(group_norm_mean_ptr[at * segments + segment[v]]),
+        widen(group_norm_rstd_ptr[at * segments + segment[v]])};
+  };
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
   // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take = [&](const auto& here, int64_t at, const auto& gemm_product_in) {
+  const auto take =
+      [&](const auto& here, int64_t at, const Values& first_values, const auto& gemm_product_in) {
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc group_norm_mean = widen(group_norm_mean_ptr[at * segments + segment[v]]);
-      const Acc group_norm_rstd = widen(group_norm_rstd_ptr[at * segments + segment[v]]);
+      const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
+      const Values values = of_first ? first_values : values_of(at, v);
+      const Acc group_norm_mean = values.group_norm_mean;
+      const Acc group_norm_rstd = values.group_norm_rstd;
       const Acc gemm_product = widen(gemm_product_in[v]);
       const Acc gemm = gemm_product + gemm_bias[v];
       const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
@@ -344,17 +373,19 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   for (int64_t line = first + threadIdx.y; active && line < end;
        line += kRowsInFlight * blockDim.y) {
     Loaded<T, kVec> gemm_product_in[kRowsInFlight];
+    Values values[kRowsInFlight];
 #pragma unroll
     for (int u = 0; u < kRowsInFlight; ++u) {
       const int64_t at = line + u * blockDim.y;
       if (at >= end) break;
+      if (kEarly) values[u] = values_of(at, 0);
       gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
     }
 #pragma unroll
     for (int u = 0; u < kRowsInFlight; ++u) {
       const int64_t at = line + u * blockDim.y;
       if (at >= end) break;
-      take(packed, at, gemm_product_in[u]);
+      take(packed, at, values[u], gemm_product_in[u]);
     }
   }
   if constexpr (!kPacked) {
@@ -366,7 +397,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       const auto here = part_of(columns, at * length, rows * channels);
       if (!here.any()) break;
       const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
-      take(here, at, gemm_product_in);
+      take(here, at, values_of(at, 0), gemm_product_in);
     }
   }
 }
@@ -867,30 +898,62 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
-      SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
-      Loaded<T, kVec> gemm_product_in[kRowsInFlight];
-      Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+    for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
+      SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
+      Loaded<T, kVec> gemm_product_in[kVectorsAtOnce];
+      Loaded<Out, kVec> grad_y_in[kVectorsAtOnce];
+      Loaded<Param, kVec> gemm_bias_in[kVectorsAtOnce];
+      Loaded<Param, kVec> group_norm_weight_in[kVectorsAtOnce];
+      Loaded<Param, kVec> group_norm_bias_in[kVectorsAtOnce];
+      Loaded<Param, kVec> multiply_weight_in[kVectorsAtOnce];
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
             row * channels, segment * length, (segment + 1) * length,
             base + u * blockDim.x * kVec + threadIdx.x * kVec);
         if (!columns[u].any()) break;
         gemm_product_in[u] = load_pack(columns[u], gemm_product_ptr, row * channels, whole);
         grad_y_in[u] = load_pack(columns[u], grad_y_ptr, row * channels, whole);
+        if (kPacked && kAddsBias<T>) {
+          gemm_bias_in[u] = load_pack(columns[u], gemm_bias_ptr, 0, whole);
+        }
+        if (kPacked) {
+          group_norm_weight_in[u] = load_pack(columns[u], group_norm_weight_ptr, 0, whole);
+        }
+        if (kPacked) {
+          group_norm_bias_in[u] = load_pack(columns[u], group_norm_bias_ptr, 0, whole);
+        }
+        if (kPacked) {
+          multiply_weight_in[u] = load_pack(columns[u], multiply_weight_ptr, 0, whole);
+        }
       }
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
         Acc gemm_bias[kVec];
-        load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+        if (kPacked) {
+          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias);
+        } else {
+          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+        }
         Acc group_norm_weight[kVec];
-        load_values(columns[u], group_norm_weight_ptr, true, group_norm_weight);
+        if (kPacked) {
+          widen_values(group_norm_weight_in[u], true, group_norm_weight);
+        } else {
+          load_values(columns[u], group_norm_weight_ptr, true, group_norm_weight);
+        }
         Acc group_norm_bias[kVec];
-        load_values(columns[u], group_norm_bias_ptr, true, group_norm_bias);
+        if (kPacked) {
+          widen_values(group_norm_bias_in[u], true, group_norm_bias);
+        } else {
+          load_values(columns[u], group_norm_bias_ptr, true, group_norm_bias);
+        }
         Acc multiply_weight[kVec];
-        load_values(columns[u], multiply_weight_ptr, true, multiply_weight);
+        if (kPacked) {
+          widen_values(multiply_weight_in[u], true, multiply_weight);
+        } else {
+          load_values(columns[u], multiply_weight_ptr, true, multiply_weight);
+        }
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
@@ -915,8 +978,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         }
       }
     }
-    sum_over_block(shared, d_group_norm_hat_sum);
-    sum_over_block(shared, d_group_norm_hat_group_norm_hat_sum);
+    sum_over_block(shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
     const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
     const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
     if (threadIdx.x == 0) {
@@ -971,20 +1033,35 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   Acc d_group_norm_weight_sum[kVec] = {};
   Acc d_gemm_sum[kVec] = {};
 
+  // What is known of the segment that element v of the thread's vector is of. That of the first one
+  // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
+  constexpr bool kEarly = kPacked || kVec <= 4;
+  struct Values {
+    Acc group_norm_mean, group_norm_rstd, group_norm_grad_slope, group_norm_grad_mean;
+  };
+  const auto values_of = [&](int64_t at, int v) {
+    return Values{
+        widen(group_norm_mean_ptr[at * segments + segment[v]]),
+        widen(group_norm_rstd_ptr[at * segments + segment[v]]),
+        widen(group_norm_grad_slope_ptr[at * segments + segment[v]]),
+        widen(group_norm_grad_mean_ptr[at * segments + segment[v]])};
+  };
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
   // What is done with the thread's vector of a line; only some of its elements may be there.
   const auto take =
-      [&](const auto& here, int64_t at, const auto& gemm_product_in, const auto& grad_y_in) {
+      [&](const auto& here, int64_t at, const Values& first_values, const auto& gemm_product_in,
+          const auto& grad_y_in) {
     Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc group_norm_mean = widen(group_norm_mean_ptr[at * segments + segment[v]]);
-      const Acc group_norm_rstd = widen(group_norm_rstd_ptr[at * segments + segment[v]]);
-      const Acc group_norm_grad_slope =
-          widen(group_norm_grad_slope_ptr[at * segments + segment[v]]);
-      const Acc group_norm_grad_mean = widen(group_norm_grad_mean_ptr[at * segments + segment[v]]);
+      const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
+      const Values values = of_first ? first_values : values_of(at, v);
+      const Acc group_norm_mean = values.group_norm_mean;
+      const Acc group_norm_rstd = values.group_norm_rstd;
+      const Acc group_norm_grad_slope = values.group_norm_grad_slope;
+      const Acc group_norm_grad_mean = values.group_norm_grad_mean;
       const Acc gemm_product = widen(gemm_product_in[v]);
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc gemm = gemm_product + gemm_bias[v];
@@ -1019,10 +1096,12 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
        line += kRowsInFlight * blockDim.y) {
     Loaded<T, kVec> gemm_product_in[kRowsInFlight];
     Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+    Values values[kRowsInFlight];
 #pragma unroll
     for (int u = 0; u < kRowsInFlight; ++u) {
       const int64_t at = line + u * blockDim.y;
       if (at >= end) break;
+      if (kEarly) values[u] = values_of(at, 0);
       gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
       grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
     }
@@ -1030,7 +1109,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     for (int u = 0; u < kRowsInFlight; ++u) {
       const int64_t at = line + u * blockDim.y;
       if (at >= end) break;
-      take(packed, at, gemm_product_in[u], grad_y_in[u]);
+      take(packed, at, values[u], gemm_product_in[u], grad_y_in[u]);
     }
   }
   if constexpr (!kPacked) {
@@ -1043,7 +1122,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       if (!here.any()) break;
       const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
       const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
-      take(here, at, gemm_product_in, grad_y_in);
+      take(here, at, values_of(at, 0), gemm_product_in, grad_y_in);
     }
   }
 

@@ -14,6 +14,7 @@
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
+#include "../support/row_shapes.cuh"
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
@@ -28,6 +29,7 @@ constexpr int kMultiprocessors = 132;
 
 constexpr int kStreamThreads = 256;
 constexpr int kSegmentThreads = 256;
+constexpr int kVectorsAtOnce = 2;  // of a segment, that a thread loads before it uses the first
 
 }  // namespace
 
@@ -223,31 +225,44 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     int seen = 0;  // values of this thread
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
-      SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
-      Loaded<T, kVec> fc_product_in[kRowsInFlight];
+    for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
+      SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
+      Loaded<T, kVec> fc_product_in[kVectorsAtOnce];
+      Loaded<Param, kVec> fc_bias_in[kVectorsAtOnce];
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
             row * channels, segment * length, (segment + 1) * length,
             base + u * blockDim.x * kVec + threadIdx.x * kVec);
         if (!columns[u].any()) break;
         fc_product_in[u] = load_pack(columns[u], fc_product_ptr, row * channels, whole);
+        if (kPacked && kAddsBias<T>) {
+          fc_bias_in[u] = load_pack(columns[u], fc_bias_ptr, 0, whole);
+        }
       }
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
         Acc fc_bias[kVec];
-        load_values(columns[u], fc_bias_ptr, kAddsBias<T>, fc_bias);
+        if (kPacked) {
+          widen_values(fc_bias_in[u], kAddsBias<T>, fc_bias);
+        } else {
+          load_values(columns[u], fc_bias_ptr, kAddsBias<T>, fc_bias);
+        }
+        Acc gn_moments_of[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
           const Acc fc_product = widen(fc_product_in[u][v]);
           const Acc fc = fc_product + fc_bias[v];
-          if (seen == 0) gn_moments_sums.pilot = fc;
-          add_value(gn_moments_sums, fc);
-          ++seen;
+          gn_moments_of[v] = fc;
         }
+        if (seen == 0) gn_moments_sums.pilot = one_of(columns[u], gn_moments_of);
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          if (columns[u].has(v)) add_value(gn_moments_sums, gn_moments_of[v]);
+        }
+        seen += columns[u].size();
       }
     }
     Moments<Acc> gn_moments = moments_of(gn_moments_sums, Acc(seen));
@@ -296,16 +311,30 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   Acc gn_bias[kVec];
   load_values(columns, gn_bias_ptr, active, gn_bias);
 
+  // What is known of the segment that element v of the thread's vector is of. That of the first one
+  // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
+  constexpr bool kEarly = kPacked || kVec <= 4;
+  struct Values {
+    Acc gn_mean, gn_rstd;
+  };
+  const auto values_of = [&](int64_t at, int v) {
+    return Values{
+        widen(gn_mean_ptr[at * segments + segment[v]]),
+        widen(gn_rstd_ptr[at * segments + segment[v]])};
+  };
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
   // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take = [&](const auto& here, int64_t at, const auto& fc_product_in) {
+  const auto take =
+      [&](const auto& here, int64_t at, const Values& first_values, const auto& fc_product_in) {
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gn_mean = widen(gn_mean_ptr[at * segments + segment[v]]);
-      const Acc gn_rstd = widen(gn_rstd_ptr[at * segments + segment[v]]);
+      const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
+      const Values values = of_first ? first_values : values_of(at, v);
+      const Acc gn_mean = values.gn_mean;
+      const Acc gn_rstd = values.gn_rstd;
       const Acc fc_product = widen(fc_product_in[v]);
       const Acc fc = fc_product + fc_bias[v];
       const Acc gn_hat = (fc - gn_mean) * gn_rstd;
@@ -323,17 +352,19 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   for (int64_t line = first + threadIdx.y; active && line < end;
        line += kRowsInFlight * blockDim.y) {
     Loaded<T, kVec> fc_product_in[kRowsInFlight];
+    Values values[kRowsInFlight];
 #pragma unroll
     for (int u = 0; u < kRowsInFlight; ++u) {
       const int64_t at = line + u * blockDim.y;
       if (at >= end) break;
+      if (kEarly) values[u] = values_of(at, 0);
       fc_product_in[u] = load_pack(packed, fc_product_ptr, at * length, whole);
     }
 #pragma unroll
     for (int u = 0; u < kRowsInFlight; ++u) {
       const int64_t at = line + u * blockDim.y;
       if (at >= end) break;
-      take(packed, at, fc_product_in[u]);
+      take(packed, at, values[u], fc_product_in[u]);
     }
   }
   if constexpr (!kPacked) {
@@ -345,7 +376,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       const auto here = part_of(columns, at * length, rows * channels);
       if (!here.any()) break;
       const auto fc_product_in = load_pack(here, fc_product_ptr, at * length, whole);
-      take(here, at, fc_product_in);
+      take(here, at, values_of(at, 0), fc_product_in);
     }
   }
 }
@@ -769,28 +800,52 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     Acc d_gn_hat_gn_hat_sum = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kRowsInFlight * blockDim.x * kVec) {
-      SegmentColumns<kVec, kPacked> columns[kRowsInFlight];
-      Loaded<T, kVec> fc_product_in[kRowsInFlight];
-      Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+    for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
+      SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
+      Loaded<T, kVec> fc_product_in[kVectorsAtOnce];
+      Loaded<Out, kVec> grad_y_in[kVectorsAtOnce];
+      Loaded<Param, kVec> fc_bias_in[kVectorsAtOnce];
+      Loaded<Param, kVec> gn_weight_in[kVectorsAtOnce];
+      Loaded<Param, kVec> gn_bias_in[kVectorsAtOnce];
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
             row * channels, segment * length, (segment + 1) * length,
             base + u * blockDim.x * kVec + threadIdx.x * kVec);
         if (!columns[u].any()) break;
         fc_product_in[u] = load_pack(columns[u], fc_product_ptr, row * channels, whole);
         grad_y_in[u] = load_pack(columns[u], grad_y_ptr, row * channels, whole);
+        if (kPacked && kAddsBias<T>) {
+          fc_bias_in[u] = load_pack(columns[u], fc_bias_ptr, 0, whole);
+        }
+        if (kPacked) {
+          gn_weight_in[u] = load_pack(columns[u], gn_weight_ptr, 0, whole);
+        }
+        if (kPacked) {
+          gn_bias_in[u] = load_pack(columns[u], gn_bias_ptr, 0, whole);
+        }
       }
 #pragma unroll
-      for (int u = 0; u < kRowsInFlight; ++u) {
+      for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
         Acc fc_bias[kVec];
-        load_values(columns[u], fc_bias_ptr, kAddsBias<T>, fc_bias);
+        if (kPacked) {
+          widen_values(fc_bias_in[u], kAddsBias<T>, fc_bias);
+        } else {
+          load_values(columns[u], fc_bias_ptr, kAddsBias<T>, fc_bias);
+        }
         Acc gn_weight[kVec];
-        load_values(columns[u], gn_weight_ptr, true, gn_weight);
+        if (kPacked) {
+          widen_values(gn_weight_in[u], true, gn_weight);
+        } else {
+          load_values(columns[u], gn_weight_ptr, true, gn_weight);
+        }
         Acc gn_bias[kVec];
-        load_values(columns[u], gn_bias_ptr, true, gn_bias);
+        if (kPacked) {
+          widen_values(gn_bias_in[u], true, gn_bias);
+        } else {
+          load_values(columns[u], gn_bias_ptr, true, gn_bias);
+        }
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
@@ -806,8 +861,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         }
       }
     }
-    sum_over_block(shared, d_gn_hat_sum);
-    sum_over_block(shared, d_gn_hat_gn_hat_sum);
+    sum_over_block(shared, d_gn_hat_sum, d_gn_hat_gn_hat_sum);
     const Acc gn_grad_slope = d_gn_hat_gn_hat_sum * inverse_count;
     const Acc gn_grad_mean = d_gn_hat_sum * inverse_count;
     if (threadIdx.x == 0) {
@@ -859,19 +913,35 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   Acc d_gn_weight_sum[kVec] = {};
   Acc d_fc_sum[kVec] = {};
 
+  // What is known of the segment that element v of the thread's vector is of. That of the first one
+  // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
+  constexpr bool kEarly = kPacked || kVec <= 4;
+  struct Values {
+    Acc gn_mean, gn_rstd, gn_grad_slope, gn_grad_mean;
+  };
+  const auto values_of = [&](int64_t at, int v) {
+    return Values{
+        widen(gn_mean_ptr[at * segments + segment[v]]),
+        widen(gn_rstd_ptr[at * segments + segment[v]]),
+        widen(gn_grad_slope_ptr[at * segments + segment[v]]),
+        widen(gn_grad_mean_ptr[at * segments + segment[v]])};
+  };
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
   // What is done with the thread's vector of a line; only some of its elements may be there.
   const auto take =
-      [&](const auto& here, int64_t at, const auto& fc_product_in, const auto& grad_y_in) {
+      [&](const auto& here, int64_t at, const Values& first_values, const auto& fc_product_in,
+          const auto& grad_y_in) {
     Pack<T, kVec> grad_fc_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gn_mean = widen(gn_mean_ptr[at * segments + segment[v]]);
-      const Acc gn_rstd = widen(gn_rstd_ptr[at * segments + segment[v]]);
-      const Acc gn_grad_slope = widen(gn_grad_slope_ptr[at * segments + segment[v]]);
-      const Acc gn_grad_mean = widen(gn_grad_mean_ptr[at * segments + segment[v]]);
+      const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
+      const Values values = of_first ? first_values : values_of(at, v);
+      const Acc gn_mean = values.gn_mean;
+      const Acc gn_rstd = values.gn_rstd;
+      const Acc gn_grad_slope = values.gn_grad_slope;
+      const Acc gn_grad_mean = values.gn_grad_mean;
       const Acc fc_product = widen(fc_product_in[v]);
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc fc = fc_product + fc_bias[v];
@@ -895,10 +965,12 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
        line += kRowsInFlight * blockDim.y) {
     Loaded<T, kVec> fc_product_in[kRowsInFlight];
     Loaded<Out, kVec> grad_y_in[kRowsInFlight];
+    Values values[kRowsInFlight];
 #pragma unroll
     for (int u = 0; u < kRowsInFlight; ++u) {
       const int64_t at = line + u * blockDim.y;
       if (at >= end) break;
+      if (kEarly) values[u] = values_of(at, 0);
       fc_product_in[u] = load_pack(packed, fc_product_ptr, at * length, whole);
       grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
     }
@@ -906,7 +978,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     for (int u = 0; u < kRowsInFlight; ++u) {
       const int64_t at = line + u * blockDim.y;
       if (at >= end) break;
-      take(packed, at, fc_product_in[u], grad_y_in[u]);
+      take(packed, at, values[u], fc_product_in[u], grad_y_in[u]);
     }
   }
   if constexpr (!kPacked) {
@@ -919,7 +991,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       if (!here.any()) break;
       const auto fc_product_in = load_pack(here, fc_product_ptr, at * length, whole);
       const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
-      take(here, at, fc_product_in, grad_y_in);
+      take(here, at, values_of(at, 0), fc_product_in, grad_y_in);
     }
   }
 

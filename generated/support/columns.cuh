@@ -65,12 +65,7 @@ struct Ragged {
   __device__ __forceinline__ bool any() const { return mask != 0; }
   __device__ __forceinline__ bool all() const { return mask == (1u << kVec) - 1u; }
   __device__ __forceinline__ bool has(int v) const { return mask & 1u << v; }
-  __device__ __forceinline__ int size() const {
-    int count = 0;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) count += has(v);
-    return count;
-  }
+  __device__ __forceinline__ int size() const { return __popc(mask); }
   // Column v; one that exists in place of one that does not.
   __device__ __forceinline__ int64_t at(int v) const { return first + (has(v) ? v : low); }
 };
@@ -245,15 +240,22 @@ __device__ __forceinline__ void store_pack(
   }
 }
 
-// A vector's values at the thread's columns; where `present` is false, -0: to add that is nothing,
-// for the compiler too.
+// The values of a vector that was loaded; where `present` is false, -0: to add that is nothing, for
+// the compiler too.
+template <int N, bool kPacked, typename Acc, typename T>
+__device__ __forceinline__ void widen_values(
+    const Loaded<T, N, kPacked>& loaded, bool present, Acc (&value)[N]) {
+#pragma unroll
+  for (int v = 0; v < N; ++v) value[v] = present ? Acc(widen(loaded[v])) : Acc(-0.0);
+}
+
+// The same of a vector at the thread's columns.
 template <int N, bool kPacked, typename Acc, typename T>
 __device__ __forceinline__ void load_values(
     const Columns<N, kPacked>& columns, const T* row, bool present, Acc (&value)[N]) {
   Loaded<T, N, kPacked> loaded;
   if (present) loaded = load_pack(columns, row);
-#pragma unroll
-  for (int v = 0; v < N; ++v) value[v] = present ? Acc(widen(loaded[v])) : Acc(-0.0);
+  widen_values(loaded, present, value);
 }
 template <int N, typename Acc, typename T>
 __device__ __forceinline__ void load_values(
@@ -286,6 +288,21 @@ __device__ __forceinline__ void store_values(
   for (int v = 0; v < N; ++v) {
     if (columns.has(v)) row[columns.at(v)] = narrow<T>(value[v]);
   }
+}
+
+// One of the values that exist; there must be some.
+template <int N, typename Acc>
+__device__ __forceinline__ Acc one_of(const Columns<N, true>&, const Acc (&value)[N]) {
+  return value[0];
+}
+template <int N, typename Acc>
+__device__ __forceinline__ Acc one_of(const Ragged<N>& columns, const Acc (&value)[N]) {
+  Acc one{};
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    if (columns.has(v)) one = value[v];
+  }
+  return one;
 }
 
 // Stores a thread's partial sums of its columns as those of `block`: an array of the channels for

@@ -105,30 +105,44 @@ __device__ __forceinline__ void correct(Moments<Acc>& moments, Acc distances, Ac
   moments = {moments.mean + rest, m2 < Acc(0) ? Acc(0) : m2};
 }
 
+// Brings the moments of parts together (Chan, Golub and LeVeque 1983, section 3). In column v the
+// thread's part has count(v) values; inverse(v) is one over those of all parts. sum(x, ...) adds up
+// each array over the parts.
+template <int N, typename Acc, typename Count, typename Inverse, typename Sum>
+__device__ __forceinline__ void moments_of_parts(
+    Moments<Acc> (&moments)[N], const Count& count, const Inverse& inverse, const Sum& sum) {
+  Acc mean[N];
+  Acc m2[N];
+  Acc distances[N];
+#pragma unroll
+  for (int v = 0; v < N; ++v) mean[v] = count(v) * moments[v].mean;
+  sum(mean);
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    mean[v] *= inverse(v);
+    const Acc distance = moments[v].mean - mean[v];
+    distances[v] = count(v) * distance;
+    m2[v] = moments[v].m2 + distances[v] * distance;
+  }
+  sum(m2, distances);
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    moments[v] = {mean[v], m2[v]};
+    correct(moments[v], distances[v], inverse(v));
+  }
+}
+
 // The moments over the block's rows of count(v) values of each thread, total(v) of them altogether;
 // every thread of a column gets the result. `shared` holds 2 warp_count() * blockDim.x * N values.
 template <int N, typename Acc, typename Count, typename Total>
 __device__ __forceinline__ void moments_over_y(
     Acc* shared, Moments<Acc> (&moments)[N], const Count& count, const Total& total) {
-  Acc mean[N];
-  Acc m2[N];
-  Acc distances[N];
+  Acc inverse[N];
 #pragma unroll
-  for (int v = 0; v < N; ++v) mean[v] = moments[v].mean * count(v);
-  sum_over_y<N>(shared, mean);
-#pragma unroll
-  for (int v = 0; v < N; ++v) {
-    mean[v] /= total(v);
-    const Acc distance = moments[v].mean - mean[v];
-    distances[v] = count(v) * distance;
-    m2[v] = moments[v].m2 + distances[v] * distance;
-  }
-  sum_over_y<N>(shared, m2, distances);
-#pragma unroll
-  for (int v = 0; v < N; ++v) {
-    moments[v] = {mean[v], m2[v]};
-    correct(moments[v], distances[v], Acc(1) / total(v));
-  }
+  for (int v = 0; v < N; ++v) inverse[v] = Acc(1) / total(v);
+  moments_of_parts(
+      moments, count, [&](int v) { return inverse[v]; },
+      [&](auto&... values) { sum_over_y<N>(shared, values...); });
 }
 
 // The sum of a thread's own values, as a tree: equal values give their exact multiple.
@@ -213,7 +227,7 @@ __device__ __forceinline__ void sum_in_warp(int lanes, Acc& first, More&... more
   }
 }
 
-constexpr int kRowWarps = 16;  // of a row kernel's block, at most: row_shape() in shapes.cuh
+constexpr int kRowWarps = 16;  // of a row kernel's block, at most: row_shape() in row_shapes.cuh
 
 // The sum over the block's warps of values that each thread of a warp has alike; every thread gets
 // the results, to the same bits. The block has one row; `shared` holds 32 values for each sum.
@@ -235,8 +249,8 @@ __device__ __forceinline__ void sum_over_warps(Acc* shared, Acc& first, More&...
   sum_in_warp(kMostWarps, first, more...);
 }
 
-// The moments of what all warps of the block have, from each one's moments and their counts, in the
-// same way (Chan, Golub and LeVeque 1983, section 3). `shared` holds 64 values, none of the counts.
+// The moments of what all warps of the block have, from each one's and their counts, in the same
+// way. `shared` holds 64 values, none of the counts.
 template <int kMostWarps, typename Acc>
 __device__ __forceinline__ void moments_over_warps(
     Acc* shared, const Acc* counts, Acc inverse_count, Moments<Acc>& moments) {
@@ -249,17 +263,12 @@ __device__ __forceinline__ void moments_over_warps(
   const int warp = threadIdx.x % kMostWarps;
   const bool exists = warp < warp_count();
   const Acc count = exists ? counts[warp] : Acc(0);
-  const Acc part = exists ? shared[warp] : Acc(0);
-  Acc m2 = exists ? shared[32 + warp] : Acc(0);
-  Acc mean = count * part;
-  sum_in_warp(kMostWarps, mean);
-  mean *= inverse_count;
-  const Acc distance = part - mean;
-  Acc distances = count * distance;
-  m2 += distances * distance;
-  sum_in_warp(kMostWarps, m2, distances);
-  moments = {mean, m2};
-  correct(moments, distances, inverse_count);
+  Moments<Acc> part[1] = {};
+  if (exists) part[0] = {shared[warp], shared[32 + warp]};
+  moments_of_parts(
+      part, [&](int) { return count; }, [&](int) { return inverse_count; },
+      [](auto&... values) { sum_in_warp(kMostWarps, values[0]...); });
+  moments = part[0];
 }
 
 // Sums each value over the `lanes` neighbouring threads that share a segment, or over those of a
@@ -315,15 +324,12 @@ __device__ __forceinline__ void sum_over_block(Acc* shared, Acc& first, More&...
 template <typename Acc>
 __device__ __forceinline__ void moments_over_block(
     Acc* shared, Moments<Acc>& moments, Acc count, Acc total) {
-  Acc mean = moments.mean * count;
-  sum_over_block(shared, mean);
-  mean /= total;
-  const Acc distance = moments.mean - mean;
-  Acc distances = count * distance;
-  Acc m2 = moments.m2 + distances * distance;
-  sum_over_block(shared, m2, distances);
-  moments = {mean, m2};
-  correct(moments, distances, Acc(1) / total);
+  Moments<Acc> part[1] = {moments};
+  const Acc inverse = Acc(1) / total;
+  moments_of_parts(
+      part, [&](int) { return count; }, [&](int) { return inverse; },
+      [&](auto&... values) { sum_over_block(shared, values[0]...); });
+  moments = part[0];
 }
 
 }  // namespace fusegen

@@ -10,7 +10,7 @@ from fusegen.plan.shapes import SCHEDULES
 from tests.emulate.building import compiled_shapes
 
 SOURCE = """
-#include "../support/shapes.cuh"
+#include "../support/column_shapes.cuh"
 
 extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t channels, int64_t element, int64_t narrowest,
                      int64_t limit, int64_t most_cluster, int64_t packed, int64_t schedule, int64_t cluster) {

@@ -14,7 +14,7 @@ from tests.emulate.building import compiled_shapes
 
 SOURCE = """
 #include "../support/reduce.cuh"
-#include "../support/shapes.cuh"
+#include "../support/row_shapes.cuh"
 
 extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, int64_t length, int64_t packed,
                      int64_t most_items, int64_t row_items, int64_t doubles, int64_t sums, int64_t blocks,

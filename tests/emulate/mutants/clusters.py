@@ -69,7 +69,7 @@ EXCHANGES = [
     _mutant("a block without rows has moments", "rank * rows_per_block < rows", "rank < int(gridDim.y)",
             nan("y"), "moments_of_blocks", None, "cluster, few rows", nth=1, of=2),
     _mutant("no room to exchange", "cluster > 1 ? columns * bytes.exchange * (cluster + 1) : 0", "0", BEYOND_SHARED,
-            "column_tile", file="shapes.cuh"),
+            "column_tile", file="column_shapes.cuh"),
 ]  # fmt: skip
 
 _LAST = "first + rows_per_block < rows ? first + rows_per_block : int(rows)"

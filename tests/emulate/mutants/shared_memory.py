@@ -40,7 +40,7 @@ SHARED = [
         ("backward_row", "short rows", "backward_launch", "512 * (wide ? kWide : kVec) * sizeof(Acc)",
          "(512 * (wide ? kWide : kVec) - 1) * sizeof(Acc)", 0, 1),
         ("forward_segments", "segments", "forward_launch", "64 * sizeof(Acc)", "39 * sizeof(Acc)", 0, 1),
-        ("backward_segments", "segments", "backward_launch", "64 * sizeof(Acc)", "7 * sizeof(Acc)", 0, 1),
+        ("backward_segments", "segments", "backward_launch", "64 * sizeof(Acc)", "39 * sizeof(Acc)", 0, 1),
     )
 ]  # fmt: skip
 SHARED += [

@@ -1,0 +1,165 @@
+// Launch shapes of kernels that hold rows, or groups of their channels, in registers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include <cuda_runtime.h>
+
+#include "shapes.cuh"
+
+namespace fusegen {
+
+// A launch in which `lanes` threads hold one segment (a row, or a group of its channels) in
+// registers, `items` vectors each, and a block has `across` neighbouring segments of `height` rows
+// at a time. seat_of() in reduce.cuh says which thread has what.
+struct Row {
+  dim3 grid;
+  dim3 block;
+  int lanes;
+  int across;
+  int height;
+  int items;
+  int period;
+  int64_t step;  // rows from one turn of a block to the next
+};
+
+// The launch bounds of a row kernel, which decide how many registers a thread has: threads of a
+// block, and blocks that a multiprocessor holds. With one item those are `blocks` where that is
+// four neighbours, or one less. With two items of four neighbours, where a thread has little else
+// to keep, the bound is higher than any block, for more of them at a time.
+constexpr int row_threads(int items, int vector, int blocks) {
+  return items == 1 ? 256 : items == 2 && vector == 4 && blocks > 3 ? 768 : 512;
+}
+constexpr int row_blocks(int items, int vector, int blocks) {
+  return items > 1 ? 1 : vector > 4 ? blocks - 1 : blocks;
+}
+
+// Whether the threads of a row kernel have twice as much of a segment as they must, `share`
+// elements: fewer instructions for each of them, and fewer warps to exchange the results of a long
+// segment, but beginnings and ends that take longer. It pays from half a dozen turns of 512 threads
+// a multiprocessor on.
+inline bool row_doubles(const Shapes& shapes, int64_t elements, int share, int multiprocessors) {
+  if (shapes.row_share != 0) return shapes.row_share == 2;
+  return elements >= int64_t(6) * 512 * share * multiprocessors;
+}
+
+// Lanes of a warp for a segment of up to 32 vectors. The sum over a power of two is the simpler
+// one, so there are fewer only where a warp then holds more segments.
+inline int row_lanes(int64_t vectors) {
+  const int power = power_of_two_from(vectors);
+  return 32 / vectors > 32 / power ? int(vectors) : power;
+}
+
+// Neighbouring segments of a row that a block has, where its warps hold `a_warp` each: as many as a
+// warp, or down to half of them where fewer places stay empty, behind a row's last segment and
+// behind the block's last row. Not more: the more rows a block has, the fewer are its partial
+// results.
+inline int row_across(int64_t groups, int a_warp, int warps) {
+  const int most = groups < a_warp ? int(groups) : a_warp;
+  const int places = a_warp * warps;
+  int best = most;
+  for (int across = most - 1; across * 2 >= most; --across) {
+    const int64_t blocks = ceil_div(groups, across), blocks_of_best = ceil_div(groups, best);
+    if (places / across * blocks_of_best > places / best * blocks) best = across;
+  }
+  return best;
+}
+
+// The most turns of a block where warps share sectors of memory, as far as the grid goes. The warp
+// that has the rest of a sector must not fall behind by more than the L2 holds, or each of them
+// reads it, and writes its part of it, alone; warps that start together stay together that long.
+// With column sums blocks are few, since each of them has partial results.
+constexpr int kRowTurns = 32;
+constexpr int kSector = 16;  // elements: one of 16 bits, two of float32
+
+// Whether warps with `a_warp` segments each share sectors, in blocks of `across` segments of
+// `height` rows: whether a warp, or a block, may begin within one.
+inline bool shares_sectors(int64_t groups, int64_t length, int a_warp, int across, int height) {
+  const int64_t row = groups * length;
+  if (across == groups) return a_warp * length % kSector != 0 || height * row % kSector != 0;
+  return std::gcd(a_warp, across) * length % kSector != 0 || row % kSector != 0;
+}
+
+// items is 0 where a segment is longer than `most_items` vectors for each thread of a block, or
+// where the split schedule is faster, if the sizes decide. `doubles`: whether two vectors a thread
+// are faster than one; with column sums that is about long segments only.
+inline Row row_shape(
+    const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int vector, bool packed,
+    int most_items, bool doubles, bool sums, int blocks, int multiprocessors) {
+  // Where a segment does not begin at a multiple of a vector, it touches up to one more.
+  const int64_t vectors = packed ? ceil_div(length, vector) : (length + vector - 2) / vector + 1;
+  const int two = std::min(2, most_items);
+  const int period = packed ? 1 : row_period(groups * length, vector);
+  const Row none{dim3(1), dim3(1), 0, 0, 0, 0, 1, 0};
+  Row shape{dim3(1), dim3(256), 1, 1, 1, 1, period, 0};
+  if (vectors <= 32 * two) {
+    // Short segments: some lanes of a warp each, with two vectors where one leaves more lanes idle,
+    // or where that is asked for and leaves no more of them idle. Not a lane alone: its neighbours'
+    // vectors would be two apart.
+    const int half = row_lanes(ceil_div(vectors, two));
+    shape.lanes = vectors <= 32 ? row_lanes(vectors) : half;
+    const int a_warp_of_one = 32 / shape.lanes * two, a_warp_of_two = 32 / half;
+    const bool fuller = a_warp_of_two > a_warp_of_one;
+    const bool twice = doubles && !sums && half > 1 && a_warp_of_two == a_warp_of_one;
+    if (vectors > 32 || fuller || twice) {
+      shape.items = two;
+      shape.lanes = half;
+    }
+    const int a_warp = 32 / shape.lanes;
+    shape.across = row_across(groups, a_warp, 256 / 32);
+    shape.height = 256 / 32 * a_warp / shape.across;
+  } else {
+    // Long segments: one block each, of up to 256 threads, then with a few items, then of up to
+    // 512, in whole warps. Fewer warps exchange their results sooner: where it is asked for, with
+    // two items from the beginning, if that leaves no more threads idle.
+    const auto threads = [&](int items) { return int(ceil_div(vectors, 32 * items) * 32); };
+    if (doubles && threads(two) * two == threads(1)) shape.items = two;
+    int most_threads = 256;
+    while (int64_t(most_threads) * shape.items < vectors) {
+      const bool enough = shape.items >= shapes.row_items || shape.items == most_items;
+      if ((most_threads < 512 && enough) || shape.items == most_items) {
+        most_threads *= 2;
+      } else {
+        shape.items *= 2;
+      }
+      if (most_threads > (shape.items > 1 ? 512 : 256)) return none;
+    }
+    // A block of not much more than 256 threads leaves no room for a second one: half as many
+    // threads do better, with twice the vectors.
+    const bool alone = threads(shape.items) > 256 && threads(shape.items) <= 352;
+    const bool doubled = alone && shape.items * 2 <= most_items;
+    if (doubled) shape.items *= 2;
+    shape.lanes = threads(shape.items);
+    // Where the sizes decide, a second read is faster than so few threads on a multiprocessor; and
+    // where each has few segments, than so few threads with all that their registers hold, or, from
+    // a quarter of a segment for each on, than large blocks without vectors that have column sums.
+    const int64_t segments = rows * groups;
+    const bool ragged = length % vector != 0;
+    const bool thin = alone && !doubled && vector > 4 && ragged && segments > 2 * multiprocessors;
+    const bool full = doubled && shape.items > 4 && segments <= 8 * multiprocessors;
+    const bool large = sums && ragged && shape.lanes > 352 && segments * 4 > multiprocessors &&
+        segments <= 4 * multiprocessors;
+    if (shapes.schedule == kAutomatic && (thin || full || large)) return none;
+    shape.block = dim3(unsigned(shape.lanes));
+  }
+  const int64_t across = ceil_div(groups, shape.across);
+  // Registers are given to warps: the launch bounds leave room for more blocks that are smaller.
+  const int64_t resident = row_threads(shape.items, vector, blocks) *
+      row_blocks(shape.items, vector, blocks) / int(shape.block.x);
+  // All turns of a thread begin at the same place in a vector: blocks come by the period.
+  int64_t down = resident * multiprocessors * shapes.row_waves / (across * period);
+  if (down < 1) down = 1;
+  const int64_t most = ceil_div(rows, int64_t(shape.height) * period);
+  const int a_warp = shape.lanes <= 32 ? 32 / shape.lanes : 1;
+  const bool shares = shares_sectors(groups, length, a_warp, shape.across, shape.height);
+  if (shares && !sums) down *= ceil_div(most, down * kRowTurns);
+  if (down > most) down = most;
+  if (down * period > 65535) down = 65535 / period;
+  shape.grid = dim3(unsigned(across), unsigned(down * period));
+  shape.step = down * shape.height * period;
+  return shape;
+}
+
+}  // namespace fusegen
