@@ -132,15 +132,16 @@ inline Row row_shape(
     const bool doubled = alone && shape.items * 2 <= most_items;
     if (doubled) shape.items *= 2;
     shape.lanes = threads(shape.items);
-    // Where the sizes decide, a second read is faster than so few threads on a multiprocessor; and
-    // where each has few segments, than so few threads with all that their registers hold, or, from
-    // a quarter of a segment for each on, than large blocks without vectors that have column sums.
+    // Where the sizes decide, a second read is faster than so few threads on a multiprocessor, but
+    // for few segments; than so few with all that their registers hold; and than large blocks with
+    // column sums, of which each multiprocessor has one or two.
     const int64_t segments = rows * groups;
     const bool ragged = length % vector != 0;
     const bool thin = alone && !doubled && vector > 4 && ragged && segments > 2 * multiprocessors;
-    const bool full = doubled && shape.items > 4 && segments <= 8 * multiprocessors;
-    const bool large = sums && ragged && shape.lanes > 352 && segments * 4 > multiprocessors &&
-        segments <= 4 * multiprocessors;
+    const bool full = doubled && shape.items > 4;
+    const int some = ragged ? 4 : 2;
+    const bool large = sums && shape.lanes > 352 && segments * some > multiprocessors &&
+        segments <= some * multiprocessors;
     if (shapes.schedule == kAutomatic && (thin || full || large)) return none;
     shape.block = dim3(unsigned(shape.lanes));
   }

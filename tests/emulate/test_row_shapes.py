@@ -233,19 +233,22 @@ def test_groups_just_beyond_a_block_without_vectors_are_left_to_the_split_schedu
     assert items(1000, 4104, packed=True) == items(1000, 2049, vector=4) == 2
 
 
-def test_few_segments_that_are_long_are_left_to_the_split_schedule(shape):
-    """Where few threads would have eight vectors each, or a large block column sums without vectors."""
+def test_what_the_registers_of_a_block_hold_badly_is_left_to_the_split_schedule(shape):
+    """Where few threads would have eight vectors each, or each multiprocessor few large blocks with column sums."""
 
     def items(rows, length, packed, most_items, sums, schedule="automatic"):
         return shape(rows, 1, length, 4, packed, most_items, sums=sums, schedule=schedule)["items"]
 
-    assert [items(rows, 4100, True, 8, False) for rows in (1, 1056, 1057)] == [0, 0, 8]
+    assert [items(rows, 4100, True, 8, False) for rows in (1, 100_000)] == [0, 0]
     assert [items(100, length, True, 8, False) for length in (4096, 5632, 5636, 8192, 8196)] == [2, 0, 4, 4, 8]
     assert [items(rows, 4093, False, 2, True) for rows in (33, 34, 528, 529)] == [2, 0, 0, 2]
-    assert items(100, 4093, False, 2, False) == items(100, 4096, True, 2, True) == 2
+    assert [items(rows, 4096, True, 2, True) for rows in (66, 67, 264, 265)] == [2, 0, 0, 2]
+    assert items(100, 4093, False, 2, False) == items(100, 4096, True, 2, False) == 2
+    assert items(100, 2816, True, 2, True) == 2  # blocks of 352 threads
     assert items(100, 2049, False, 2, True) == 2  # blocks of 288 threads
     assert items(100, 4100, True, 8, False, "on_chip") == 8
     assert items(100, 4093, False, 2, True, "on_chip_if_it_fits") == 2
+    assert items(100, 4096, True, 2, True, "on_chip") == 2
 
 
 @pytest.mark.parametrize(

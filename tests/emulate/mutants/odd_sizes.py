@@ -77,13 +77,13 @@ RAGGED = [
         ("sums of rows that begin elsewhere in a vector", "odd rows, one group", "backward_row", "kernels.cu",
          "kPacked ? 1 : period", "1", wrong("grad_gemm_bias")),
         ("what does not exist of a segment", "odd segments", "forward_segments", "kernels.cu",
-         "if (columns[u].has(v)) add_value", "add_value", wrong("y")),
-        ("sums of what does not exist of a segment", "odd segments", "backward_segments", "kernels.cu",
-         "if (!columns[u].has(v)) continue;", "", wrong("grad_gemm_product")),
+         "if (columns[u].has(v)) add_value(group_norm_moments_sums, group_norm_moments_of[v]);",
+         "add_value(group_norm_moments_sums, group_norm_moments_of[v]);", wrong("y")),
         ("a group of a vector's first element for all", "odd segments", "forward_apply", "kernels.cu",
          "kEarly && segment[v] == segment[0]", "kEarly", wrong("y")),
-        ("a group of another row", "odd segments", "forward_apply", "kernels.cu",
-         "take(packed, at, values[u]", "take(packed, at, values[0]", wrong("y")),
+        ("a group of another row", "segments", "forward_apply", "kernels.cu",
+         "take(packed, at, values[u], gemm_product_in[u]);", "take(packed, at, values[0], gemm_product_in[u]);",
+         wrong("y")),
     )
 ]  # fmt: skip
 
