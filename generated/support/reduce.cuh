@@ -249,8 +249,8 @@ __device__ __forceinline__ void sum_over_warps(Acc* shared, Acc& first, More&...
   sum_in_warp(kMostWarps, first, more...);
 }
 
-// The moments of what all warps of the block have, from each one's and their counts, in the same
-// way. `shared` holds 64 values, none of the counts.
+// The moments of what all warps of the block have, from each one's and their counts; every thread
+// gets the result. `shared` holds 64 values, none of the counts.
 template <int kMostWarps, typename Acc>
 __device__ __forceinline__ void moments_over_warps(
     Acc* shared, const Acc* counts, Acc inverse_count, Moments<Acc>& moments) {

@@ -134,7 +134,8 @@ inline Row row_shape(
     shape.lanes = threads(shape.items);
     // Where the sizes decide, a second read is faster than so few threads on a multiprocessor, but
     // for few segments; than so few with all that their registers hold; and than large blocks with
-    // column sums, of which each multiprocessor has one or two.
+    // column sums, of which a multiprocessor has half of one to two, or without vectors a quarter
+    // of one to four.
     const int64_t segments = rows * groups;
     const bool ragged = length % vector != 0;
     const bool thin = alone && !doubled && vector > 4 && ragged && segments > 2 * multiprocessors;

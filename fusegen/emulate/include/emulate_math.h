@@ -27,8 +27,9 @@ inline float max(float a, float b) { return fmaxf(a, b); }
 inline double min(double a, double b) { return fmin(a, b); }
 inline double max(double a, double b) { return fmax(a, b); }
 
-// Operations that a compiler must not contract; sources are compiled with -ffp-contract=off anyway.
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+
+// Operations that a compiler must not contract; sources are compiled with -ffp-contract=off anyway.
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
