@@ -351,6 +351,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
         widen(groupnorm_mean_ptr[at * segments + segment[v]]),
         widen(groupnorm_rstd_ptr[at * segments + segment[v]])};
   };
+
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
   // What is done with the thread's vector of a line; only some of its elements may be there.
@@ -992,6 +993,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
         widen(groupnorm_grad_slope_ptr[at * segments + segment[v]]),
         widen(groupnorm_grad_mean_ptr[at * segments + segment[v]])};
   };
+
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
   // What is done with the thread's vector of a line; only some of its elements may be there.

@@ -322,6 +322,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
         widen(gn_mean_ptr[at * segments + segment[v]]),
         widen(gn_rstd_ptr[at * segments + segment[v]])};
   };
+
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
   // What is done with the thread's vector of a line; only some of its elements may be there.
@@ -926,6 +927,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
         widen(gn_grad_slope_ptr[at * segments + segment[v]]),
         widen(gn_grad_mean_ptr[at * segments + segment[v]])};
   };
+
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
   // What is done with the thread's vector of a line; only some of its elements may be there.

@@ -348,6 +348,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
         widen(group_norm_mean_ptr[at * segments + segment[v]]),
         widen(group_norm_rstd_ptr[at * segments + segment[v]])};
   };
+
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
   // What is done with the thread's vector of a line; only some of its elements may be there.
@@ -990,6 +991,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
         widen(group_norm_grad_slope_ptr[at * segments + segment[v]]),
         widen(group_norm_grad_mean_ptr[at * segments + segment[v]])};
   };
+
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
   // What is done with the thread's vector of a line; only some of its elements may be there.
