@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from fusegen.check.run import check, write_patch
-from fusegen.render.package import support_files
 from tests.check.drifts import DRIFTS, FILES, HEADER, KERNELS, MANIFEST, PLAN, A, B
 
 EACH = pytest.mark.parametrize("name", DRIFTS)
@@ -30,7 +29,7 @@ def test_kinds(name: str, project) -> None:
 def test_no_drift(project) -> None:
     report = project.check()
     assert report.ok and report.findings == () and report.repair is None and report.patch() == b""
-    assert (report.packages, report.files) == (2, 2 * len(FILES) + len(support_files()))
+    assert (report.packages, report.files) == (2, 2 * len(FILES) + 12)
 
 
 @EACH
