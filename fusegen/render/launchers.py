@@ -46,7 +46,7 @@ class ScheduleContext:
     kind: str
     comment: list[str]
     groups: str
-    row_blocks: int
+    row_work: str
     row_sums: bool
     tile_bytes: str
     needs_stream: bool
@@ -147,7 +147,7 @@ class LauncherRenderer:
             kind=schedule.kind,
             comment=[_COMMENT[schedule.kind]],
             groups=self._groups(row) if row else self.groups,
-            row_blocks=self.contexts[row.name].row_blocks if row else 0,
+            row_work=self._row_work(row) if row else "",
             row_sums=bool(row and row.partial_sums),
             tile_bytes=self._tile_bytes(kernels),
             needs_stream=any(kernel.kind == "stream" for kernel in kernels),
@@ -157,6 +157,15 @@ class LauncherRenderer:
             scratch=[ScratchContext(pointer(t), self._count(t)) for t in scratch.values()],
             launches=launches,
         )
+
+    def _row_work(self, row: Kernel) -> str:
+        """RowWork of templates/support/row_shapes.cuh: column sums, blocks, constants of a column, tensors that the
+        split schedule reads again."""
+        context = self.contexts[row.name]
+        split = next(schedule for schedule in self.program.schedules if schedule.kind == "split")
+        reads = sum(len(self.contexts[kernel.name].loads) for kernel in split.kernels)
+        sums = "true" if row.partial_sums else "false"
+        return f"{sums}, {context.row_blocks}, {len(context.column_loads)}, {reads - len(context.loads)}"
 
     def _count(self, tensor: Tensor) -> str:
         if tensor.extent == CHANNEL:
@@ -196,7 +205,6 @@ class LauncherRenderer:
         vector = {"finalise": "", "total": "", "column": ", kColumns, kPacked"}.get(kernel.kind, ", kVec, kPacked")
         name = f"{kernel.name}<{types}{vector}>"
         lines: list[str] = []
-        launch = "launch"
         sizes = ["rows", "channels"]
         match kernel.kind:
             case "stream":
@@ -215,21 +223,22 @@ class LauncherRenderer:
                 shared = "64 * sizeof(Acc)"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else []), "whole"]
             case "row":
-                vector = "(wide ? kWide : kVec)" if context.partial_sums else "kVec"
-                grid, shared = ["row.grid", "row.block"], f"512 * {vector} * sizeof(Acc)"
+                vector = "kRow" if context.partial_sums else "kVec"
+                widest = "(wide ? kWide : kRow)" if context.partial_sums else "kVec"
+                grid, shared = ["row.grid", "row.block"], f"512 * {widest} * sizeof(Acc)"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
                 sizes += ["row.lanes", "row.across", "row.height", *(["row.period"] if context.partial_sums else [])]
                 steps = ["row.step", f"row.step * {self._groups(kernel)}", "row.step * channels"]
                 sizes += [*steps, "size", "whole"]
-                lines += [f"auto* kernel = {kernel.name}<{types}, kVec, kPacked, 1>;"]
+                lines += [f"auto* kernel = {kernel.name}<{types}, {vector}, kPacked, 1>;"]
                 for items in _ITEMS[1:]:
-                    instance = f"{kernel.name}<{types}, kVec, kPacked, std::min({items}, kMost)>"
+                    instance = f"{kernel.name}<{types}, {vector}, kPacked, std::min({items}, kMost)>"
                     lines += _wrapped(f"if (row.items == {items}) kernel = {instance};")
                 if context.partial_sums:
                     lines += [f"if (wide) kernel = {kernel.name}<{types}, kWide, kPacked, 1>;"]
                 name = "kernel"
             case "column":
-                launch, grid = "launch_clusters", ["tile.grid", "tile.grid.y", "tile.block"]
+                grid = ["tile.grid", "tile.block"]
                 shared = "tile.shared_bytes"
                 sizes += [self.groups] if context.uses_groups else []
                 sizes += ["tile.rows_per_block"]
@@ -237,8 +246,8 @@ class LauncherRenderer:
                 grid, shared = ["dim3(1)", "dim3(kTotalThreads)"], "32 * sizeof(Acc)"
         call = ", ".join([name, *grid, shared, "stream", *arguments, *sizes])
         if last:
-            return [*lines, *_wrapped(f"return {launch}({call});")]
-        return [*lines, *_wrapped(f"error = {launch}({call});"), "if (error != cudaSuccess) return error;"]
+            return [*lines, *_wrapped(f"return launch({call});")]
+        return [*lines, *_wrapped(f"error = launch({call});"), "if (error != cudaSuccess) return error;"]
 
 
 def _wrapped(statement: str) -> list[str]:

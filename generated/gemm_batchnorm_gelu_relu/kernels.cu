@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
-  const int first = blockIdx.y * rows_per_block;
+  const int first = blockIdx.z * rows_per_block;
   const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
   const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
   const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   // Each thread reads back only what it asked for or wrote, so a tile needs no barrier.
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   Acc* exchange = behind<Acc>(gemm_product_tile, vectors);
-  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.z + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
   // Rows are on their way for some time before they are used.
   constexpr int kAhead = kRowsAhead<kPacked, T>;
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     batch_norm_scale[v] = batch_norm_weight[v] * batch_norm_rstd[v];
     batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
   }
-  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
+  if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
     Acc batch_norm_running_mean[kVec];
     load_values(columns, batch_norm_running_mean_ptr, batch_norm_running_mean_ptr != nullptr,
         batch_norm_running_mean);
@@ -502,12 +502,11 @@ cudaError_t train_forward_launch(
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch_clusters(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid,
-        tile.grid.y, tile.block, tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr,
-        batch_norm_weight_ptr, batch_norm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr,
-        batch_norm_running_mean_ptr, batch_norm_running_var_ptr, y_ptr,
-        batch_norm_num_batches_tracked_ptr, Acc(a.batch_norm_eps), Acc(a.batch_norm_momentum), rows,
-        channels, tile.rows_per_block);
+    return launch(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
+        tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr, batch_norm_weight_ptr,
+        batch_norm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_running_mean_ptr,
+        batch_norm_running_var_ptr, y_ptr, batch_norm_num_batches_tracked_ptr,
+        Acc(a.batch_norm_eps), Acc(a.batch_norm_momentum), rows, channels, tile.rows_per_block);
   }
 
   // Any size: statistics first, then one more pass.
@@ -666,7 +665,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
-  const int first = blockIdx.y * rows_per_block;
+  const int first = blockIdx.z * rows_per_block;
   const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
   const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
   const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
@@ -676,7 +675,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   auto* d_batch_norm_tile = behind<Pack<Acc, kVec>>(gemm_product_tile, vectors);
   Acc* exchange = behind<Acc>(d_batch_norm_tile, vectors);
-  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.z + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
   // Rows are on their way for some time before they are used.
   constexpr int kAhead = kRowsAhead<kPacked, T, Out>;
@@ -749,7 +748,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     batch_norm_grad_slope[v] = d_batch_norm_weight_sum[v] * inverse_count * batch_norm_rstd[v];
     batch_norm_grad_mean[v] = d_batch_norm_sum[v] * inverse_count;
   }
-  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
+  if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
     Acc d_gemm_sum[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -1102,11 +1101,11 @@ cudaError_t train_backward_launch(
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch_clusters(train_backward_column<T, Out, Param, kColumns, kPacked>, tile.grid,
-        tile.grid.y, tile.block, tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr,
-        gemm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_weight_ptr,
-        batch_norm_bias_ptr, grad_gemm_bias_ptr, grad_batch_norm_weight_ptr,
-        grad_batch_norm_bias_ptr, grad_gemm_product_ptr, rows, channels, tile.rows_per_block);
+    return launch(train_backward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
+        tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, batch_norm_mean_ptr,
+        batch_norm_rstd_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr, grad_gemm_bias_ptr,
+        grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, grad_gemm_product_ptr, rows, channels,
+        tile.rows_per_block);
   }
 
   // Any size: statistics first, then one more pass.

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
-  const int first = blockIdx.y * rows_per_block;
+  const int first = blockIdx.z * rows_per_block;
   const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
   const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
   const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   // Each thread reads back only what it asked for or wrote, so a tile needs no barrier.
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   Acc* exchange = behind<Acc>(gemm_product_tile, vectors);
-  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.z + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
   // Rows are on their way for some time before they are used.
   constexpr int kAhead = kRowsAhead<kPacked, T>;
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     bn_center[v] = bn_mean[v] - bn_mean_shift[v];
     bn_scale[v] = bn_weight[v] * bn_rstd[v];
   }
-  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
+  if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
     Acc bn_running_mean[kVec];
     load_values(columns, bn_running_mean_ptr, bn_running_mean_ptr != nullptr, bn_running_mean);
     Acc bn_running_var[kVec];
@@ -498,11 +498,11 @@ cudaError_t train_forward_launch(
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch_clusters(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid,
-        tile.grid.y, tile.block, tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr,
-        scale_ptr, bn_weight_ptr, bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
-        bn_running_var_ptr, y_ptr, bn_num_batches_tracked_ptr, Acc(a.bn_eps), Acc(a.bn_momentum),
-        rows, channels, tile.rows_per_block);
+    return launch(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
+        tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_weight_ptr,
+        bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, y_ptr,
+        bn_num_batches_tracked_ptr, Acc(a.bn_eps), Acc(a.bn_momentum), rows, channels,
+        tile.rows_per_block);
   }
 
   // Any size: statistics first, then one more pass.
@@ -673,7 +673,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
-  const int first = blockIdx.y * rows_per_block;
+  const int first = blockIdx.z * rows_per_block;
   const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
   const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
   const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
@@ -683,7 +683,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   auto* grad_y_tile = behind<Loaded<Out, kVec, kPacked>>(gemm_product_tile, vectors);
   Acc* exchange = behind<Acc>(grad_y_tile, vectors);
-  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.z + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
   // Rows are on their way for some time before they are used.
   constexpr int kAhead = kRowsAhead<kPacked, T, Out>;
@@ -749,7 +749,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     bn_grad_slope[v] = d_bn_weight_sum_scaled[v] * inverse_count;
     bn_grad_mean[v] = grad_y_sum[v] * bn_weight[v] * inverse_count;
   }
-  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
+  if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
     Acc d_times_scale_sum_scaled[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -787,7 +787,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum);
   sum_over_cluster<kVec>(exchange, gemm_d_times_scale_unscaled_sum);
 
-  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
+  if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
     Acc d_scale_sum[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
@@ -1156,10 +1156,10 @@ cudaError_t train_backward_launch(
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch_clusters(train_backward_column<T, Out, Param, kColumns, kPacked>, tile.grid,
-        tile.grid.y, tile.block, tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr,
-        gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, grad_gemm_bias_ptr,
-        grad_bn_weight_ptr, grad_bn_bias_ptr, grad_gemm_product_ptr, grad_scale_ptr, rows, channels,
+    return launch(train_backward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
+        tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, scale_ptr,
+        bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, grad_gemm_bias_ptr, grad_bn_weight_ptr,
+        grad_bn_bias_ptr, grad_gemm_product_ptr, grad_scale_ptr, rows, channels,
         tile.rows_per_block);
   }
 

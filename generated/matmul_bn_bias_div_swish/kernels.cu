@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
-  const int first = blockIdx.y * rows_per_block;
+  const int first = blockIdx.z * rows_per_block;
   const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
   const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
   const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
   // Each thread reads back only what it asked for or wrote, so a tile needs no barrier.
   auto* matmul_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   Acc* exchange = behind<Acc>(matmul_product_tile, vectors);
-  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.z + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
   // Rows are on their way for some time before they are used.
   constexpr int kAhead = kRowsAhead<kPacked, T>;
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
     bn_scale[v] = bn_weight[v] * bn_rstd[v] * inverse_divide_value;
     bn_center[v] = bn_mean[v] - matmul_bias[v];
   }
-  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
+  if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
     Acc bn_running_mean[kVec];
     load_values(columns, bn_running_mean_ptr, bn_running_mean_ptr != nullptr, bn_running_mean);
     Acc bn_running_var[kVec];
@@ -512,11 +512,11 @@ cudaError_t train_forward_launch(
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
-    return launch_clusters(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid,
-        tile.grid.y, tile.block, tile.shared_bytes, stream, matmul_product_ptr, matmul_bias_ptr,
-        bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr,
-        bn_running_var_ptr, y_ptr, bn_num_batches_tracked_ptr, Acc(a.bn_eps), Acc(a.bn_momentum),
-        Acc(a.divide_value), rows, channels, tile.rows_per_block);
+    return launch(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
+        tile.shared_bytes, stream, matmul_product_ptr, matmul_bias_ptr, bn_weight_ptr, bn_bias_ptr,
+        bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, y_ptr,
+        bn_num_batches_tracked_ptr, Acc(a.bn_eps), Acc(a.bn_momentum), Acc(a.divide_value), rows,
+        channels, tile.rows_per_block);
   }
 
   // Any size: statistics first, then one more pass.
@@ -692,7 +692,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   const auto columns = columns_of<kVec, kPacked>(
       int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
   const bool active = columns.any();
-  const int first = blockIdx.y * rows_per_block;
+  const int first = blockIdx.z * rows_per_block;
   const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
   const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
   const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
@@ -702,7 +702,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
   auto* matmul_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
   auto* d_over_divide_value_tile = behind<Pack<Acc, kVec>>(matmul_product_tile, vectors);
   Acc* exchange = behind<Acc>(d_over_divide_value_tile, vectors);
-  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.y + 1) * 2 * blockDim.x * kVec : 0);
+  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.z + 1) * 2 * blockDim.x * kVec : 0);
   cluster_arrive();  // nobody reads this block's sums yet
   // Rows are on their way for some time before they are used.
   constexpr int kAhead = kRowsAhead<kPacked, T, Out>;
@@ -778,7 +778,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
     bn_grad_slope[v] = bn_hat_d_over_divide_value_sum[v] * inverse_count * bn_rstd[v];
     bn_grad_mean[v] = d_over_divide_value_sum[v] * inverse_count;
   }
-  if (blockIdx.y == 0 && threadIdx.y == 0 && active) {
+  if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
     Acc d_over_divide_value_sum_scaled[kVec];
     Acc bn_hat_d_over_divide_value_sum_scaled[kVec];
     Acc d_matmul_sum[kVec];
@@ -1183,11 +1183,11 @@ cudaError_t train_backward_launch(
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch_clusters(train_backward_column<T, Out, Param, kColumns, kPacked>, tile.grid,
-        tile.grid.y, tile.block, tile.shared_bytes, stream, matmul_product_ptr, grad_y_ptr,
-        matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr,
-        grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
-        grad_matmul_product_ptr, Acc(a.divide_value), rows, channels, tile.rows_per_block);
+    error = launch(train_backward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
+        tile.shared_bytes, stream, matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bn_mean_ptr,
+        bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, grad_matmul_bias_ptr, grad_bn_weight_ptr,
+        grad_bn_bias_ptr, d_over_divide_value_sum_ptr, grad_matmul_product_ptr, Acc(a.divide_value),
+        rows, channels, tile.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
         sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows,

@@ -409,12 +409,14 @@ cudaError_t forward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
+  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice.
+  constexpr RowWork kWork{false, 4, 3, 1};
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
   const int64_t length = channels / groups, size = rows * channels;
   const bool doubles = kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
   const Row row = row_shape(
-      shapes, rows, groups, length, kVec, kPacked, kMost, doubles, false, 4, kMultiprocessors);
+      shapes, kWork, rows, groups, length, kVec, kPacked, kMost, doubles, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
@@ -1042,30 +1044,33 @@ cudaError_t backward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
-  constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kVec);
-  const int64_t length = channels / groups, size = rows * channels;
+  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice.
+  constexpr RowWork kWork{true, 3, 3, 2};
   // With column sums a thread has no room for two vectors of 16 bytes, but for one.
-  constexpr int kWide = kPacked ? kVectorOf<T, 0> : kVec;
-  const bool wide = kWide > kVec && length % kWide == 0 && length <= 32 * kWide &&
+  constexpr int kRow = std::min(kVec, 4);
+  constexpr int kWide = kPacked ? kVectorOf<T, 0> : kRow;
+  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
+  constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kRow);
+  const int64_t length = channels / groups, size = rows * channels;
+  const bool wide = kWide > kRow && length % kWide == 0 && length <= 32 * kWide &&
       row_doubles(shapes, size, kWide, kMultiprocessors);
   const bool doubles = kPacked && sizeof(T) == 2 &&
-      row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
+      row_doubles(shapes, size, 2 * kRow, kMultiprocessors);
   const Row row = row_shape(
-      shapes, rows, groups, length, wide ? kWide : kVec, kPacked, wide ? 1 : kMost, doubles,
-      true, 3, kMultiprocessors);
+      shapes, kWork, rows, groups, length, wide ? kWide : kRow, kPacked, wide ? 1 : kMost,
+      doubles, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     const Finalise finalise = finalise_shape(channels, row.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(row.grid.y) * 3 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    auto* kernel = backward_row<T, Out, Param, kVec, kPacked, 1>;
-    if (row.items == 2) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
-    if (row.items == 4) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
-    if (row.items == 8) kernel = backward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
+    auto* kernel = backward_row<T, Out, Param, kRow, kPacked, 1>;
+    if (row.items == 2) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(2, kMost)>;
+    if (row.items == 4) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(4, kMost)>;
+    if (row.items == 8) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(8, kMost)>;
     if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
-    error = launch(kernel, row.grid, row.block, 512 * (wide ? kWide : kVec) * sizeof(Acc), stream,
+    error = launch(kernel, row.grid, row.block, 512 * (wide ? kWide : kRow) * sizeof(Acc), stream,
         fc_product_ptr, grad_y_ptr, fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr,
         gn_bias_ptr, grad_fc_product_ptr, partials, Acc(a.negative_slope), rows, channels, groups,
         row.lanes, row.across, row.height, row.period, row.step, row.step * groups, row.step *

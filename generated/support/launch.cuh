@@ -1,7 +1,7 @@
 // How the generated kernels are launched and where they find their shared memory.
 //
-// Every launch goes through launch() or launch_clusters(), never through <<<>>>, and every kernel
-// takes its shared memory from shared_memory(). That leaves exactly two places that differ between
+// Every launch goes through launch(), never through <<<>>>, and every kernel takes its shared
+// memory from shared_memory(). That leaves exactly two places that differ between
 // a GPU (any CUDA compiler) and fusegen's emulator, which compiles the same sources as C++ and runs
 // them on a CPU.
 #pragma once
@@ -52,11 +52,11 @@ __device__ __forceinline__ void wait_for_earlier_kernels() {
 }
 
 // Launches kernel(args...) on the stream and returns the launch's own error, if any. A grid without
-// blocks has no work: that is success, where the CUDA runtime would call it an error. `cluster`
-// blocks that follow each other in y, of which grid.y is a multiple, are a cluster; 1 for none.
+// blocks has no work: that is success, where the CUDA runtime would call it an error. Where grid.z
+// is more than 1, the blocks that differ in z alone are a cluster.
 template <typename... Params, typename... Args>
-cudaError_t launch_clusters(
-    void (*kernel)(Params...), dim3 grid, unsigned cluster, dim3 block, std::size_t shared_bytes,
+cudaError_t launch(
+    void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
     cudaStream_t stream, Args&&... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
 #if defined(__CUDACC__)
@@ -74,10 +74,10 @@ cudaError_t launch_clusters(
     config.stream = stream;
     cudaLaunchAttribute attributes[2] = {};
     config.attrs = attributes;
-    if (cluster > 1) {
+    if (grid.z > 1) {
       cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
       attribute.id = cudaLaunchAttributeClusterDimension;
-      attribute.val.clusterDim = {1, cluster, 1};
+      attribute.val.clusterDim = {1, 1, grid.z};
     }
     if (kernels_wait()) {
       cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
@@ -91,15 +91,8 @@ cudaError_t launch_clusters(
   return error;
 #else
   static_cast<void>(stream);  // the emulator runs each launch to its end
-  return emulate::launch(kernel, grid, cluster, block, shared_bytes, std::forward<Args>(args)...);
+  return emulate::launch(kernel, grid, block, shared_bytes, std::forward<Args>(args)...);
 #endif
-}
-
-template <typename... Params, typename... Args>
-cudaError_t launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
-                   cudaStream_t stream, Args&&... args) {
-  return launch_clusters(
-      kernel, grid, 1, block, shared_bytes, stream, std::forward<Args>(args)...);
 }
 
 // The block's dynamic shared memory, aligned to 16 bytes: as many bytes as launch() was given.

@@ -1,9 +1,9 @@
 // Sums and moments over a cluster: blocks that run at the same time and read each other's shared
 // memory. Taken in the order of the blocks' ranks by each of them, so that all have the same bits.
 //
-// A cluster is the blocks of one blockIdx.x, and blockIdx.y is a block's rank among them; a grid
-// with a single block in y has no clusters, and nothing here does anything. A kernel arrives once
-// when it begins and waits once when it ends. Between them each exchange waits for what came
+// A cluster is the blocks that differ in blockIdx.z alone, which is a block's rank among them; a
+// grid with a single block in z has no clusters, and nothing here does anything. A kernel arrives
+// once when it begins and waits once when it ends. Between them each exchange waits for what came
 // before, so that a block never overwrites what another one still reads, and none is gone by then.
 #pragma once
 
@@ -26,7 +26,7 @@ __device__ __forceinline__ const T* of_peer(const T* own, int) {
 
 #else
 
-__device__ __forceinline__ bool in_cluster() { return gridDim.y > 1; }
+__device__ __forceinline__ bool in_cluster() { return gridDim.z > 1; }
 
 // The two halves of a barrier of the cluster: who has waited sees what the others did before they
 // arrived. They take turns, in all threads.
@@ -46,7 +46,7 @@ __device__ __forceinline__ const T* of_peer(const T* own, int rank) {
 #endif
 
 // Collects what row 0 of each block of the cluster has: N values of each array, array by array and
-// block by block, for all threads of this block. `exchange` holds gridDim.y + 1 times as many.
+// block by block, for all threads of this block. `exchange` holds gridDim.z + 1 times as many.
 template <int N, typename Acc, typename... More>
 __device__ __forceinline__ Acc* gather(
     Acc* exchange, const Acc (&first)[N], const More (&... more)[N]) {
@@ -65,7 +65,7 @@ __device__ __forceinline__ Acc* gather(
   // Each thread a value: the way to another block is long.
   Acc* const all = exchange + values;
 #pragma unroll 1
-  for (int i = thread_index(); i < int(gridDim.y) * values; i += blockDim.x * blockDim.y) {
+  for (int i = thread_index(); i < int(gridDim.z) * values; i += blockDim.x * blockDim.y) {
     const Acc* theirs = of_peer(exchange, i / values);
     all[i] = theirs[i % values];
   }
@@ -87,7 +87,7 @@ __device__ __forceinline__ void spread(const Acc* results, Acc (&first)[N], More
 }
 
 // Sums N values of each array, the same in all threads of a column of a block, over the cluster.
-// `exchange` holds (gridDim.y + 1) * blockDim.x * N values for each array.
+// `exchange` holds (gridDim.z + 1) * blockDim.x * N values for each array.
 template <int N, typename Acc, typename... More>
 __device__ __forceinline__ void sum_over_cluster(
     Acc* exchange, Acc (&first)[N], More (&... more)[N]) {
@@ -99,7 +99,7 @@ __device__ __forceinline__ void sum_over_cluster(
   for (int i = thread_index(); i < sums; i += blockDim.x * blockDim.y) {
     Acc total = all[i];
 #pragma unroll 1
-    for (int rank = 1; rank < int(gridDim.y); ++rank) total += all[rank * sums + i];
+    for (int rank = 1; rank < int(gridDim.z); ++rank) total += all[rank * sums + i];
     all[i] = total;
   }
   spread<N>(all, first, more...);
@@ -137,7 +137,7 @@ __device__ __forceinline__ Moments<Acc> moments_of_blocks(
 }
 
 // The moments over the cluster, of which every block has those of its rows, in all threads of a
-// column. `exchange` holds (gridDim.y + 1) * blockDim.x * 2 N values.
+// column. `exchange` holds (gridDim.z + 1) * blockDim.x * 2 N values.
 template <int N, typename Acc>
 __device__ __forceinline__ void moments_over_cluster(
     Acc* exchange, Moments<Acc> (&moments)[N], int rows_per_block, int rows) {

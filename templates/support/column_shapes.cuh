@@ -11,7 +11,7 @@
 
 namespace fusegen {
 
-// A launch in which a cluster of grid.y blocks holds a tile of columns in shared memory: each block
+// A launch in which a cluster of grid.z blocks holds a tile of columns in shared memory: each block
 // rows_per_block of their rows, the last ones fewer or none.
 struct Column {
   dim3 grid;
@@ -44,7 +44,7 @@ inline Column column_tile(
   const int64_t tile = ceil_div(rows_per_block * columns * bytes.element, 16) * 16;
   const int64_t sums = columns * bytes.sums * (height * width / 32);
   const int64_t exchange = cluster > 1 ? columns * bytes.exchange * (cluster + 1) : 0;
-  return {dim3(unsigned(ceil_div(channels, columns)), unsigned(cluster)), dim3(width, height),
+  return {dim3(unsigned(ceil_div(channels, columns)), 1, unsigned(cluster)), dim3(width, height),
           int(rows_per_block), size_t(tile + exchange + sums), true};
 }
 
@@ -53,7 +53,7 @@ inline Column column_tile(
 // all be resident at once, with room for a second block on a multiprocessor, or else leave a
 // quarter of the multiprocessors out: larger clusters cannot fill them all.
 inline bool shares_well(const Column& tile, int64_t share, int most_cluster, int multiprocessors) {
-  const int64_t cluster = tile.grid.y;
+  const int64_t cluster = tile.grid.z;
   const int64_t blocks = tile.grid.x * cluster;
   const bool spread = blocks * 9 >= int64_t(multiprocessors) * 4 || tile.rows_per_block <= 512 ||
       cluster * 2 > most_cluster;

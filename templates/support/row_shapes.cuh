@@ -25,6 +25,14 @@ struct Row {
   int64_t step;  // rows from one turn of a block to the next
 };
 
+// What a row kernel has to do, by which its launch shape is chosen.
+struct RowWork {
+  bool sums;      // also takes sums of columns
+  int blocks;     // as row_threads() and row_blocks() have it
+  int constants;  // of each column; with more than two items they are read again for each row
+  int again;      // tensors with all elements that the split schedule reads a second time
+};
+
 // The launch bounds of a row kernel, which decide how many registers a thread has: threads of a
 // block, and blocks that a multiprocessor holds. With one item those are `blocks` where that is
 // four neighbours, or one less. With two items of four neighbours, where a thread has little else
@@ -74,6 +82,15 @@ inline int row_across(int64_t groups, int a_warp, int warps) {
 constexpr int kRowTurns = 32;
 constexpr int kSector = 16;  // elements: one of 16 bits, two of float32
 
+// The fewest turns of a block, of `turns` that all of them take. With column sums it has partial
+// results for each column, which stay small beside four rows; but each multiprocessor has a block.
+inline int64_t least_turns(
+    const RowWork& work, int64_t turns, int height, int multiprocessors) {
+  if (!work.sums) return 1;
+  const int64_t share = (turns + multiprocessors / 2) / multiprocessors;
+  return std::max<int64_t>(1, std::min(share, ceil_div(4, height)));
+}
+
 // Whether warps with `a_warp` segments each share sectors, in blocks of `across` segments of
 // `height` rows: whether a warp, or a block, may begin within one.
 inline bool shares_sectors(int64_t groups, int64_t length, int a_warp, int across, int height) {
@@ -82,12 +99,38 @@ inline bool shares_sectors(int64_t groups, int64_t length, int a_warp, int acros
   return std::gcd(a_warp, across) * length % kSector != 0 || row % kSector != 0;
 }
 
+// Whether the split schedule is faster for `segments` of more than a warp, as measured. `alone`: a
+// block has so many threads that there is no room for a second one, or had before its items were
+// doubled.
+inline bool second_read_pays(
+    const RowWork& work, const Row& row, int64_t segments, int vector, bool ragged, bool alone,
+    int multiprocessors) {
+  // Large blocks with column sums, of which a multiprocessor has a quarter of one to four without
+  // vectors, or half of one to two with many constants.
+  if (work.sums) {
+    const int some = ragged ? 4 : 2;
+    const bool large = ragged ? row.lanes > 352 : row.lanes > 448 && work.constants > 3;
+    return large && segments * some > multiprocessors && segments <= some * multiprocessors;
+  }
+  const bool wide = row.lanes > 256;
+  // One block a multiprocessor at a time, without vectors.
+  if (row.items <= 2) {
+    return alone && wide && vector > 4 && ragged && segments > 2 * multiprocessors;
+  }
+  // With more than two items no row is on its way while another one is used, and each row reads the
+  // constants anew. To read two tensors again takes longer than that.
+  if (work.again > 1) return false;
+  const bool heavy = work.constants > 1;
+  if (wide && segments > multiprocessors) return row.items == 4 || heavy;
+  return alone && row.items > 4 && heavy && (wide || segments <= 16 * multiprocessors);
+}
+
 // items is 0 where a segment is longer than `most_items` vectors for each thread of a block, or
 // where the split schedule is faster, if the sizes decide. `doubles`: whether two vectors a thread
 // are faster than one; with column sums that is about long segments only.
 inline Row row_shape(
-    const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int vector, bool packed,
-    int most_items, bool doubles, bool sums, int blocks, int multiprocessors) {
+    const Shapes& shapes, const RowWork& work, int64_t rows, int64_t groups, int64_t length,
+    int vector, bool packed, int most_items, bool doubles, int multiprocessors) {
   // Where a segment does not begin at a multiple of a vector, it touches up to one more.
   const int64_t vectors = packed ? ceil_div(length, vector) : (length + vector - 2) / vector + 1;
   const int two = std::min(2, most_items);
@@ -102,7 +145,7 @@ inline Row row_shape(
     shape.lanes = vectors <= 32 ? row_lanes(vectors) : half;
     const int a_warp_of_one = 32 / shape.lanes * two, a_warp_of_two = 32 / half;
     const bool fuller = a_warp_of_two > a_warp_of_one;
-    const bool twice = doubles && !sums && half > 1 && a_warp_of_two == a_warp_of_one;
+    const bool twice = doubles && !work.sums && half > 1 && a_warp_of_two == a_warp_of_one;
     if (vectors > 32 || fuller || twice) {
       shape.items = two;
       shape.lanes = half;
@@ -132,31 +175,26 @@ inline Row row_shape(
     const bool doubled = alone && shape.items * 2 <= most_items;
     if (doubled) shape.items *= 2;
     shape.lanes = threads(shape.items);
-    // Where the sizes decide, a second read is faster than so few threads on a multiprocessor, but
-    // for few segments; than so few with all that their registers hold; and than large blocks with
-    // column sums, of which a multiprocessor has half of one to two, or without vectors a quarter
-    // of one to four.
-    const int64_t segments = rows * groups;
-    const bool ragged = length % vector != 0;
-    const bool thin = alone && !doubled && vector > 4 && ragged && segments > 2 * multiprocessors;
-    const bool full = doubled && shape.items > 4;
-    const int some = ragged ? 4 : 2;
-    const bool large = sums && shape.lanes > 352 && segments * some > multiprocessors &&
-        segments <= some * multiprocessors;
-    if (shapes.schedule == kAutomatic && (thin || full || large)) return none;
+    if (shapes.schedule == kAutomatic &&
+        second_read_pays(
+            work, shape, rows * groups, vector, length % vector != 0, alone, multiprocessors)) {
+      return none;
+    }
     shape.block = dim3(unsigned(shape.lanes));
   }
   const int64_t across = ceil_div(groups, shape.across);
   // Registers are given to warps: the launch bounds leave room for more blocks that are smaller.
-  const int64_t resident = row_threads(shape.items, vector, blocks) *
-      row_blocks(shape.items, vector, blocks) / int(shape.block.x);
+  const int64_t resident = row_threads(shape.items, vector, work.blocks) *
+      row_blocks(shape.items, vector, work.blocks) / int(shape.block.x);
   // All turns of a thread begin at the same place in a vector: blocks come by the period.
   int64_t down = resident * multiprocessors * shapes.row_waves / (across * period);
   if (down < 1) down = 1;
-  const int64_t most = ceil_div(rows, int64_t(shape.height) * period);
+  const int64_t turns = ceil_div(rows, shape.height);
+  const int64_t least = least_turns(work, turns * across, shape.height, multiprocessors);
+  const int64_t most = ceil_div(turns, least * period);
   const int a_warp = shape.lanes <= 32 ? 32 / shape.lanes : 1;
   const bool shares = shares_sectors(groups, length, a_warp, shape.across, shape.height);
-  if (shares && !sums) down *= ceil_div(most, down * kRowTurns);
+  if (shares && !work.sums) down *= ceil_div(most, down * kRowTurns);
   if (down > most) down = most;
   if (down * period > 65535) down = 65535 / period;
   shape.grid = dim3(unsigned(across), unsigned(down * period));

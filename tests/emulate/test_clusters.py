@@ -31,8 +31,9 @@ __device__ __forceinline__ float* of_peer(float* own, unsigned rank) {
 __global__ void sums(int mode, const float* x, float* y, int size) {
   float* shown = fusegen::shared_memory<float>();
   const int thread = threadIdx.x;
-  const int rank = blockIdx.y % size;
-  const int64_t at = (int64_t(blockIdx.x) * gridDim.y + blockIdx.y) * blockDim.x + thread;
+  const int rank = blockIdx.z;
+  const int64_t block = (int64_t(blockIdx.x) * gridDim.y + blockIdx.y) * size + rank;
+  const int64_t at = block * blockDim.x + thread;
   int peers = size;
   if (mode == exited_block || mode == arrived_and_exited) {
     if (rank == --peers) {
@@ -83,8 +84,8 @@ __global__ void sums(int mode, const float* x, float* y, int size) {
 }
 
 extern "C" int run_sums(int mode, void* x, void* y, int64_t across, int64_t down, int64_t size) {
-  return fusegen::launch_clusters(sums, dim3(across, down), unsigned(size), dim3(THREADS), THREADS * sizeof(float),
-                                  nullptr, mode, static_cast<float*>(x), static_cast<float*>(y), int(size));
+  return fusegen::launch(sums, dim3(across, down, size), dim3(THREADS), THREADS * sizeof(float), nullptr, mode,
+                         static_cast<float*>(x), static_cast<float*>(y), int(size));
 }
 """.replace("THREADS", str(THREADS))
 MODES = [word.strip() for word in CLUSTERS.split("enum Mode {")[1].split("}")[0].split(",") if word.strip()]
@@ -98,10 +99,11 @@ def clusters(build):
 def sums(library, mode, size=4, across=3, clusters_down=2, seed=0, peers=None):
     """What the blocks store, [across, clusters, size, threads], and what they should: the first `peers` blocks' sum,
     as often as there are peers."""
-    down = size * clusters_down
-    x = torch.arange(across * down * THREADS, dtype=torch.float32).reshape(across, clusters_down, size, THREADS) % 11
+    shape = (across, clusters_down, size, THREADS)
+    x = torch.arange(across * clusters_down * size * THREADS, dtype=torch.float32).reshape(shape) % 11
     y = Buffer.poisoned(x.shape, torch.float32)
-    library.call("run_sums", MODES.index(mode), Buffer.from_tensor(x, readonly=True), y, across, down, size, seed=seed)
+    sizes = across, clusters_down, size
+    library.call("run_sums", MODES.index(mode), Buffer.from_tensor(x, readonly=True), y, *sizes, seed=seed)
     peers = peers or size
     return y.tensor(), (peers * x[:, :, :peers].sum(2, keepdim=True)).expand(x.shape)
 
@@ -151,7 +153,7 @@ _IN_BETWEEN = "with no cluster barrier in between"
 )  # fmt: skip
 def test_mistakes_are_reported_every_time(clusters, mode, message):
     for seed in SEEDS:
-        with pytest.raises(EmulationError, match=rf"run_sums: sums\(.*block \(\d+, \d+, 0\).*({message})"):
+        with pytest.raises(EmulationError, match=rf"run_sums: sums\(.*block \(\d+, \d+, \d+\).*({message})"):
             sums(clusters, mode, across=1, clusters_down=1, seed=seed)
     assert torch.equal(*sums(clusters, "correct"))  # nothing is left of it
 
@@ -174,11 +176,9 @@ def test_barriers_order_global_memory(clusters):
         assert torch.equal(*sums(clusters, "through_global", seed=seed))
 
 
-@pytest.mark.parametrize("size, down", [(0, 4), (3, 4), (9, 9)])
-def test_impossible_clusters_are_refused(clusters, size, down):
-    x = Buffer.from_tensor(torch.zeros(down * THREADS))
+def test_clusters_of_more_blocks_than_every_gpu_runs_are_refused(clusters):
     with pytest.raises(EmulationError, match="returned CUDA error 9"):
-        clusters.call("run_sums", 0, x, Buffer.poisoned([down * THREADS], torch.float32), 1, down, size)
+        sums(clusters, "correct", size=9)
 
 
 def test_without_checks_a_missing_barrier_shows_in_the_sums(build):

@@ -20,7 +20,7 @@ extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t channels,
   shapes.column_cluster = cluster;
   const fusegen::Column tile = fusegen::column_shape(
       shapes, rows, channels, vector, packed, bytes, limit, int(most_cluster), 132);
-  const int64_t values[] = {tile.fits, tile.grid.x, tile.grid.y, tile.block.x, tile.block.y, tile.rows_per_block,
+  const int64_t values[] = {tile.fits, tile.grid.x, tile.grid.z, tile.block.x, tile.block.y, tile.rows_per_block,
                             int64_t(tile.shared_bytes)};
   for (int i = 0; i < 7; ++i) found[i] = values[i];
   return cudaGetLastError();

@@ -67,7 +67,7 @@ __global__ void copies(int mode, const float* x, float* y, float* unwritten) {
   if (one && mode == from_between) from += 2;
   if (one && mode == to_buffer) to = y;
   if (one && mode == to_stack) to = own;
-  if (one && mode == to_another_block) to = static_cast<float*>(__cluster_map_shared_rank(to, blockIdx.y ^ 1));
+  if (one && mode == to_another_block) to = static_cast<float*>(__cluster_map_shared_rank(to, blockIdx.z ^ 1));
   if (one && (mode == past_the_end || mode == exits_past_the_end)) to = tile + 4 * blockDim.x;
   if (one && mode == before_the_start) to = tile - 4;
   if (one && (mode == from_past_the_end || mode == exits_from_past_the_end)) from = x + 4 * blockDim.x;
@@ -89,16 +89,15 @@ __global__ void copies(int mode, const float* x, float* y, float* unwritten) {
   const float* read = tile + 4 * (crosses ? thread ^ 1 : thread);
   float sum = 0;
   for (int i = 0; i < 4; ++i) sum += read[i];
-  y[(blockIdx.y * blockDim.x + thread) ^ crosses] = sum;
+  y[(blockIdx.z * blockDim.x + thread) ^ crosses] = sum;
   if (mode == no_wait) __pipeline_wait_prior(0);
   __cluster_barrier_arrive();
   __cluster_barrier_wait();
 }
 
 extern "C" int run_copies(int mode, void* x, void* y, void* unwritten, int64_t threads) {
-  return fusegen::launch_clusters(copies, dim3(1, 2), 2, dim3(threads), threads * 4 * sizeof(float), nullptr, mode,
-                                  static_cast<const float*>(x), static_cast<float*>(y),
-                                  static_cast<float*>(unwritten));
+  return fusegen::launch(copies, dim3(1, 1, 2), dim3(threads), threads * 4 * sizeof(float), nullptr, mode,
+                         static_cast<const float*>(x), static_cast<float*>(y), static_cast<float*>(unwritten));
 }
 """
 MODES = [word.strip() for word in MISTAKES.split("enum Mode {")[1].split("}")[0].split(",") if word.strip()]
@@ -178,7 +177,7 @@ AT = r" \[kernels.cu:\d+\]"
 )
 def test_mistaken_copy_is_reported(mistakes, mode, message):
     for seed in SEEDS:
-        with pytest.raises(EmulationError, match=rf"copies\(.*block \(0, \d, 0\), thread \(.*\): ({message})"):
+        with pytest.raises(EmulationError, match=rf"copies\(.*block \(0, 0, \d\), thread \(.*\): ({message})"):
             copied(mistakes, mode, seed)
     assert torch.equal(*copied(mistakes, "correct"))
 

@@ -18,12 +18,13 @@ SOURCE = """
 
 extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, int64_t length, int64_t packed,
                      int64_t most_items, int64_t row_items, int64_t doubles, int64_t sums, int64_t blocks,
-                     int64_t schedule) {
+                     int64_t constants, int64_t again, int64_t schedule) {
   fusegen::Shapes shapes;
   shapes.row_items = row_items;
   shapes.schedule = schedule;
+  const fusegen::RowWork work{sums != 0, int(blocks), int(constants), int(again)};
   const fusegen::Row row = fusegen::row_shape(
-      shapes, rows, groups, length, vector, packed != 0, int(most_items), doubles != 0, sums != 0, int(blocks), 132);
+      shapes, work, rows, groups, length, vector, packed != 0, int(most_items), doubles != 0, 132);
   const int64_t values[] = {row.items, row.lanes, row.across, row.height, row.block.x, row.block.y,
                             row.grid.x, row.grid.y, row.step};
   for (int i = 0; i < 9; ++i) found[i] = values[i];
@@ -63,9 +64,12 @@ def shape(library):
 
     def shape(
         rows, groups, length, vector, packed, most_items, row_items=2, doubles=False, sums=True, blocks=4,
-        schedule="automatic",
+        constants=4, again=1, schedule="automatic",
     ):  # fmt: skip
-        sizes = (rows, groups, length, packed, most_items, row_items, doubles, sums, blocks, SCHEDULES.index(schedule))
+        sizes = (
+            rows, groups, length, packed, most_items, row_items, doubles, sums, blocks, constants, again,
+            SCHEDULES.index(schedule),
+        )  # fmt: skip
         library.call("shape", vector, found, *map(int, sizes))
         return dict(zip(FIELDS, found.tensor().tolist(), strict=True))
 
@@ -106,7 +110,9 @@ def test_every_shape_covers_the_rows_within_the_launch_bounds(
         for rows, groups in ((1, 1), (3, 5), (100_000, 2)):
             period = vector // math.gcd(vector, groups * length)  # rows until one begins at a vector again
             touched = -(-length // vector) if packed else (length + vector - 2) // vector + 1
-            row = shape(rows, groups, length, vector, packed, most_items, row_items, doubles, sums, blocks, "on_chip")
+            row = shape(
+                rows, groups, length, vector, packed, most_items, row_items, doubles, sums, blocks, schedule="on_chip"
+            )
             if row["items"] == 0:
                 assert length > 256 * most_items * vector
                 continue
@@ -216,9 +222,22 @@ def test_blocks_take_few_turns_where_warps_share_sectors(shape, vector, packed, 
                 assert -(-rows // row["step"]) <= 32, (rows, groups, length)
             limited += row["grid_y"] > few["grid_y"]
     assert limited > 5
-    for length in (32, 4096):
+    for length in (32, 2048):
         sizes = (1_000_000, 256, length, vector, packed, most_items)
-        assert shape(*sizes, sums=False) == shape(*sizes) or (length == 4096 and not packed)
+        assert shape(*sizes, sums=False) == shape(*sizes)
+
+
+def test_blocks_with_column_sums_take_up_to_four_rows_where_each_multiprocessor_has_one(shape):
+    """Of a long segment; a block of short ones has as many rows at a time."""
+
+    def blocks(rows, groups=1, sums=True):
+        return shape(rows, groups, 1024, 4, True, 2, sums=sums)["grid_y"]
+
+    assert [blocks(rows) for rows in (1, 132, 197, 198, 329, 330, 528, 529)] == [1, 132, 197, 99, 165, 110, 132, 133]
+    assert [blocks(rows, sums=False) for rows in (197, 198, 528)] == [197, 198, 528]
+    assert [blocks(rows, groups=2) for rows in (98, 99, 264)] == [98, 50, 66]
+    short = shape(528, 1, 32, 4, True, 2)
+    assert short["height"] >= 4 and short == shape(528, 1, 32, 4, True, 2, sums=False)
 
 
 def test_groups_just_beyond_a_block_without_vectors_are_left_to_the_split_schedule(shape):
@@ -233,22 +252,43 @@ def test_groups_just_beyond_a_block_without_vectors_are_left_to_the_split_schedu
     assert items(1000, 4104, packed=True) == items(1000, 2049, vector=4) == 2
 
 
+def test_large_blocks_with_column_sums_are_left_to_the_split_schedule(shape):
+    """Where each multiprocessor has few of them: with many constants, or without vectors."""
+
+    def items(rows, length, packed, sums=True, constants=4, schedule="automatic"):
+        return shape(rows, 1, length, 4, packed, 2, sums=sums, constants=constants, schedule=schedule)["items"]
+
+    assert [items(rows, 4093, False, constants=0) for rows in (33, 34, 528, 529)] == [2, 0, 0, 2]
+    assert [items(rows, 4096, True) for rows in (66, 67, 264, 265)] == [2, 0, 0, 2]
+    assert items(100, 4093, False, sums=False) == items(100, 4096, True, sums=False) == 2
+    assert items(100, 4096, True, constants=3) == 2
+    assert items(100, 3584, True) == 2  # blocks of 448 threads
+    assert items(100, 2049, False) == 2  # blocks of 288 threads
+    assert items(100, 4093, False, schedule="on_chip_if_it_fits") == items(100, 4096, True, schedule="on_chip") == 2
+
+
 def test_what_the_registers_of_a_block_hold_badly_is_left_to_the_split_schedule(shape):
-    """Where few threads would have eight vectors each, or each multiprocessor few large blocks with column sums."""
+    """With more than two vectors a thread: large blocks, and many constants that each row reads anew. But not if the
+    split schedule would read two tensors again."""
 
-    def items(rows, length, packed, most_items, sums, schedule="automatic"):
-        return shape(rows, 1, length, 4, packed, most_items, sums=sums, schedule=schedule)["items"]
+    def items(rows, length, vector=4, constants=2, again=1, schedule="automatic"):
+        work = {"sums": False, "constants": constants, "again": again}
+        return shape(rows, 1, length, vector, True, 32 // vector, schedule=schedule, **work)["items"]
 
-    assert [items(rows, 4100, True, 8, False) for rows in (1, 100_000)] == [0, 0]
-    assert [items(100, length, True, 8, False) for length in (4096, 5632, 5636, 8192, 8196)] == [2, 0, 4, 4, 8]
-    assert [items(rows, 4093, False, 2, True) for rows in (33, 34, 528, 529)] == [2, 0, 0, 2]
-    assert [items(rows, 4096, True, 2, True) for rows in (66, 67, 264, 265)] == [2, 0, 0, 2]
-    assert items(100, 4093, False, 2, False) == items(100, 4096, True, 2, False) == 2
-    assert items(100, 2816, True, 2, True) == 2  # blocks of 352 threads
-    assert items(100, 2049, False, 2, True) == 2  # blocks of 288 threads
-    assert items(100, 4100, True, 8, False, "on_chip") == 8
-    assert items(100, 4093, False, 2, True, "on_chip_if_it_fits") == 2
-    assert items(100, 4096, True, 2, True, "on_chip") == 2
+    few, many = 132, 133
+    # Four vectors each, in more than 256 threads.
+    assert [items(rows, length) for length in (5636, 8192) for rows in (few, many)] == [4, 0, 4, 0]
+    assert [items(rows, 9000, vector=8, constants=0) for rows in (few, many)] == [4, 0]
+    assert items(many, 5632, vector=8) == 4  # 192 threads
+    # Eight vectors each: in blocks of up to 352 threads, in larger ones, and in half as many.
+    assert [items(1, length) for length in (4100, 8196, 11264, 11268)] == [0, 0, 0, 8]
+    assert [items(rows, 16384) for rows in (few, many)] == [8, 0]
+    assert [items(rows, 5120) for rows in (16 * 132, 16 * 132 + 1)] == [0, 8]
+    assert [items(1000, length, constants=1) for length in (4100, 8196, 16384)] == [8, 8, 8]
+    assert [items(1000, length, again=2) for length in (4100, 8192, 16384)] == [8, 4, 8]
+    assert items(many, 8192, schedule="on_chip") == 4
+    assert items(1, 4100, schedule="on_chip_if_it_fits") == 8
+    assert items(100_000, 4096) == 2
 
 
 @pytest.mark.parametrize(

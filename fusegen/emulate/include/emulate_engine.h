@@ -44,19 +44,19 @@ void* peer_address(void* address, unsigned rank);
 void* shared_bytes();
 cudaError_t last_error(bool reset);
 
-// Runs body(closure) once for each thread of the grid; `cluster` blocks that follow each other in y run together.
-// kernel only identifies the launch in an error.
-cudaError_t run(const void* kernel, dim3 grid, unsigned cluster, dim3 block, std::size_t shared_bytes,
+// Runs body(closure) once for each thread of the grid; the blocks that differ in z alone are a cluster and run
+// together. kernel only identifies the launch in an error.
+cudaError_t run(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes,
                 void (*body)(void*), void* closure);
 
 template <typename... Params, typename... Args>
-cudaError_t launch(void (*kernel)(Params...), dim3 grid, unsigned cluster, dim3 block,
+cudaError_t launch(void (*kernel)(Params...), dim3 grid, dim3 block,
                    std::size_t shared_bytes, Args&&... args) {
   // The outer lambda's parameters convert the arguments once, as a launch does; each thread gets a copy.
   return [&](Params... values) {
     auto thread = [&] { kernel(values...); };
     auto body = [](void* closure) { (*static_cast<decltype(thread)*>(closure))(); };
-    return run(reinterpret_cast<const void*>(kernel), grid, cluster, block, shared_bytes, body, &thread);
+    return run(reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, body, &thread);
   }(std::forward<Args>(args)...);
 }
 

@@ -80,17 +80,14 @@ void begin_block(Block& block) {
 }
 
 void run_cluster(std::uint64_t number) {
-  const std::uint64_t row = number / gridDim.x;
-  const unsigned rows = gridDim.y / engine.cluster;
   const auto x = static_cast<unsigned>(number % gridDim.x);
-  const auto first_y = static_cast<unsigned>(row % rows) * engine.cluster;
-  const auto z = static_cast<unsigned>(row / rows);
+  const auto y = static_cast<unsigned>(number / gridDim.x);
   engine.random_state = mix(mix(mix(engine.seed) + engine.launches) + number);
   constexpr unsigned probabilities[] = {0, 256, 8};
   engine.leave_probability = probabilities[(engine.seed + number) % 3];
   engine.clock.begin_cluster();
   for (unsigned rank = 0; rank < engine.cluster; ++rank) {
-    engine.blocks[rank].index = {x, first_y + rank, z};
+    engine.blocks[rank].index = {x, y, rank};
     engine.blocks[rank].rank = rank;
     begin_block(engine.blocks[rank]);
   }
@@ -130,27 +127,26 @@ cudaError_t last_error(bool reset) {
   return error;
 }
 
-cudaError_t run(const void* kernel, dim3 grid, unsigned cluster, dim3 block, std::size_t shared,
+cudaError_t run(const void* kernel, dim3 grid, dim3 block, std::size_t shared,
                 void (*body)(void*), void* closure) {
   if (engine.report.text[0]) return cudaErrorLaunchFailure;
   const std::uint64_t threads = std::uint64_t(block.x) * block.y * block.z;
   if (!kernel) return engine.error = cudaErrorInvalidDeviceFunction;
   // A size of 0 wraps around and is too large as well.
   if (threads == 0 || threads > most_threads || block.z > 64 || grid.x - 1 > 0x7ffffffeu ||
-      grid.y - 1 > 65534 || grid.z - 1 > 65534 || shared > SharedMemory::limit || cluster - 1 >= most_blocks ||
-      grid.y % cluster != 0) {
+      grid.y - 1 > 65534 || grid.z - 1 >= most_blocks || shared > SharedMemory::limit) {
     return engine.error = cudaErrorInvalidConfiguration;
   }
   engine.kernel = kernel;
   engine.body = body;
   engine.closure = closure;
   engine.thread_count = static_cast<unsigned>(threads);
-  engine.cluster = cluster;
+  engine.cluster = grid.z;
   gridDim = grid;
   blockDim = block;
   if (!prepare_memory(shared)) return engine.error = cudaErrorMemoryAllocation;
   // Steps of a size that shares no factor with the number of clusters come to each cluster once.
-  const std::uint64_t clusters = std::uint64_t(grid.x) * grid.y * grid.z / cluster;
+  const std::uint64_t clusters = std::uint64_t(grid.x) * grid.y;
   const std::uint64_t random = mix(mix(engine.seed) + engine.launches++);
   std::uint64_t step = random % clusters | 1;
   while (std::gcd(step, clusters) != 1) ++step;

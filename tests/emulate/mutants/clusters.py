@@ -48,17 +48,17 @@ _SLOT = "exchange[(i / N * blockDim.x + threadIdx.x) * N + i % N]"
 EXCHANGES = [
     _mutant("every row shows its own", "threadIdx.y == 0", "true", RACE, "gather"),
     _mutant("the first array for all", _SLOT, "exchange[threadIdx.x * N + i % N]", "nothing has written", "gather"),
-    _mutant("its own values for all", "of_peer(exchange, i / values)", "of_peer(exchange, blockIdx.y)", wrong("y"),
+    _mutant("its own values for all", "of_peer(exchange, i / values)", "of_peer(exchange, blockIdx.z)", wrong("y"),
             "gather", None),
-    _mutant("the values of one block less", "int(gridDim.y) * values", "int(gridDim.y - 1) * values",
+    _mutant("the values of one block less", "int(gridDim.z) * values", "int(gridDim.z - 1) * values",
             "nothing has written", "gather"),
     _mutant("what the others read is overwritten", "exchange + values", "exchange + values - 1",
             f"{RACE}|{_TOO_EARLY}", "gather"),
-    _mutant("a block less", "rank < int(gridDim.y)", "rank < int(gridDim.y) - 1", wrong("grad_bn_weight"),
+    _mutant("a block less", "rank < int(gridDim.z)", "rank < int(gridDim.z) - 1", wrong("grad_bn_weight"),
             "sum_over_cluster", None),
     _mutant("every other block the other way round", "all[rank * sums + i]",
-            "all[(blockIdx.y % 2 ? gridDim.y - rank : rank) * sums + i]", _ALIKE, "sum_over_cluster", None, "alike"),
-    _mutant("each block with a pilot of its own", "means[0]", "means[blockIdx.y * stride]", _ALIKE,
+            "all[(blockIdx.z % 2 ? gridDim.z - rank : rank) * sums + i]", _ALIKE, "sum_over_cluster", None, "alike"),
+    _mutant("each block with a pilot of its own", "means[0]", "means[blockIdx.z * stride]", _ALIKE,
             "moments_of_blocks", None, "alike"),
     _mutant("without the blocks' own squares", "m2s[rank * stride]", "Acc(0)", wrong("y", "bn_running_var"),
             "moments_of_blocks", None),
@@ -66,19 +66,19 @@ EXCHANGES = [
             wrong("y", "bn_running_var"), "moments_of_blocks", None),
     _mutant("the last block counts rows that it lacks", "left < rows_per_block ? left : rows_per_block",
             "rows_per_block", wrong("bn_running_mean"), "moments_of_blocks", None),
-    _mutant("a block without rows has moments", "rank * rows_per_block < rows", "rank < int(gridDim.y)",
+    _mutant("a block without rows has moments", "rank * rows_per_block < rows", "rank < int(gridDim.z)",
             nan("y"), "moments_of_blocks", None, "cluster, few rows", nth=1, of=2),
     _mutant("no room to exchange", "cluster > 1 ? columns * bytes.exchange * (cluster + 1) : 0", "0", BEYOND_SHARED,
             "column_tile", file="column_shapes.cuh"),
 ]  # fmt: skip
 
 _LAST = "first + rows_per_block < rows ? first + rows_per_block : int(rows)"
-_STORED = "blockIdx.y == 0 && threadIdx.y == 0 && active"
+_STORED = "blockIdx.z == 0 && threadIdx.y == 0 && active"
 
 ROWS = [
     _mutant(name, old, new, caught, within, kernel, file="kernels.cu")
     for name, old, new, caught, within, kernel in (
-        ("a row of the block before", "blockIdx.y * rows_per_block", "(blockIdx.y * rows_per_block + 69) % 70",
+        ("a row of the block before", "blockIdx.z * rows_per_block", "(blockIdx.z * rows_per_block + 69) % 70",
          f"{_OTHER_BLOCK}|of shared memory", _FORWARD, _FORWARD),
         ("the last block has as many rows as the others", _LAST, "first + rows_per_block",
          r"reads .*\(read-only\), \d+ bytes past its end", _FORWARD, _FORWARD),
