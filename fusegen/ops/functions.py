@@ -145,7 +145,10 @@ for _name, _cpp in (("silu", "*"), ("gelu", "*"), ("mish", None)):
     define(f"{_name}_backward", "*")
 
 # How exact an exponential must be depends on the type of the results.
-for _name in ("sigmoid", "bounded_exp", "gelu_slope", "softplus", "softplus_backward"):
+for _name in (
+    *("sigmoid", "bounded_exp", "normal_cdf", "gelu_slope", "gelu_tanh", "gelu_tanh_backward"),
+    *("softplus", "softplus_backward"),
+):
     FUNCTIONS[_name] = replace(FUNCTIONS[_name], cpp=f"{_name}<Out>")
 
 COSTLY = frozenset(

@@ -40,7 +40,7 @@ namespace {
 // ---- train forward -----------------------------------------------------------------------------
 //
 //   batch_norm = (gemm_product - batch_norm_center) * batch_norm_scale + batch_norm_bias
-//   cdf = normal_cdf(batch_norm)
+//   cdf = normal_cdf<Out>(batch_norm)
 //   gelu_value = batch_norm * cdf
 //   relu_value = relu(gelu_value)
 //   y = relu_value
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
       const Acc gemm_product = widen(gemm_product_in[v]);
       const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
           + batch_norm_bias[v];
-      const Acc cdf = normal_cdf(batch_norm);
+      const Acc cdf = normal_cdf<Out>(batch_norm);
       const Acc gelu_value = batch_norm * cdf;
       const Acc relu_value = relu(gelu_value);
       y_out[v] = narrow<Out>(relu_value);
@@ -419,7 +419,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
       const Acc gemm_product = widen(gemm_product_in[v]);
       const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
           + batch_norm_bias[v];
-      const Acc cdf = normal_cdf(batch_norm);
+      const Acc cdf = normal_cdf<Out>(batch_norm);
       const Acc gelu_value = batch_norm * cdf;
       const Acc relu_value = relu(gelu_value);
       y_out[v] = narrow<Out>(relu_value);
@@ -635,7 +635,7 @@ namespace {
 //
 //   batch_norm_centered = gemm_product - batch_norm_center
 //   batch_norm = batch_norm_centered * batch_norm_scale + batch_norm_bias
-//   cdf = normal_cdf(batch_norm)
+//   cdf = normal_cdf<Out>(batch_norm)
 //   gelu_value = batch_norm * cdf
 //   d_gelu_value = relu_backward(grad_y, gelu_value)
 //   slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf)
@@ -725,7 +725,7 @@ __global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
       const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-      const Acc cdf = normal_cdf(batch_norm);
+      const Acc cdf = normal_cdf<Out>(batch_norm);
       const Acc gelu_value = batch_norm * cdf;
       const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
       const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
@@ -835,7 +835,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
       const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-      const Acc cdf = normal_cdf(batch_norm);
+      const Acc cdf = normal_cdf<Out>(batch_norm);
       const Acc gelu_value = batch_norm * cdf;
       const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
       const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
@@ -1009,7 +1009,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
       const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-      const Acc cdf = normal_cdf(batch_norm);
+      const Acc cdf = normal_cdf<Out>(batch_norm);
       const Acc gelu_value = batch_norm * cdf;
       const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
       const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
@@ -1234,7 +1234,7 @@ namespace {
 // ---- eval forward ------------------------------------------------------------------------------
 //
 //   batch_norm = (gemm_product - batch_norm_center) * batch_norm_scale + batch_norm_bias
-//   cdf = normal_cdf(batch_norm)
+//   cdf = normal_cdf<Out>(batch_norm)
 //   gelu_value = batch_norm * cdf
 //   relu_value = relu(gelu_value)
 //   y = relu_value
@@ -1290,7 +1290,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
       const Acc gemm_product = widen(gemm_product_in[v]);
       const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
           + batch_norm_bias[v];
-      const Acc cdf = normal_cdf(batch_norm);
+      const Acc cdf = normal_cdf<Out>(batch_norm);
       const Acc gelu_value = batch_norm * cdf;
       const Acc relu_value = relu(gelu_value);
       y_out[v] = narrow<Out>(relu_value);
@@ -1462,7 +1462,7 @@ namespace {
 //
 //   batch_norm_centered = gemm_product - batch_norm_center
 //   batch_norm = batch_norm_centered * batch_norm_scale + batch_norm_bias
-//   cdf = normal_cdf(batch_norm)
+//   cdf = normal_cdf<Out>(batch_norm)
 //   gelu_value = batch_norm * cdf
 //   d_gelu_value = relu_backward(grad_y, gelu_value)
 //   slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf)
@@ -1529,7 +1529,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
       const Acc grad_y = widen(grad_y_in[v]);
       const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
       const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-      const Acc cdf = normal_cdf(batch_norm);
+      const Acc cdf = normal_cdf<Out>(batch_norm);
       const Acc gelu_value = batch_norm * cdf;
       const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
       const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);

@@ -1,0 +1,116 @@
+"""What gelu is made of, for results of each type, against double precision: in the left tail, too."""
+
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from fusegen.emulate import Buffer, compile_kernels
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = """
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "launch.cuh"
+#include "math.cuh"
+
+template <typename Out, typename A>
+__global__ void evaluate(const A* x, A* y, int64_t n) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const A cdf = fusegen::normal_cdf<Out>(x[i]);
+  y[i] = cdf;
+  y[n + i] = fusegen::gelu_slope<Out>(x[i], cdf);
+  y[2 * n + i] = fusegen::gelu_tanh<Out>(x[i]);
+  y[3 * n + i] = fusegen::gelu_tanh_backward<Out>(A(1), x[i]);
+}
+
+template <typename Out, typename A>
+int run(const void* x, void* y, int64_t n) {
+  return fusegen::launch(evaluate<Out, A>, (n + 255) / 256, 256, 0, nullptr, static_cast<const A*>(x),
+                         static_cast<A*>(y), n);
+}
+
+extern "C" int run_float16(const void* x, void* y, int64_t n) { return run<__half, float>(x, y, n); }
+extern "C" int run_float32(const void* x, void* y, int64_t n) { return run<float, float>(x, y, n); }
+extern "C" int run_float64(const void* x, void* y, int64_t n) { return run<double, double>(x, y, n); }
+"""
+# exp(-x^2 / 2) is a normal float up to here.
+MOST = 13.2
+# The relative error of the polynomial, and some ulps of float.
+FITTED = 5e-6
+ULP = 2.0**-23
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    root = tmp_path_factory.mktemp("gelu")
+    for name in ("launch.cuh", "math.cuh"):
+        shutil.copy(ROOT / "templates/support" / name, root)
+    (root / "kernels.cu").write_text(SOURCE)
+    return compile_kernels(root / "kernels.cu", cache=root / "cache")
+
+
+def evaluate(library, out, x):
+    """Phi, the slope of gelu, gelu with a tanh and its slope, at each x, as computed for results of the dtype `out`."""
+    dtype = torch.float64 if out == "float64" else torch.float32
+    y = Buffer.poisoned([4, len(x)], dtype)
+    library.call(f"run_{out}", Buffer.from_tensor(x.to(dtype), readonly=True), y, len(x))
+    return y.tensor().double()
+
+
+def exactly(x):
+    """The same in double precision, without cancellation."""
+    x = x.double()
+    cdf = 0.5 * torch.special.erfc(-x / math.sqrt(2))
+    slope = cdf + x * torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    inner = 2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    s = torch.sigmoid(inner)
+    inner_slope = 2 * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
+    return torch.stack([cdf, slope, x * s, s + x * s * torch.sigmoid(-inner) * inner_slope])
+
+
+def grid(most):
+    """Of floats: evenly spaced, and small ones of both signs."""
+    small = torch.logspace(-38, 0, 500, dtype=torch.float64)
+    return torch.cat([torch.zeros(1), torch.linspace(-most, most, 20_001), small, -small]).float()
+
+
+def test_phi_for_16_bits_is_exact_in_both_tails(library):
+    """Relative, far below what 16 bits show; exponentials have an error of (x^2 + 4) 2^-24 besides."""
+    x = grid(MOST)
+    cdf, exact = evaluate(library, "float16", x)[0], exactly(x)[0]
+    error = (cdf / exact - 1).abs()
+    bound = FITTED + (x.double() ** 2 + 8) * ULP
+    assert (error <= bound).all(), (x[(error - bound).argmax()], (error - bound).max())
+    assert (cdf[x == 0.0] - 0.5).abs().max() <= FITTED and cdf.max() <= 1
+
+
+@pytest.mark.parametrize("out, relative", [("float16", FITTED), ("float32", 0.0), ("float64", None)])
+def test_slopes_and_the_tanh_form(library, out, relative):
+    """To some ulps of the largest term; gelu with a tanh to its own in the left tail, where that is a normal float."""
+    x = grid(MOST if out == "float16" else 5.0)
+    found, exact = evaluate(library, out, x), exactly(x)
+    if relative is None:
+        assert torch.allclose(found, exactly(x.double()), rtol=1e-13, atol=1e-15)
+        return
+    assert ((found - exact).abs() <= (relative + 8 * ULP) * exact.abs().clamp_min(1)).all()
+    size = exact[2].abs()
+    tail = (x.abs() <= 5) & (size > 1e-37)
+    assert ((found[2] - exact[2]).abs() <= 40 * ULP * size)[tail].all()
+
+
+@pytest.mark.parametrize("out", ["float16", "float32", "float64"])
+def test_infinite_and_unknown_values(library, out):
+    """As PyTorch: gelu(-inf) is NaN, from 0 times infinity, gelu(inf) infinite."""
+    x = torch.tensor([math.inf, -math.inf, math.nan])
+    cdf, _, tanh, _ = evaluate(library, out, x)
+    assert cdf[0] == 1 and cdf[1] == 0 and cdf[2].isnan()
+    assert tanh[0] == math.inf and tanh[1:].isnan().all()
+    assert torch.equal(torch.nn.functional.gelu(x, approximate="tanh").isnan(), tanh.isnan())
