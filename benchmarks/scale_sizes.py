@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 MOST_ROWS, MOST_CHANNELS, LEAST_CHANNELS = 1 << 20, 65536, 8
 # Channels, and channels a group, of each power of two of bytes. Groups beyond a block's registers too.
-ASPECTS = ((8, 8), (128, 32), (1024, 32), (8192, 32), (65536, 32), (1024, 1024), (8192, 4096), (65536, 65536))
+ASPECTS = (
+    *((8, 8), (128, 32), (1024, 32), (8192, 32), (65536, 32)),
+    *((1024, 1024), (8192, 4096), (5120, 5120), (12288, 12288), (65536, 65536)),
+)
 _LEAST_BYTES = 1 << 20
 # Every power of two of channels, at this many bytes.
 _ASPECT_BYTES = 64 << 20

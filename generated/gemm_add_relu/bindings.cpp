@@ -116,7 +116,7 @@ std::vector<Tensor> backward(
   const auto grad_gemm_product =
       glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_add_relu_backward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
@@ -125,6 +125,7 @@ std::vector<Tensor> backward(
           int(dtype_mode), glue::read(grad_y_in), glue::read(gemm_product_in),
           glue::read(bias_in), glue::write(grad_gemm_product), glue::write(grad_bias),
           rows, channels, kChosen, glue::write(workspace), launch.stream));
+  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));

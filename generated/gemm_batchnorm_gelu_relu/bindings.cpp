@@ -211,7 +211,7 @@ std::vector<Tensor> train_backward(
   const auto grad_batch_norm_weight =
       glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_batch_norm_bias = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_batchnorm_gelu_relu_train_backward_workspace(int(dtype_mode), rows, channels,
           kChosen));
@@ -225,6 +225,7 @@ std::vector<Tensor> train_backward(
           glue::write(grad_gemm_bias), glue::write(grad_batch_norm_weight),
           glue::write(grad_batch_norm_bias), rows, channels, kChosen,
           glue::write(workspace), launch.stream));
+  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));
@@ -331,7 +332,7 @@ std::vector<Tensor> eval_backward(
   const auto grad_batch_norm_weight =
       glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_batch_norm_bias = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_batchnorm_gelu_relu_eval_backward_workspace(int(dtype_mode), rows, channels,
           kChosen));
@@ -345,6 +346,7 @@ std::vector<Tensor> eval_backward(
           glue::write(grad_gemm_bias), glue::write(grad_batch_norm_weight),
           glue::write(grad_batch_norm_bias), rows, channels, kChosen, batch_norm_eps,
           glue::write(workspace), launch.stream));
+  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));

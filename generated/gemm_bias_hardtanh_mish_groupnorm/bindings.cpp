@@ -172,7 +172,7 @@ std::vector<Tensor> backward(
   const auto grad_bias = glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_groupnorm_weight = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
   const auto grad_groupnorm_bias = glue::empty_if(needs[5], grad_y, dtypes.parameter, {channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_bias_hardtanh_mish_groupnorm_backward_workspace(int(dtype_mode), rows, channels,
           groups, kChosen));
@@ -186,6 +186,7 @@ std::vector<Tensor> backward(
           glue::write(grad_gemm_bias), glue::write(grad_bias),
           glue::write(grad_groupnorm_weight), glue::write(grad_groupnorm_bias), rows,
           channels, groups, kChosen, glue::write(workspace), launch.stream));
+  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));

@@ -174,7 +174,7 @@ std::vector<Tensor> backward(
   const auto grad_group_norm_weight =
       glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_group_norm_bias = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_groupnorm_hardtanh_backward_workspace(int(dtype_mode), rows, channels, groups,
           kChosen));
@@ -188,6 +188,7 @@ std::vector<Tensor> backward(
           glue::write(grad_gemm_bias), glue::write(grad_group_norm_weight),
           glue::write(grad_group_norm_bias), rows, channels, groups, kChosen,
           hardtanh_max, hardtanh_min, glue::write(workspace), launch.stream));
+  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));

@@ -131,7 +131,7 @@ std::vector<Tensor> backward(
   const auto grad_gemm_product =
       glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_gemm_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_multiply_leakyrelu_backward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
@@ -141,6 +141,7 @@ std::vector<Tensor> backward(
           nullptr : glue::read(gemm_bias_in), glue::write(grad_gemm_product),
           glue::write(grad_gemm_bias), rows, channels, kChosen, multiplier,
           negative_slope, glue::write(workspace), launch.stream));
+  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));

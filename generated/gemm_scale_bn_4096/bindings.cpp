@@ -207,7 +207,7 @@ std::vector<Tensor> train_backward(
   const auto grad_scale = glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_bn_weight = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
   const auto grad_bn_bias = glue::empty_if(needs[5], grad_y, dtypes.parameter, {channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_scale_bn_4096_train_backward_workspace(int(dtype_mode), rows, channels,
           kChosen));
@@ -221,6 +221,7 @@ std::vector<Tensor> train_backward(
           glue::write(grad_scale), glue::write(grad_bn_weight),
           glue::write(grad_bn_bias), rows, channels, kChosen, glue::write(workspace),
           launch.stream));
+  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));
@@ -324,7 +325,7 @@ std::vector<Tensor> eval_backward(
   const auto grad_scale = glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_bn_weight = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
   const auto grad_bn_bias = glue::empty_if(needs[5], grad_y, dtypes.parameter, {channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_gemm_scale_bn_4096_eval_backward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
@@ -337,6 +338,7 @@ std::vector<Tensor> eval_backward(
           glue::write(grad_gemm_bias), glue::write(grad_scale),
           glue::write(grad_bn_weight), glue::write(grad_bn_bias), rows, channels,
           kChosen, bn_eps, glue::write(workspace), launch.stream));
+  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));

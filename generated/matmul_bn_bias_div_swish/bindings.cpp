@@ -222,7 +222,7 @@ std::vector<Tensor> train_backward(
   const auto grad_bn_weight = glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_bn_bias = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
   const auto grad_bias = glue::empty_if(needs[5], grad_y, dtypes.parameter, {1});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_matmul_bn_bias_div_swish_train_backward_workspace(int(dtype_mode), rows, channels,
           kChosen));
@@ -236,6 +236,7 @@ std::vector<Tensor> train_backward(
           glue::write(grad_matmul_bias), glue::write(grad_bn_weight),
           glue::write(grad_bn_bias), glue::write(grad_bias), rows, channels, kChosen,
           divide_value, glue::write(workspace), launch.stream));
+  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_matmul_product,
@@ -348,7 +349,7 @@ std::vector<Tensor> eval_backward(
   const auto grad_bn_weight = glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_bn_bias = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
   const auto grad_bias = glue::empty_if(needs[5], grad_y, dtypes.parameter, {1});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(int(dtype_mode), rows, channels,
           kChosen));
@@ -362,6 +363,7 @@ std::vector<Tensor> eval_backward(
           glue::write(grad_matmul_bias), glue::write(grad_bn_weight),
           glue::write(grad_bn_bias), glue::write(grad_bias), rows, channels, kChosen,
           bn_eps, divide_value, glue::write(workspace), launch.stream));
+  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_matmul_product,

@@ -163,7 +163,7 @@ std::vector<Tensor> backward(
   const auto grad_fc_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const auto grad_gn_weight = glue::empty_if(needs[3], grad_y, dtypes.parameter, {channels});
   const auto grad_gn_bias = glue::empty_if(needs[4], grad_y, dtypes.parameter, {channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_matmul_groupnorm_leakyrelu_sum_backward_workspace(int(dtype_mode), rows, channels,
           groups, kChosen));
@@ -176,6 +176,7 @@ std::vector<Tensor> backward(
           glue::write(grad_fc_product), glue::write(grad_fc_bias),
           glue::write(grad_gn_weight), glue::write(grad_gn_bias), rows, channels,
           groups, kChosen, negative_slope, glue::write(workspace), launch.stream));
+  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_fc_product, args.required("fc_weight", fc_weight)));

@@ -134,7 +134,7 @@ std::vector<Tensor> backward(
       glue::empty_if(needs[0] || needs[1], grad_y, dtypes.activation, {rows, channels});
   const auto grad_linear_bias = glue::empty_if(needs[2], grad_y, dtypes.parameter, {channels});
   const auto grad_constant = glue::empty_if(needs[3], grad_y, dtypes.parameter, {});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       grad_y,
       fusegen_matmul_min_subtract_backward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
@@ -145,6 +145,7 @@ std::vector<Tensor> backward(
           glue::write(grad_linear_product), glue::write(grad_linear_bias),
           glue::write(grad_constant), rows, channels, kChosen, glue::write(workspace),
           launch.stream));
+  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_linear_product,

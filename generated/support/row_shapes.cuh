@@ -99,11 +99,9 @@ inline bool shares_sectors(int64_t groups, int64_t length, int a_warp, int acros
   return std::gcd(a_warp, across) * length % kSector != 0 || row % kSector != 0;
 }
 
-// Whether the split schedule is faster for `segments` of more than a warp, as measured. `alone`: a
-// block has so many threads that there is no room for a second one, or had before its items were
-// doubled.
+// Whether the split schedule is faster for `segments` of more than a warp, as measured.
 inline bool second_read_pays(
-    const RowWork& work, const Row& row, int64_t segments, int vector, bool ragged, bool alone,
+    const RowWork& work, const Row& row, int64_t segments, int64_t vectors, int vector, bool ragged,
     int multiprocessors) {
   // Large blocks with column sums, of which a multiprocessor has a quarter of one to four without
   // vectors, or half of one to two with many constants.
@@ -113,16 +111,16 @@ inline bool second_read_pays(
     return large && segments * some > multiprocessors && segments <= some * multiprocessors;
   }
   const bool wide = row.lanes > 256;
-  // One block a multiprocessor at a time, without vectors.
+  // Blocks that leave no room for a second one, without vectors.
   if (row.items <= 2) {
-    return alone && wide && vector > 4 && ragged && segments > 2 * multiprocessors;
+    return wide && row.lanes <= 352 && vector > 4 && ragged && segments > 2 * multiprocessors;
   }
   // With more than two items no row is on its way while another one is used, and each row reads the
   // constants anew. To read two tensors again takes longer than that.
   if (work.again > 1) return false;
-  const bool heavy = work.constants > 1;
-  if (wide && segments > multiprocessors) return row.items == 4 || heavy;
-  return alone && row.items > 4 && heavy && (wide || segments <= 16 * multiprocessors);
+  if (row.items == 4) return wide && segments > multiprocessors;
+  const bool fills = vectors * 8 >= int64_t(row.lanes) * row.items * 7;
+  return work.constants > 1 && (wide || !fills || segments <= 16 * multiprocessors);
 }
 
 // items is 0 where a segment is longer than `most_items` vectors for each thread of a block, or
@@ -172,12 +170,11 @@ inline Row row_shape(
     // A block of not much more than 256 threads leaves no room for a second one: half as many
     // threads do better, with twice the vectors.
     const bool alone = threads(shape.items) > 256 && threads(shape.items) <= 352;
-    const bool doubled = alone && shape.items * 2 <= most_items;
-    if (doubled) shape.items *= 2;
+    if (alone && shape.items * 2 <= most_items) shape.items *= 2;
     shape.lanes = threads(shape.items);
     if (shapes.schedule == kAutomatic &&
         second_read_pays(
-            work, shape, rows * groups, vector, length % vector != 0, alone, multiprocessors)) {
+            work, shape, rows * groups, vectors, vector, length % vector != 0, multiprocessors)) {
       return none;
     }
     shape.block = dim3(unsigned(shape.lanes));

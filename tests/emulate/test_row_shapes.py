@@ -280,10 +280,10 @@ def test_what_the_registers_of_a_block_hold_badly_is_left_to_the_split_schedule(
     assert [items(rows, length) for length in (5636, 8192) for rows in (few, many)] == [4, 0, 4, 0]
     assert [items(rows, 9000, vector=8, constants=0) for rows in (few, many)] == [4, 0]
     assert items(many, 5632, vector=8) == 4  # 192 threads
-    # Eight vectors each: in blocks of up to 352 threads, in larger ones, and in half as many.
-    assert [items(1, length) for length in (4100, 8196, 11264, 11268)] == [0, 0, 0, 8]
-    assert [items(rows, 16384) for rows in (few, many)] == [8, 0]
+    # Eight vectors each: only where half of the threads that four would need have nearly all of them.
     assert [items(rows, 5120) for rows in (16 * 132, 16 * 132 + 1)] == [0, 8]
+    assert [items(10_000, length) for length in (4100, 4476, 4480, 5120, 5124)] == [0, 0, 8, 8, 0]
+    assert [items(rows, length) for rows in (few, many) for length in (8196, 16384)] == [0, 0, 0, 0]
     assert [items(1000, length, constants=1) for length in (4100, 8196, 16384)] == [8, 8, 8]
     assert [items(1000, length, again=2) for length in (4100, 8192, 16384)] == [8, 4, 8]
     assert items(many, 8192, schedule="on_chip") == 4

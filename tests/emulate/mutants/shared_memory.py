@@ -37,8 +37,8 @@ SHARED = [
         ("backward", "stream", "backward_launch", "kStreamThreads * 2 * kVec * sizeof(Acc)",
          "(kStreamThreads * kVec - 1) * sizeof(Acc)", 0, 1),
         ("forward_row", "long rows", "forward_launch", "512 * kVec * sizeof(Acc)", "3 * sizeof(Acc)", 0, 1),
-        ("backward_row", "short rows", "backward_launch", "512 * (wide ? kWide : kVec) * sizeof(Acc)",
-         "(512 * (wide ? kWide : kVec) - 1) * sizeof(Acc)", 0, 1),
+        ("backward_row", "short rows", "backward_launch", "512 * (wide ? kWide : kRow) * sizeof(Acc)",
+         "(512 * (wide ? kWide : kRow) - 1) * sizeof(Acc)", 0, 1),
         ("forward_segments", "segments", "forward_launch", "64 * sizeof(Acc)", "39 * sizeof(Acc)", 0, 1),
         ("backward_segments", "segments", "backward_launch", "64 * sizeof(Acc)", "39 * sizeof(Acc)", 0, 1),
     )
