@@ -162,10 +162,12 @@ class LauncherRenderer:
         """RowWork of templates/support/row_shapes.cuh: column sums, blocks, constants of a column, tensors that the
         split schedule reads again."""
         context = self.contexts[row.name]
-        split = next(schedule for schedule in self.program.schedules if schedule.kind == "split")
-        reads = sum(len(self.contexts[kernel.name].loads) for kernel in split.kernels)
+        reads = {
+            schedule.kind: sum(len(self.contexts[kernel.name].loads) for kernel in schedule.kernels)
+            for schedule in self.program.schedules
+        }
         sums = "true" if row.partial_sums else "false"
-        return f"{sums}, {context.row_blocks}, {len(context.column_loads)}, {reads - len(context.loads)}"
+        return f"{sums}, {context.row_blocks}, {len(context.column_loads)}, {reads['split'] - reads['row']}"
 
     def _count(self, tensor: Tensor) -> str:
         if tensor.extent == CHANNEL:

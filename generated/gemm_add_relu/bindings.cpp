@@ -82,7 +82,7 @@ std::tuple<Tensor, Tensor> forward(
   const glue::Launch launch(gemm_input);
   const Tensor gemm_product = glue::mm(gemm_input, glue::transposed(gemm_weight));
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_add_relu_forward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(

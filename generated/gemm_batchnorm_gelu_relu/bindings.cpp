@@ -153,7 +153,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const Tensor batch_norm_mean = glue::empty(gemm_input, dtypes.accumulator, {channels});
   const Tensor batch_norm_rstd = glue::empty(gemm_input, dtypes.accumulator, {channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_batchnorm_gelu_relu_train_forward_workspace(int(dtype_mode), rows, channels,
           kChosen));
@@ -275,7 +275,7 @@ std::tuple<Tensor, Tensor> eval_forward(
       glue::linear(gemm_input, gemm_weight, bias_in_product ? OptionalTensor(gemm_bias_in)
           : std::nullopt);
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_batchnorm_gelu_relu_eval_forward_workspace(int(dtype_mode), rows, channels,
           kChosen));

@@ -113,7 +113,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const Tensor groupnorm_mean = glue::empty(gemm_input, dtypes.accumulator, {rows, groups});
   const Tensor groupnorm_rstd = glue::empty(gemm_input, dtypes.accumulator, {rows, groups});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_bias_hardtanh_mish_groupnorm_forward_workspace(int(dtype_mode), rows, channels,
           groups, kChosen));

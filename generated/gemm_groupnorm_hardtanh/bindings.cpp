@@ -114,7 +114,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const Tensor group_norm_mean = glue::empty(gemm_input, dtypes.accumulator, {rows, groups});
   const Tensor group_norm_rstd = glue::empty(gemm_input, dtypes.accumulator, {rows, groups});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_groupnorm_hardtanh_forward_workspace(int(dtype_mode), rows, channels, groups,
           kChosen));

@@ -155,7 +155,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
   const Tensor bn_mean = glue::empty(gemm_input, dtypes.accumulator, {channels});
   const Tensor bn_rstd = glue::empty(gemm_input, dtypes.accumulator, {channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_scale_bn_train_forward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(
@@ -270,7 +270,7 @@ std::tuple<Tensor, Tensor> eval_forward(
       glue::linear(gemm_input, gemm_weight, bias_in_product ? OptionalTensor(gemm_bias_in)
           : std::nullopt);
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_scale_bn_eval_forward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(

@@ -90,7 +90,7 @@ std::tuple<Tensor, Tensor> forward(
       glue::linear(gemm_input, gemm_weight, bias_in_product ? OptionalTensor(gemm_bias_in)
           : std::nullopt);
   const Tensor y = glue::empty(gemm_input, dtypes.output, {rows, channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       gemm_input,
       fusegen_gemm_sigmoid_scaling_residualadd_forward_workspace(int(dtype_mode), rows, channels,
           kChosen));

@@ -164,7 +164,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> train_forward(
   const Tensor y = glue::empty(matmul_input, dtypes.output, {rows, channels});
   const Tensor bn_mean = glue::empty(matmul_input, dtypes.accumulator, {channels});
   const Tensor bn_rstd = glue::empty(matmul_input, dtypes.accumulator, {channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       matmul_input,
       fusegen_matmul_bn_bias_div_swish_train_forward_workspace(int(dtype_mode), rows, channels,
           kChosen));
@@ -290,7 +290,7 @@ std::tuple<Tensor, Tensor> eval_forward(
       glue::linear(matmul_input, matmul_weight, bias_in_product ? OptionalTensor(matmul_bias_in)
           : std::nullopt);
   const Tensor y = glue::empty(matmul_input, dtypes.output, {rows, channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       matmul_input,
       fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(int(dtype_mode), rows, channels,
           kChosen));

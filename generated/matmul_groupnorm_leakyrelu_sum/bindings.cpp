@@ -110,7 +110,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   const Tensor y = glue::empty(fc_input, dtypes.output, {rows, channels});
   const Tensor gn_mean = glue::empty(fc_input, dtypes.accumulator, {rows, groups});
   const Tensor gn_rstd = glue::empty(fc_input, dtypes.accumulator, {rows, groups});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       fc_input,
       fusegen_matmul_groupnorm_leakyrelu_sum_forward_workspace(int(dtype_mode), rows, channels,
           groups, kChosen));

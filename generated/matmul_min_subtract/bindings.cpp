@@ -92,7 +92,7 @@ std::tuple<Tensor, Tensor> forward(
       glue::linear(linear_input, linear_weight, bias_in_product ? OptionalTensor(linear_bias_in)
           : std::nullopt);
   const Tensor y = glue::empty(linear_input, dtypes.output, {rows, channels});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       linear_input,
       fusegen_matmul_min_subtract_forward_workspace(int(dtype_mode), rows, channels, kChosen));
   check_launch(

@@ -114,7 +114,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> forward(
   const Tensor y = glue::empty(matmul_input, dtypes.output, {rows, channels});
   const Tensor group_norm_mean = glue::empty(matmul_input, dtypes.accumulator, {rows, groups});
   const Tensor group_norm_rstd = glue::empty(matmul_input, dtypes.accumulator, {rows, groups});
-  const OptionalTensor workspace = glue::workspace(
+  OptionalTensor workspace = glue::workspace(
       matmul_input,
       fusegen_matmul_swish_sum_groupnorm_forward_workspace(int(dtype_mode), rows, channels, groups,
           kChosen));

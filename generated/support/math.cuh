@@ -97,7 +97,8 @@ FUSEGEN_MATH_FOR_OUT normal_cdf(A x) {
   } else {
     // Phi(-|x|) as exp(-x^2/2) times a polynomial of t, without a constant (the form of Abramowitz
     // and Stegun 1964, 7.1.26). Fitted to a relative error of 4e-6 wherever the exponential is a
-    // normal float, which the sum of 1/2 and erf is far from in the left tail.
+    // normal float, which the sum of 1/2 and erf is far from in the left tail. The slope of gelu
+    // is then right to 2e-6, of values up to 1.1.
     const A t = quotient(A(1), A(1) + A(0.307) * fabs(x));
     A tail = A(-0.0760857977) * t + A(0.1940389841);
     tail = tail * t + A(0.0031251130);
@@ -115,11 +116,12 @@ FUSEGEN_MATH_FOR_OUT gelu_slope(A x, A cdf) {
 
 // gelu with Phi(x) taken as (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2 (Hendrycks and Gimpel
 // 2016), which is the sigmoid of twice what the tanh is of, and does not cancel as such.
-FUSEGEN_MATH_FOR_OUT gelu_tanh(A x) {
-  return x * sigmoid<Out>(A(1.59576912160573071176) * (x + A(0.044715) * x * x * x));
+FUSEGEN_MATH gelu_tanh_inner(A x) {
+  return A(1.59576912160573071176) * (x + A(0.044715) * x * x * x);
 }
+FUSEGEN_MATH_FOR_OUT gelu_tanh(A x) { return x * sigmoid<Out>(gelu_tanh_inner(x)); }
 FUSEGEN_MATH_FOR_OUT gelu_tanh_backward(A g, A x) {
-  const A e = exponential<Out>(A(-1.59576912160573071176) * (x + A(0.044715) * x * x * x));
+  const A e = exponential<Out>(-gelu_tanh_inner(x));
   const A s = quotient(A(1), A(1) + e);
   const A rest = s > A(0) ? e * s : A(1);  // 1 - s, to its own digits where s is nearly 1
   const A slope = A(1.59576912160573071176) * (A(1) + A(3 * 0.044715) * x * x);

@@ -1,9 +1,8 @@
 // How the generated kernels are launched and where they find their shared memory.
 //
 // Every launch goes through launch(), never through <<<>>>, and every kernel takes its shared
-// memory from shared_memory(). That leaves exactly two places that differ between
-// a GPU (any CUDA compiler) and fusegen's emulator, which compiles the same sources as C++ and runs
-// them on a CPU.
+// memory from shared_memory(). That leaves exactly two places that differ between a GPU (any CUDA
+// compiler) and fusegen's emulator, which compiles the same sources as C++ and runs them on a CPU.
 #pragma once
 
 #include <cuda_runtime.h>

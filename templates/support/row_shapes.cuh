@@ -83,7 +83,8 @@ constexpr int kRowTurns = 32;
 constexpr int kSector = 16;  // elements: one of 16 bits, two of float32
 
 // The fewest turns of a block, of `turns` that all of them take. With column sums it has partial
-// results for each column, which stay small beside four rows; but each multiprocessor has a block.
+// results for each column, which stay small beside four rows; but three of four multiprocessors
+// have a block, if there are turns for as many.
 inline int64_t least_turns(
     const RowWork& work, int64_t turns, int height, int multiprocessors) {
   if (!work.sums) return 1;
@@ -99,19 +100,20 @@ inline bool shares_sectors(int64_t groups, int64_t length, int a_warp, int acros
   return std::gcd(a_warp, across) * length % kSector != 0 || row % kSector != 0;
 }
 
-// Whether the split schedule is faster for `segments` of more than a warp, as measured.
+// Whether the split schedule is faster for `segments` of more than a warp, as measured. `ragged`:
+// they may begin within a vector.
 inline bool second_read_pays(
     const RowWork& work, const Row& row, int64_t segments, int64_t vectors, int vector, bool ragged,
     int multiprocessors) {
-  // Large blocks with column sums, of which a multiprocessor has a quarter of one to four without
-  // vectors, or half of one to two with many constants.
+  // Large blocks with column sums, of which a multiprocessor has a quarter of one to four where
+  // they are ragged, or half of one to two with many constants.
   if (work.sums) {
     const int some = ragged ? 4 : 2;
     const bool large = ragged ? row.lanes > 352 : row.lanes > 448 && work.constants > 3;
     return large && segments * some > multiprocessors && segments <= some * multiprocessors;
   }
   const bool wide = row.lanes > 256;
-  // Blocks that leave no room for a second one, without vectors.
+  // Blocks that leave no room for a second one.
   if (row.items <= 2) {
     return wide && row.lanes <= 352 && vector > 4 && ragged && segments > 2 * multiprocessors;
   }

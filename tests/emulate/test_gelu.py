@@ -83,7 +83,7 @@ def grid(most):
 
 
 def test_phi_for_16_bits_is_exact_in_both_tails(library):
-    """Relative, far below what 16 bits show; exponentials have an error of (x^2 + 4) 2^-24 besides."""
+    """Relative, far below what 16 bits show, but for the rounding of x^2 in the exponential."""
     x = grid(MOST)
     cdf, exact = evaluate(library, "float16", x)[0], exactly(x)[0]
     error = (cdf / exact - 1).abs()
@@ -108,9 +108,9 @@ def test_slopes_and_the_tanh_form(library, out, relative):
 
 @pytest.mark.parametrize("out", ["float16", "float32", "float64"])
 def test_infinite_and_unknown_values(library, out):
-    """As PyTorch: gelu(-inf) is NaN, from 0 times infinity, gelu(inf) infinite."""
+    """As PyTorch on a GPU: gelu(-inf) is NaN, from 0 times infinity, gelu(inf) infinite, and slopes are NaN."""
     x = torch.tensor([math.inf, -math.inf, math.nan])
-    cdf, _, tanh, _ = evaluate(library, out, x)
+    cdf, slope, tanh, tanh_slope = evaluate(library, out, x)
     assert cdf[0] == 1 and cdf[1] == 0 and cdf[2].isnan()
     assert tanh[0] == math.inf and tanh[1:].isnan().all()
-    assert torch.equal(torch.nn.functional.gelu(x, approximate="tanh").isnan(), tanh.isnan())
+    assert slope.isnan().all() and tanh_slope.isnan().all()
