@@ -224,12 +224,11 @@ class OpRenderer:
                 f"const auto {tensor.name} = glue::empty_if({wanted}, {op.first}, {self._dtype(tensor)}, {expected});"
             )
         op.call = self._call(program, set())
-        if c:
-            op.results.append("workspace.reset();  // the products may have its memory: they come later in the stream")
         op.results.append("std::vector<Tensor> gradients;")
         if c:
             grad = f"grad_{c.product}"
             op.results += [
+                "workspace.reset();  // the products may have its memory: they come later in the stream",
                 f"if (needs[{index[self.operand]}]) {{",
                 f'  gradients.push_back(glue::mm(*{grad}, args.required("{c.weight}", {c.weight})));',
                 "}",

@@ -125,8 +125,8 @@ std::vector<Tensor> backward(
           int(dtype_mode), glue::read(grad_y_in), glue::read(gemm_product_in),
           glue::read(bias_in), glue::write(grad_gemm_product), glue::write(grad_bias),
           rows, channels, kChosen, glue::write(workspace), launch.stream));
-  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
+  workspace.reset();  // the products may have its memory: they come later in the stream
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));
   }

@@ -225,8 +225,8 @@ std::vector<Tensor> train_backward(
           glue::write(grad_gemm_bias), glue::write(grad_batch_norm_weight),
           glue::write(grad_batch_norm_bias), rows, channels, kChosen,
           glue::write(workspace), launch.stream));
-  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
+  workspace.reset();  // the products may have its memory: they come later in the stream
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));
   }
@@ -346,8 +346,8 @@ std::vector<Tensor> eval_backward(
           glue::write(grad_gemm_bias), glue::write(grad_batch_norm_weight),
           glue::write(grad_batch_norm_bias), rows, channels, kChosen, batch_norm_eps,
           glue::write(workspace), launch.stream));
-  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
+  workspace.reset();  // the products may have its memory: they come later in the stream
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));
   }

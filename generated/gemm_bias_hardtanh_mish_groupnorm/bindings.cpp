@@ -186,8 +186,8 @@ std::vector<Tensor> backward(
           glue::write(grad_gemm_bias), glue::write(grad_bias),
           glue::write(grad_groupnorm_weight), glue::write(grad_groupnorm_bias), rows,
           channels, groups, kChosen, glue::write(workspace), launch.stream));
-  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
+  workspace.reset();  // the products may have its memory: they come later in the stream
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));
   }

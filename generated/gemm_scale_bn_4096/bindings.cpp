@@ -221,8 +221,8 @@ std::vector<Tensor> train_backward(
           glue::write(grad_scale), glue::write(grad_bn_weight),
           glue::write(grad_bn_bias), rows, channels, kChosen, glue::write(workspace),
           launch.stream));
-  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
+  workspace.reset();  // the products may have its memory: they come later in the stream
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));
   }
@@ -338,8 +338,8 @@ std::vector<Tensor> eval_backward(
           glue::write(grad_gemm_bias), glue::write(grad_scale),
           glue::write(grad_bn_weight), glue::write(grad_bn_bias), rows, channels,
           kChosen, bn_eps, glue::write(workspace), launch.stream));
-  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
+  workspace.reset();  // the products may have its memory: they come later in the stream
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));
   }

@@ -141,8 +141,8 @@ std::vector<Tensor> backward(
           nullptr : glue::read(gemm_bias_in), glue::write(grad_gemm_product),
           glue::write(grad_gemm_bias), rows, channels, kChosen, scaling_factor,
           glue::write(workspace), launch.stream));
-  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
+  workspace.reset();  // the products may have its memory: they come later in the stream
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_gemm_product, args.required("gemm_weight", gemm_weight)));
   }

@@ -236,8 +236,8 @@ std::vector<Tensor> train_backward(
           glue::write(grad_matmul_bias), glue::write(grad_bn_weight),
           glue::write(grad_bn_bias), glue::write(grad_bias), rows, channels, kChosen,
           divide_value, glue::write(workspace), launch.stream));
-  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
+  workspace.reset();  // the products may have its memory: they come later in the stream
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_matmul_product,
         args.required("matmul_weight", matmul_weight)));
@@ -363,8 +363,8 @@ std::vector<Tensor> eval_backward(
           glue::write(grad_matmul_bias), glue::write(grad_bn_weight),
           glue::write(grad_bn_bias), glue::write(grad_bias), rows, channels, kChosen,
           bn_eps, divide_value, glue::write(workspace), launch.stream));
-  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
+  workspace.reset();  // the products may have its memory: they come later in the stream
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_matmul_product,
         args.required("matmul_weight", matmul_weight)));

@@ -176,8 +176,8 @@ std::vector<Tensor> backward(
           glue::write(grad_fc_product), glue::write(grad_fc_bias),
           glue::write(grad_gn_weight), glue::write(grad_gn_bias), rows, channels,
           groups, kChosen, negative_slope, glue::write(workspace), launch.stream));
-  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
+  workspace.reset();  // the products may have its memory: they come later in the stream
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_fc_product, args.required("fc_weight", fc_weight)));
   }

@@ -145,8 +145,8 @@ std::vector<Tensor> backward(
           glue::write(grad_linear_product), glue::write(grad_linear_bias),
           glue::write(grad_constant), rows, channels, kChosen, glue::write(workspace),
           launch.stream));
-  workspace.reset();  // the products may have its memory: they come later in the stream
   std::vector<Tensor> gradients;
+  workspace.reset();  // the products may have its memory: they come later in the stream
   if (needs[0]) {
     gradients.push_back(glue::mm(*grad_linear_product,
         args.required("linear_weight", linear_weight)));
