@@ -17,8 +17,8 @@ KERNEL_NAMES = frozenset(
     active at b base block blocks channels column columns correct count end first groups i inner inner_groups
     inverse_length item kItems kKeep kVec kept lane lanes last length mine offset one own part partials row
     rows rows_per_block seen segment shared slot step u v valid Acc Accumulate AccumulateFor Column Columns Finalise
-    Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kAhead kBatch kColumnThreads
-    kPacked kRowsInFlight kSegmentThreads kStreamThreads kStridedColumns kTotalThreads kVectorOf
+    Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kAhead kBatch kColumnBlocks
+    kColumnThreads kPacked kRowsInFlight kSegmentThreads kStreamThreads kStridedColumns kTotalThreads kVectorOf
     add_value add_values ceil_div launch load_pack load_row load_values moments_of moments_over_block moments_over_y
     lacks line line_columns lines lines_per_block part_of period segments total turn turns whole apart by_segment
     counted all_rows full packed take is_first turn_of_begin wait segment_columns store_partials

@@ -23,8 +23,8 @@ class Shapes:
     row_items: int = 2
     row_waves: int = 1
     row_share: int = 0
-    column_blocks: int = 2
-    column_cluster: int = 1
+    column_width: int = 0
+    column_cluster: int = 0
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -58,6 +58,6 @@ KNOBS = {
     "row_items": Knob("row", (2, 4)),
     "row_waves": Knob("row", (1, 2)),
     "row_share": Knob("row", (0, 1, 2)),
-    "column_blocks": Knob("column", (1, 2, 3)),
-    "column_cluster": Knob("column", (1, 2, 4, 8)),
+    "column_width": Knob("column", (0, 2, 4, 8, 16)),
+    "column_cluster": Knob("column", (0, 1, 2, 4, 8)),
 }

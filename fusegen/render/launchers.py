@@ -48,7 +48,7 @@ class ScheduleContext:
     groups: str
     row_work: str
     row_sums: bool
-    tile_bytes: str
+    column_work: str
     needs_stream: bool
     needs_finalise: bool
     partial_blocks: str
@@ -143,13 +143,14 @@ class LauncherRenderer:
         scratch = {t.name: t for kernel in kernels for t in kernel.writes if t.scratch}
         launches = [self._launch(kernel, schedule, kernel is kernels[-1]) for kernel in kernels]
         row = next((kernel for kernel in kernels if kernel.kind == "row"), None)
+        column = next((kernel for kernel in kernels if kernel.kind == "column"), None)
         return ScheduleContext(
             kind=schedule.kind,
             comment=[_COMMENT[schedule.kind]],
             groups=self._groups(row) if row else self.groups,
-            row_work=self._row_work(row) if row else "",
+            row_work=self._row_work(row, schedule) if row else "",
             row_sums=bool(row and row.partial_sums),
-            tile_bytes=self._tile_bytes(kernels),
+            column_work=self._column_work(column, schedule) if column else "",
             needs_stream=any(kernel.kind == "stream" for kernel in kernels),
             needs_finalise=any(kernel.kind == "finalise" for kernel in kernels),
             partial_blocks=_ROW_PARTIALS if schedule.kind == "row" else _STREAM_PARTIALS,
@@ -158,16 +159,29 @@ class LauncherRenderer:
             launches=launches,
         )
 
-    def _row_work(self, row: Kernel) -> str:
+    def _row_work(self, row: Kernel, schedule: Schedule) -> str:
         """RowWork of templates/support/row_shapes.cuh: column sums, blocks, constants of a column, tensors that the
         split schedule reads again."""
         context = self.contexts[row.name]
-        reads = {
-            schedule.kind: sum(len(self.contexts[kernel.name].loads) for kernel in schedule.kernels)
-            for schedule in self.program.schedules
-        }
         sums = "true" if row.partial_sums else "false"
-        return f"{sums}, {context.row_blocks}, {len(context.column_loads)}, {reads['split'] - reads['row']}"
+        return f"{sums}, {context.row_blocks}, {len(context.column_loads)}, {self._read_again(schedule)}"
+
+    def _column_work(self, column: Kernel, schedule: Schedule) -> str:
+        """ColumnWork of templates/support/column_shapes.cuh."""
+        context = self.contexts[column.name]
+        sizes = " + ".join(f"sizeof({tile.type})" for tile in context.tiles)
+        sums = f"{context.widest_exchange} * sizeof(Acc)" if context.widest_exchange > 1 else "sizeof(Acc)"
+        moved = len(context.loads) + sum(len(stage.sweep.stores) for stage in context.stages)
+        again = self._read_again(schedule)
+        return f"{sizes}, sizeof(T), {sums}, {context.exchanged} * sizeof(Acc), {moved}, {again}"
+
+    def _read_again(self, schedule: Schedule) -> int:
+        """How many tensors with all elements the split schedule reads more often than this one."""
+        reads = {
+            each.kind: sum(len(self.contexts[kernel.name].loads) for kernel in each.kernels)
+            for each in self.program.schedules
+        }
+        return reads["split"] - reads[schedule.kind]
 
     def _count(self, tensor: Tensor) -> str:
         if tensor.extent == CHANNEL:
@@ -177,17 +191,6 @@ class LauncherRenderer:
     def _groups(self, kernel: Kernel) -> str:
         """The number of segments in a row, as this kernel cuts it."""
         return "int64_t(1)" if kernel.groups == 1 else self.groups
-
-    def _tile_bytes(self, kernels: list[Kernel]) -> str:
-        """Bytes of shared memory for each element of a tile, of the narrowest element, for each sum of a warp, and for
-        what a block of a cluster shows of each column."""
-        column = next((kernel for kernel in kernels if kernel.kind == "column"), None)
-        if column is None:
-            return ""
-        context = self.contexts[column.name]
-        sizes = " + ".join(f"sizeof({tile.type})" for tile in context.tiles)
-        sums = f"{context.widest_exchange} * sizeof(Acc)" if context.widest_exchange > 1 else "sizeof(Acc)"
-        return f"{sizes}, sizeof(T), {sums}, {context.exchanged} * sizeof(Acc)"
 
     @staticmethod
     def _partials(kernels: list[Kernel]) -> str:

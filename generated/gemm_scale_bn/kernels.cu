@@ -31,7 +31,6 @@ constexpr int64_t kSharedBytes = 232448;
 constexpr int kMostCluster = 8;
 
 constexpr int kStreamThreads = 256;
-constexpr int kColumnThreads = 512;
 
 }  // namespace
 
@@ -46,7 +45,7 @@ namespace {
 // Each tile of columns in shared memory.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
+__global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_column(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ scale_ptr,
@@ -490,10 +489,10 @@ cudaError_t train_forward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  constexpr TileBytes kBytes{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  constexpr ColumnWork kWork{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc), 2, 1};
   constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kColumns, kPacked, kBytes, kSharedBytes, kMostCluster,
+      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
@@ -572,15 +571,6 @@ cudaError_t train_forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
-// row_items, row_waves, row_share, column_blocks, column_cluster}.
-constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(0), 362, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
-    {90, modes(0), 2896, 8192, 8192, {kOnChipIfItFits, 8, 2, 1, 0, 1, 1}},  // float32
-    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -611,9 +601,7 @@ extern "C" int fusegen_gemm_scale_bn_train_forward(
           bn_rstd);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -626,9 +614,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_train_forward_workspace(
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, others;
   train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -651,7 +637,7 @@ namespace {
 // Each tile of columns in shared memory.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
+__global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_column(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
     const Param* __restrict__ gemm_bias_ptr,
@@ -1145,10 +1131,11 @@ cudaError_t train_backward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  constexpr TileBytes kBytes{sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  constexpr ColumnWork kWork{sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc),
+      3, 2};
   constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kColumns, kPacked, kBytes, kSharedBytes, kMostCluster,
+      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
@@ -1467,12 +1454,12 @@ cudaError_t eval_forward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
-// row_items, row_waves, row_share, column_blocks, column_cluster}.
+// row_items, row_waves, row_share, column_width, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 4, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // float16
 };
 
 }  // namespace
@@ -1811,12 +1798,12 @@ cudaError_t eval_backward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
-// row_items, row_waves, row_share, column_blocks, column_cluster}.
+// row_items, row_waves, row_share, column_width, column_cluster}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 0, 0}},  // float16
 };
 
 }  // namespace

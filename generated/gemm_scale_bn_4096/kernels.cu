@@ -31,7 +31,6 @@ constexpr int64_t kSharedBytes = 232448;
 constexpr int kMostCluster = 8;
 
 constexpr int kStreamThreads = 256;
-constexpr int kColumnThreads = 512;
 
 }  // namespace
 
@@ -46,7 +45,7 @@ namespace {
 // Each tile of columns in shared memory.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kColumnThreads, 2) train_forward_column(
+__global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_column(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ scale_ptr,
@@ -490,10 +489,10 @@ cudaError_t train_forward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  constexpr TileBytes kBytes{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  constexpr ColumnWork kWork{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc), 2, 1};
   constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kColumns, kPacked, kBytes, kSharedBytes, kMostCluster,
+      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
@@ -574,14 +573,14 @@ cudaError_t train_forward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
-// row_items, row_waves, row_share, column_blocks, column_cluster}.
+// row_items, row_waves, row_share, column_width, column_cluster}.
 constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 46340, 4096, 4096, {kSplit, 4, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kSplit, 32, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 5792, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), 46340, 4096, 4096, {kSplit, 4, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 46340, 4096, 4096, {kSplit, 4, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, 4096, {kSplit, 32, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 5792, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 46340, 4096, 4096, {kSplit, 4, 2, 1, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // float16
 };
 
 }  // namespace
@@ -654,7 +653,7 @@ namespace {
 // Each tile of columns in shared memory.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kColumnThreads, 2) train_backward_column(
+__global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_column(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
     const Param* __restrict__ gemm_bias_ptr,
@@ -1148,10 +1147,11 @@ cudaError_t train_backward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  constexpr TileBytes kBytes{sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc)};
+  constexpr ColumnWork kWork{sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc),
+      3, 2};
   constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kColumns, kPacked, kBytes, kSharedBytes, kMostCluster,
+      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits && shapes.schedule != kSplit) {
@@ -1470,13 +1470,13 @@ cudaError_t eval_forward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
-// row_items, row_waves, row_share, column_blocks, column_cluster}.
+// row_items, row_waves, row_share, column_width, column_cluster}.
 constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), 46340, 4096, 4096, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(2, 4), 46340, 4096, 4096, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float16
+    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 4, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 46340, 4096, 4096, {kAutomatic, 32, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 46340, 4096, 4096, {kAutomatic, 32, 2, 1, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // float16
 };
 
 }  // namespace
@@ -1815,10 +1815,10 @@ cudaError_t eval_backward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
-// row_items, row_waves, row_share, column_blocks, column_cluster}.
+// row_items, row_waves, row_share, column_width, column_cluster}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 4, 2, 1, 0, 2, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16
+    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 4, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // bfloat16
 };
 
 }  // namespace

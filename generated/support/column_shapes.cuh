@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include <cuda_runtime.h>
 
@@ -21,104 +22,118 @@ struct Column {
   bool fits;
 };
 
-// What a tile takes of shared memory, in bytes: each of its elements, an element of the narrowest
-// tensor in it, what a warp sums of a column, and what a block of a cluster shows of one.
-struct TileBytes {
-  int64_t element, narrowest, sums, exchange;
+// What a column kernel has to do, by which its tiles are chosen.
+struct ColumnWork {
+  int64_t element;    // bytes of a tile for each of its elements
+  int64_t narrowest;  // bytes of an element of the narrowest tensor in it
+  int64_t sums;       // bytes of what a warp sums of a column
+  int64_t exchange;   // bytes of what a block of a cluster shows of a column
+  int moved;          // tensors with all elements that it reads or writes
+  int again;          // tensors with all elements that the split schedule reads a second time
 };
 
-// A tile of `width` vectors over `cluster` blocks. A block is a warp, or no higher than its rows;
-// where there are several tiles for each multiprocessor, smaller blocks if rows are few: then more
-// of them are resident.
-inline Column column_tile(
-    int64_t rows, int64_t channels, int vector, const TileBytes& bytes, int width, int cluster,
+// The launch bounds of a column kernel: threads of a block, and blocks that a multiprocessor holds.
+constexpr int kColumnThreads = 512;
+constexpr int kColumnBlocks = 2;
+
+// Rows of a tile of this width that a block has threads for, at most: those that there are, and
+// where there are several tiles for each multiprocessor, fewer if rows are few.
+inline int column_height(
+    int64_t rows_per_block, int64_t blocks, int width, const ColumnWork& work,
     int multiprocessors) {
-  constexpr int kThreads = 512;
+  int height = kColumnThreads / width;
+  while (height > rows_per_block && height * width > 32) height /= 2;
+  const int least = work.element < 4 ? 16 : 8;  // rows of a thread
+  const bool many = blocks > 2 * multiprocessors;
+  while (many && height * least > rows_per_block && height * width > 128) height /= 2;
+  return height;
+}
+
+// A tile of `width` vectors over `cluster` blocks of `height` rows of threads.
+inline Column column_tile(
+    int64_t rows, int64_t channels, int vector, const ColumnWork& work, int width, int cluster,
+    int height) {
   const int64_t rows_per_block = ceil_div(rows, cluster);
   const int64_t columns = int64_t(width) * vector;
-  const bool many = ceil_div(channels, columns) * cluster > 2 * multiprocessors;
-  int height = kThreads / width;
-  while (height > rows_per_block && height * width > 32) height /= 2;
-  const int least = bytes.element < 4 ? 16 : 8;  // rows of a thread
-  while (many && height * least > rows_per_block && height * width > 128) height /= 2;
-  const int64_t tile = ceil_div(rows_per_block * columns * bytes.element, 16) * 16;
-  const int64_t sums = columns * bytes.sums * (height * width / 32);
-  const int64_t exchange = cluster > 1 ? columns * bytes.exchange * (cluster + 1) : 0;
+  const int64_t tile = ceil_div(rows_per_block * columns * work.element, 16) * 16;
+  const int64_t sums = columns * work.sums * (height * width / 32);
+  const int64_t exchange = cluster > 1 ? columns * work.exchange * (cluster + 1) : 0;
   return {dim3(unsigned(ceil_div(channels, columns)), 1, unsigned(cluster)), dim3(width, height),
           int(rows_per_block), size_t(tile + exchange + sums), true};
 }
 
-// Whether a cluster that shares one of few tiles is faster than a second read, as measured: nearly
-// half of the multiprocessors have a block, or a block has few rows. Clusters of more than two must
-// all be resident at once, with room for a second block on a multiprocessor, or else leave a
-// quarter of the multiprocessors out: larger clusters cannot fill them all.
-inline bool shares_well(const Column& tile, int64_t share, int most_cluster, int multiprocessors) {
-  const int64_t cluster = tile.grid.z;
-  const int64_t blocks = tile.grid.x * cluster;
-  const bool spread = blocks * 9 >= int64_t(multiprocessors) * 4 || tile.rows_per_block <= 512 ||
-      cluster * 2 > most_cluster;
-  if (cluster <= 2) return spread;
-  const bool small = int64_t(tile.shared_bytes) <= share;
-  return spread && blocks <= multiprocessors &&
-      (small || (blocks * 4 <= int64_t(multiprocessors) * 3 && tile.rows_per_block <= 1024));
+// Microseconds of a kernel with such tiles beyond what any kernel takes, as all tiles of 1300
+// sizes of four chains say on an H200: what is chosen by it takes 1.03 times as long as what is
+// fastest, geometric mean. Only the order matters, so that other GPUs have it, too.
+inline double column_microseconds(
+    const Column& tile, const ColumnWork& work, int vector, bool packed, int64_t limit,
+    int multiprocessors) {
+  const int cluster = int(tile.grid.z);
+  const int threads = int(tile.block.x * tile.block.y);
+  const int64_t blocks = int64_t(tile.grid.x) * cluster;
+  const int64_t columns = int64_t(tile.block.x) * vector;
+  // Blocks at a time, by shared memory, of which a block takes 1 KB besides, and by the launch
+  // bounds. Clusters of more than two leave some multiprocessors without a block.
+  const int64_t resident =
+      std::min<int64_t>((limit + 1024) / (int64_t(tile.shared_bytes) + 1024),
+                        kColumnBlocks * kColumnThreads / threads);
+  const int64_t usable = cluster > 2 ? multiprocessors * 7 / 8 : multiprocessors;
+  const int64_t turns = ceil_div(blocks, resident * usable);
+  const int64_t rest = ceil_div(blocks - (turns - 1) * resident * usable, usable);
+  const int64_t busiest = (turns - 1) * resident + rest;  // blocks of one multiprocessor
+  // Memory moves whole sectors, so short rows take longer; more so where single elements come
+  // instead of vectors. With more turns than one, blocks read while others sum, if there are any.
+  const double row_bytes = double(std::min<int64_t>(columns * work.narrowest, packed ? 128 : 256));
+  const double element = double(work.moved * work.narrowest) * 17e-6 + (packed ? 0 : 27e-6);
+  const double sectors = 1 + (packed ? 50 : 210) / row_bytes;
+  const double alone = turns > 1 ? 1 + 0.3 / double(resident) : 1;
+  const double moving = double(busiest * tile.rows_per_block * columns) * element * sectors * alone;
+  // A thread's rows come one after the other, and its block ends with sums over all threads.
+  const double rows = double(ceil_div(tile.rows_per_block, tile.block.y)) * 0.18;
+  const double sums = double(std::min(resident, busiest) * threads) * (packed ? 0.004 : 0.002);
+  const double time = moving + double(turns) * (rows + sums) + (cluster > 1 ? 3 : 0);
+  return turns > 1 && resident * threads < 512 ? 1.5 * time : time;
 }
 
-// The first aim that can be reached, and for that the widest tile, over as few blocks as possible.
-// Memory is read in sectors of 32 bytes, and faster in pairs of them; threads whose columns are not
-// packed access as many neighbours at once as the tile has vectors. Where several blocks fit a
-// multiprocessor, one reads while another one reduces. Where the sizes decide, what needs narrower
-// tiles or larger clusters is left to the split schedule, which is faster then. But few tiles,
-// which would leave multiprocessors without a block, are narrow and shared by more blocks.
+// The same of the split schedule, which takes longer than one kernel at any size.
+inline double split_microseconds(int64_t rows, int64_t channels, const ColumnWork& work) {
+  const int64_t element = (work.moved + work.again) * work.narrowest;
+  return 11 + double(rows * channels * element) * 265e-9;
+}
+
+// The fastest tile, by the above, of those that are asked for and fit a block. Where the sizes
+// decide, none if the split schedule is faster. Widths are two vectors at least, as what lies
+// behind a tile is aligned for any type; 32 of them only for few rows.
 inline Column column_shape(
     const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed,
-    const TileBytes& bytes, int64_t limit, int most_cluster, int multiprocessors) {
-  struct Aim {
-    int64_t row_bytes, shared_bytes;
-  };
-  const bool automatic = shapes.schedule == kAutomatic;
-  const int64_t blocks = shapes.column_blocks;
-  const int64_t share = (limit - (blocks - 1) * 1024) / blocks;  // a block takes 1 KB besides
-  const int64_t wide = packed ? 64 : 128;
-  const int64_t vector_bytes = vector * bytes.narrowest;
-  const int64_t least = std::max(vector_bytes * 4, wide / 2);
-  const Aim chosen[] = {{wide, share}, {wide, limit}, {least, limit}};
-  const Aim asked[] = {{wide, share}, {wide / 2, share}, {32, limit}};
-  const bool few = automatic && packed && channels * bytes.narrowest / 64 * 2 < multiprocessors;
-  const int aims = automatic && !packed ? 2 : 3;
-  // Single elements of 16 bits do not come by asynchronous copies, and the split schedule has
-  // vectors at any size: a tile pays for few rows only. Not so if it is an address that forbids
-  // vectors.
-  const bool slow = automatic && bytes.narrowest < 4 && channels % vector != 0;
-  if (slow && rows > 256) return {dim3(1), dim3(1), 0, 0, false};
-  const int clusters = automatic && !few ? std::min(packed ? 2 : 1, most_cluster) : most_cluster;
-  // Two at least: what lies behind a tile is aligned for any type.
-  int most = 2;
-  const int widest = few ? 4 : (rows > 16 ? 16 : 32);
-  while (most < widest && most * vector < channels) most *= 2;
-  for (int cluster = int(shapes.column_cluster); cluster <= clusters; cluster *= 2) {
-    for (int i = 0; i < aims; ++i) {
-      const Aim& aim = automatic ? chosen[i] : asked[i];
-      for (int width = most; width >= 2; width /= 2) {
-        if (width < most && width * vector_bytes < aim.row_bytes) break;
-        const Column tile =
-            column_tile(rows, channels, vector, bytes, width, cluster, multiprocessors);
-        if (int64_t(tile.shared_bytes) > aim.shared_bytes) continue;
-        if (few && !shares_well(tile, share, most_cluster, multiprocessors)) continue;
-        // One tile at a time is worth it as long as each multiprocessor has few of them: two that
-        // are narrow, four of 16 bits, eight of float32 without vectors, any number of others.
-        const bool lone = int64_t(tile.shared_bytes) > share;
-        const bool narrow = width * vector_bytes < wide;
-        const bool limited = narrow || bytes.narrowest < 4 || !packed;
-        const int64_t blocks_of_all = int64_t(tile.grid.x) * cluster;
-        const int64_t most_lone = (narrow ? 2 : bytes.narrowest < 4 ? 4 : 8) * multiprocessors;
-        if (automatic && lone && limited && blocks_of_all > most_lone) continue;
-        // So is a pair of blocks for each tile.
-        if (automatic && cluster > 1 && blocks_of_all > 4 * multiprocessors) continue;
-        return tile;
+    const ColumnWork& work, int64_t limit, int most_cluster, int multiprocessors) {
+  Column best{dim3(1), dim3(1), 0, 0, false};
+  double least = shapes.schedule == kAutomatic ? split_microseconds(rows, channels, work)
+                                               : std::numeric_limits<double>::infinity();
+  int widest = 2;
+  while (widest < (rows > 64 ? 16 : 32) && widest * vector < channels) widest *= 2;
+  for (int width = 2; width <= widest; width *= 2) {
+    if (shapes.column_width != 0 && shapes.column_width != width) continue;
+    for (int cluster = 1; cluster <= most_cluster; cluster *= 2) {
+      const bool asked = shapes.column_cluster == cluster;
+      if (!asked && (shapes.column_cluster != 0 || (cluster > 1 && rows < 96 * cluster))) continue;
+      const int64_t blocks = ceil_div(channels, int64_t(width) * vector) * cluster;
+      const int highest =
+          column_height(ceil_div(rows, cluster), blocks, width, work, multiprocessors);
+      for (const int height : {highest, highest / 2}) {
+        if (height < highest && height * width < (rows < 64 ? 32 : 64)) continue;
+        const Column tile = column_tile(rows, channels, vector, work, width, cluster, height);
+        if (int64_t(tile.shared_bytes) > limit) continue;
+        const double time =
+            column_microseconds(tile, work, vector, packed, limit, multiprocessors);
+        if (time < least) {
+          best = tile;
+          least = time;
+        }
       }
     }
   }
-  return {dim3(1), dim3(1), 0, 0, false};
+  return best;
 }
 
 }  // namespace fusegen

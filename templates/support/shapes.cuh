@@ -68,8 +68,8 @@ struct Shapes {
   int64_t row_items = 2;       // vectors of a long segment's thread, before its block grows to 512
   int64_t row_waves = 1;       // blocks of a row kernel for each that is resident
   int64_t row_share = 0;       // 1 the least of a segment for a thread, 2 twice that
-  int64_t column_blocks = 2;   // blocks a multiprocessor that a column tile leaves room for
-  int64_t column_cluster = 1;  // blocks that share a tile of columns, at least, if it is asked for
+  int64_t column_width = 0;    // vectors of a row of a column tile; 0 as many as seem fastest
+  int64_t column_cluster = 0;  // blocks that share a column tile; 0 likewise
 };
 
 // How many rows follow each other until one begins at a multiple of a vector again, as the first

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.emulate import compile_kernels  # noqa: E402
+from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
 from fusegen.plan.candidates import candidates  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.plan.plan import Plan  # noqa: E402
@@ -19,6 +19,7 @@ from fusegen.plan.shapes import Shapes  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.runtime.importing import import_package  # noqa: E402
+from fusegen.tune.launchers import DOES_NOT_FIT  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from fusegen.verify.sizes import sizes  # noqa: E402
 from fusegen.verify.subject import Subject, spread_out  # noqa: E402
@@ -72,7 +73,11 @@ def test_every_candidate_against_double_precision(name: str, root: Path) -> None
             shapes = dict.fromkeys((*candidates(variant.forward), *candidates(variant.backward)))
             for seed, each in enumerate(shapes):
                 tail = EmulatedTail(plan, variant, library, module)
-                found = tail.run(tensors, mode, shapes=each, seed=seed).values
+                try:
+                    found = tail.run(tensors, mode, shapes=each, seed=seed).values
+                except EmulationError as problem:
+                    assert each.schedule == "on_chip" and str(problem).endswith(f"CUDA error {DOES_NOT_FIT}")
+                    continue
                 for key in expected.keys() & found.keys():
                     exact = expected[key]
                     error = (found[key].reshape(exact.shape) - exact).abs().max()

@@ -69,7 +69,7 @@ def test_candidates_of_every_program(spec: str) -> None:
         (
             "gemm_scale_bn",
             "train_forward",
-            {"on_chip": {"column_blocks", "column_cluster"}, "split": {"stream_blocks"}},
+            {"on_chip": {"column_width", "column_cluster"}, "split": {"stream_blocks"}},
         ),
         (
             "gemm_groupnorm_hardtanh",

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = "matmul_bn_bias_div_swish"
 CHANNELS = 8192
 SPLIT_16, SPLIT_4 = {"schedule": "split", "stream_blocks": 16}, {"schedule": "split", "stream_blocks": 4}
-TILE = {"schedule": "on_chip", "column_blocks": 3}
+TILE = {"schedule": "on_chip", "column_width": 8}
 # Programs of a tuning: dtype, rows and the shapes that are not the default.
 SM_90 = {
     "train_forward": [
@@ -84,18 +84,18 @@ def test_a_line_for_each_range_of_each_dtype(kernels: str) -> None:
     (lines,) = re.findall(r"constexpr Tuned kTrainForwardShapes\[\] = \{\n(.*?)\};", kernels, re.DOTALL)
     # Autocast modes are in the line of their activations' dtype; sqrt(2000 * 8000) = 4000.
     assert lines.splitlines() == [
-        "    {90, modes(0), 4000, 8192, 8192, {kSplit, 16, 2, 1, 0, 2, 1}},  // float32",
-        "    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // float32",
-        "    {90, modes(1, 3), 447, 8192, 8192, {kOnChipIfItFits, 8, 2, 1, 0, 3, 1}},  // bfloat16",
-        "    {90, modes(1, 3), 10000, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 2, 1}},  // bfloat16",
-        "    {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 4, 2, 1, 0, 2, 1}},  // bfloat16",
+        "    {90, modes(0), 4000, 8192, 8192, {kSplit, 16, 2, 1, 0, 0, 0}},  // float32",
+        "    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // float32",
+        "    {90, modes(1, 3), 447, 8192, 8192, {kOnChipIfItFits, 8, 2, 1, 0, 8, 0}},  // bfloat16",
+        "    {90, modes(1, 3), 10000, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // bfloat16",
+        "    {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 4, 2, 1, 0, 0, 0}},  // bfloat16",
     ]
-    assert "{80, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 32, 2, 1, 0, 2, 1}},  // float32" in kernels
+    assert "{80, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 32, 2, 1, 0, 0, 0}},  // float32" in kernels
 
 
 def test_the_columns_are_named_in_their_order(kernels: str) -> None:
     text = " ".join(line.removeprefix("// ") for line in kernels.splitlines() if line.startswith("// "))
-    assert "{schedule, stream_blocks, row_items, row_waves, row_share, column_blocks, column_cluster}" in text
+    assert "{schedule, stream_blocks, row_items, row_waves, row_share, column_width, column_cluster}" in text
     assert f"specs/{NAME}.tuning.json" in text
     assert max(map(len, kernels.splitlines())) <= 100
 
@@ -132,7 +132,7 @@ def workspace(library: EmulatedLibrary, program: str, mode: str, rows: int, shap
         ("train_forward", "float32", 500, Shapes(**SPLIT_16)),
         ("train_forward", "float32", 4000, Shapes(**SPLIT_16)),
         ("train_forward", "float32", 4001, Shapes()),
-        ("train_forward", "bfloat16", 447, Shapes("on_chip", column_blocks=3)),
+        ("train_forward", "bfloat16", 447, Shapes("on_chip", column_width=8)),
         ("train_forward", "bfloat16", 10000, Shapes()),
         ("train_forward", "bfloat16", 10001, Shapes(**SPLIT_4)),
         ("train_forward", "autocast bfloat16", 10001, Shapes(**SPLIT_4)),

@@ -29,7 +29,7 @@ from tests.tune.standins import CHAIN, Bench  # noqa: E402
 pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
-SPLIT, TILE = Shapes("split", stream_blocks=16), Shapes("on_chip", column_blocks=3)
+SPLIT, TILE = Shapes("split", stream_blocks=16), Shapes("on_chip", column_width=8)
 # So long that few samples are taken.
 USUAL = 100_000.0
 ONE = Options(dtypes=("float32",), rows=(8,))
