@@ -36,5 +36,8 @@ def candidates(program: Program) -> tuple[Shapes, ...]:
 
 
 def _knobs(schedule: PlanSchedule) -> tuple[str, ...]:
-    kinds = {kernel.kind for kernel in schedule.kernels}
-    return tuple(name for name, knob in KNOBS.items() if knob.kind in kinds)
+    return tuple(
+        name
+        for name, knob in KNOBS.items()
+        if any(kernel.kind == knob.kind and (kernel.partial_sums or not knob.sums) for kernel in schedule.kernels)
+    )

@@ -19,7 +19,7 @@ class Shapes:
     """
 
     schedule: str = AUTOMATIC
-    stream_blocks: int = 8
+    sum_blocks: int = 0
     row_items: int = 2
     row_waves: int = 1
     row_share: int = 0
@@ -47,14 +47,16 @@ DEFAULT = Shapes()
 
 @dataclass(frozen=True)
 class Knob:
-    """A number in Shapes. kind: the kernels that read it. values: those worth measuring, the default among them."""
+    """A number in Shapes. kind: the kernels that read it. values: those worth measuring, the default among them.
+    sums: only kernels that leave partial sums of columns read it."""
 
     kind: KernelKind
     values: tuple[int, ...]
+    sums: bool = False
 
 
 KNOBS = {
-    "stream_blocks": Knob("stream", (4, 8, 16, 32)),
+    "sum_blocks": Knob("stream", (0, 2, 4, 8, 16, 32), sums=True),
     "row_items": Knob("row", (2, 4)),
     "row_waves": Knob("row", (1, 2)),
     "row_share": Knob("row", (0, 1, 2)),

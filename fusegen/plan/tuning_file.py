@@ -149,5 +149,6 @@ def _unfit(plan: Plan, program: Program, entry: Any, document: Document, path: D
         if getattr(entry, name) is not None and name not in known:
             how = f"the schedule {entry.schedule}" if entry.schedule else "the automatic schedule"
             message = f"no kernel of {program.name} reads {quote(name)} in {how}"
-            hint = f"there it has: {', '.join(known)}" if known else "name the schedule that was measured"
+            open_choice = schedule_names(program) and not entry.schedule
+            hint = "name the schedule that was measured" if open_choice else f"there it has: {', '.join(known) or 'none'}"
             yield document.diagnostic("FG601", message, (*path, name), key=True, hint=hint)

@@ -14,9 +14,8 @@ from fusegen.render.layout import WIDTH
 from fusegen.render.types import CPP, pointer, type_parameter, type_roles
 
 _ITEMS = (1, 2, 4, 8)
-# How many partial results a sum of a column has.
-_ROW_PARTIALS = "row.grid.y"
-_STREAM_PARTIALS = "shape.grid.y * shape.period"
+# The launch shapes of a schedule's streams, and StreamWork of templates/support/shapes.cuh.
+_STREAMS = {"stores": "kStores", "sum": "kSum", "sums": "kSums"}
 _COMMENT = {
     "row": "Each segment stays in registers.",
     "column": "Each tile of columns stays in shared memory.",
@@ -49,7 +48,7 @@ class ScheduleContext:
     row_work: str
     row_sums: bool
     column_work: str
-    needs_stream: bool
+    streams: list[tuple[str, str]]
     needs_finalise: bool
     partial_blocks: str
     partials: str
@@ -141,7 +140,7 @@ class LauncherRenderer:
     def _schedule(self, schedule: Schedule) -> ScheduleContext:
         kernels = [*schedule.kernels, *self.program.totals]
         scratch = {t.name: t for kernel in kernels for t in kernel.writes if t.scratch}
-        launches = [self._launch(kernel, schedule, kernel is kernels[-1]) for kernel in kernels]
+        launches = [self._launch(kernel, kernels) for kernel in kernels]
         row = next((kernel for kernel in kernels if kernel.kind == "row"), None)
         column = next((kernel for kernel in kernels if kernel.kind == "column"), None)
         return ScheduleContext(
@@ -151,9 +150,9 @@ class LauncherRenderer:
             row_work=self._row_work(row, schedule) if row else "",
             row_sums=bool(row and row.partial_sums),
             column_work=self._column_work(column, schedule) if column else "",
-            needs_stream=any(kernel.kind == "stream" for kernel in kernels),
+            streams=[(name, work) for name, work in _STREAMS.items() if name in map(self._stream, kernels)],
             needs_finalise=any(kernel.kind == "finalise" for kernel in kernels),
-            partial_blocks=_ROW_PARTIALS if schedule.kind == "row" else _STREAM_PARTIALS,
+            partial_blocks=_largest(self._partial_blocks(kernels)),
             partials=self._partials(kernels),
             scratch=[ScratchContext(pointer(t), self._count(t)) for t in scratch.values()],
             launches=launches,
@@ -192,18 +191,34 @@ class LauncherRenderer:
         """The number of segments in a row, as this kernel cuts it."""
         return "int64_t(1)" if kernel.groups == 1 else self.groups
 
-    @staticmethod
-    def _partials(kernels: list[Kernel]) -> str:
-        sizes: dict[str, int] = {}
-        for kernel in kernels:
-            if kernel.partial_sums and kernel.kind in ("stream", "row"):
-                blocks = _ROW_PARTIALS if kernel.kind == "row" else _STREAM_PARTIALS
-                slots = sum(2 if node.op == "moments" else 1 for node in kernel.partial_sums)
-                sizes[blocks] = max(sizes.get(blocks, 0), slots)
-        terms = [f"int64_t({blocks}) * {slots} * channels" for blocks, slots in sizes.items()]
-        return " + ".join(terms)
+    def _stream(self, kernel: Kernel) -> str | None:
+        """The launch shape of a stream kernel; None for other kinds."""
+        if kernel.kind != "stream":
+            return None
+        if not kernel.partial_sums:
+            return "stores"
+        context = self.contexts[kernel.name]
+        stores = any(stage.sweep.stores for stage in context.stages)
+        return "sums" if stores or len(context.loads) > 1 else "sum"
 
-    def _launch(self, kernel: Kernel, schedule: Schedule, last: bool) -> list[str]:
+    def _blocks(self, kernel: Kernel) -> str:
+        """How many partial results a kernel leaves of each sum of a column."""
+        name = self._stream(kernel)
+        return f"{name}.grid.y * {name}.period" if name else "row.grid.y"
+
+    def _partial_blocks(self, kernels: list[Kernel]) -> list[str]:
+        return list(dict.fromkeys(self._blocks(kernel) for kernel in kernels if _leaves_partials(kernel)))
+
+    def _partials(self, kernels: list[Kernel]) -> str:
+        """Elements of the partial results. Those of one kernel are gone when the next one writes its own."""
+        slots: dict[str, int] = {}
+        for kernel in filter(_leaves_partials, kernels):
+            own = sum(2 if node.op == "moments" else 1 for node in kernel.partial_sums)
+            slots[self._blocks(kernel)] = max(slots.get(self._blocks(kernel), 0), own)
+        return _largest([f"int64_t({blocks}) * {count} * channels" for blocks, count in slots.items()])
+
+    def _launch(self, kernel: Kernel, kernels: list[Kernel]) -> list[str]:
+        """The lines that launch one of a schedule's kernels."""
         context = self.contexts[kernel.name]
         arguments = [p.argument for p in context.parameters]
         types = ", ".join(self.types)
@@ -213,16 +228,19 @@ class LauncherRenderer:
         sizes = ["rows", "channels"]
         match kernel.kind:
             case "stream":
-                grid = ["shape.grid", "shape.block"]
+                shape = self._stream(kernel)
+                grid = [f"{shape}.grid", f"{shape}.block"]
                 shared = "kStreamThreads * 2 * kVec * sizeof(Acc)" if kernel.partial_sums else "0"
                 sizes += [self.groups] if context.uses_groups else []
-                sizes += ["shape.lines", "shape.lines_per_block", "shape.period", "whole"]
+                sizes += [f"{shape}.lines", f"{shape}.lines_per_block", f"{shape}.period", "whole"]
             case "finalise":
-                by_row = schedule.kind == "row" and kernel is schedule.kernels[-1]
+                earlier = kernels[: kernels.index(kernel)]
+                source = next(each for each in reversed(earlier) if _leaves_partials(each))
+                shape = self._stream(source)
                 grid = ["finalise.grid", "finalise.block"]
                 shared = "kStreamThreads * 2 * sizeof(Acc)"
-                sizes += [f"int64_t({_ROW_PARTIALS if by_row else _STREAM_PARTIALS})"]
-                sizes += ["shape.lines_per_block", "shape.period"] if context.has_partial_moments else []
+                sizes += [f"int64_t({self._blocks(source)})"]
+                sizes += [f"{shape}.lines_per_block", f"{shape}.period"] if context.has_partial_moments else []
             case "segment":
                 grid = [f"segment_grid(rows, {self._groups(kernel)})", "dim3(kSegmentThreads)"]
                 shared = "64 * sizeof(Acc)"
@@ -250,10 +268,20 @@ class LauncherRenderer:
             case "total":
                 grid, shared = ["dim3(1)", "dim3(kTotalThreads)"], "32 * sizeof(Acc)"
         call = ", ".join([name, *grid, shared, "stream", *arguments, *sizes])
-        if last:
+        if kernel is kernels[-1]:
             return [*lines, *_wrapped(f"return launch({call});")]
         return [*lines, *_wrapped(f"error = launch({call});"), "if (error != cudaSuccess) return error;"]
 
 
 def _wrapped(statement: str) -> list[str]:
     return wrap(statement, WIDTH - 4, 4).splitlines()
+
+
+def _leaves_partials(kernel: Kernel) -> bool:
+    """Whether sums of columns are left to a later kernel. One that holds whole columns ends them itself."""
+    return kernel.kind in ("stream", "row") and bool(kernel.partial_sums)
+
+
+def _largest(terms: list[str]) -> str:
+    """The largest of some int64_t, as C++."""
+    return terms[0] if len(terms) == 1 else f"std::max<int64_t>({', '.join(terms)})" if terms else ""

@@ -114,7 +114,7 @@ def _sizes(plan: Plan, options: Options) -> list[Sizes]:
 
 
 def _measured(chain: Chain, size: Sizes, device: Device, say: Say) -> list[Measurement]:
-    """Every program at one size; none where the device has not the memory for them."""
+    """Every program with a choice at one size; none where the device has not the memory for them."""
     dtype = chain.mode.roles["activation"]
     say(f"{chain.plan.spec.name}, {dtype}, {size.rows}x{size.channels}")
     found = []
@@ -122,7 +122,8 @@ def _measured(chain: Chain, size: Sizes, device: Device, say: Say) -> list[Measu
     try:
         with torch.no_grad(), _no_collection():
             for program in programs:
-                found.append(_measurement(program, dtype, device))
+                if len(candidates(program.program)) > 1:
+                    found.append(_measurement(program, dtype, device))
                 del program  # its memory is needed for the next
     except torch.OutOfMemoryError:
         say("  left out: the device has not the memory for it")

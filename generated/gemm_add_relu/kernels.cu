@@ -123,12 +123,12 @@ cudaError_t forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
+    const Stream stores = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
-    return launch(forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
-        gemm_product_ptr, bias_ptr, y_ptr, rows, channels, shape.lines, shape.lines_per_block,
-        shape.period, whole);
+    return launch(forward<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
+        gemm_product_ptr, bias_ptr, y_ptr, rows, channels, stores.lines, stores.lines_per_block,
+        stores.period, whole);
   }
 }
 
@@ -367,20 +367,19 @@ cudaError_t backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 1 * channels);
+    const Stream sums = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
+    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 1 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, kStreamThreads *
-        2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, bias_ptr,
-        grad_gemm_product_ptr, partials, rows, channels, shape.lines, shape.lines_per_block,
-        shape.period, whole);
+    error = launch(backward<T, Out, Param, kVec, kPacked>, sums.grid, sums.block, kStreamThreads * 2
+        * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, bias_ptr, grad_gemm_product_ptr,
+        partials, rows, channels, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_bias_ptr, partials, rows, channels, int64_t(shape.grid.y *
-        shape.period));
+        * 2 * sizeof(Acc), stream, grad_bias_ptr, partials, rows, channels, int64_t(sums.grid.y *
+        sums.period));
   }
 }
 

@@ -510,29 +510,31 @@ cudaError_t train_forward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 2 * channels);
+    const Stream stores = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
+    const Stream sum = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kSum, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, sum.grid.y * sum.period);
+    auto* partials = scratch.take<Acc>(int64_t(sum.grid.y * sum.period) * 2 * channels);
     auto* batch_norm_scale_ptr = scratch.take<Acc>(channels);
     auto* batch_norm_center_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_forward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+    error = launch(train_forward_partials<T, Out, Param, kVec, kPacked>, sum.grid, sum.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, partials, rows, channels,
-        shape.lines, shape.lines_per_block, shape.period, whole);
+        sum.lines, sum.lines_per_block, sum.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, batch_norm_weight_ptr,
         batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_running_mean_ptr,
         batch_norm_running_var_ptr, batch_norm_scale_ptr, batch_norm_center_ptr,
         batch_norm_num_batches_tracked_ptr, partials, Acc(a.batch_norm_eps),
-        Acc(a.batch_norm_momentum), rows, channels, int64_t(shape.grid.y * shape.period),
-        shape.lines_per_block, shape.period);
+        Acc(a.batch_norm_momentum), rows, channels, int64_t(sum.grid.y * sum.period),
+        sum.lines_per_block, sum.period);
     if (error != cudaSuccess) return error;
-    return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
+    return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
         stream, gemm_product_ptr, batch_norm_bias_ptr, batch_norm_scale_ptr, batch_norm_center_ptr,
-        y_ptr, rows, channels, shape.lines, shape.lines_per_block, shape.period, whole);
+        y_ptr, rows, channels, stores.lines, stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -1110,31 +1112,33 @@ cudaError_t train_backward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 2 * channels);
+    const Stream stores = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
+    const Stream sums = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
+    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 2 * channels);
     auto* batch_norm_grad_slope_ptr = scratch.take<Acc>(channels);
     auto* batch_norm_grad_mean_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_backward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+    error = launch(train_backward_partials<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_weight_ptr,
-        batch_norm_bias_ptr, partials, rows, channels, shape.lines, shape.lines_per_block,
-        shape.period, whole);
+        batch_norm_bias_ptr, partials, rows, channels, sums.lines, sums.lines_per_block,
+        sums.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, batch_norm_rstd_ptr, batch_norm_weight_ptr,
         grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr,
         batch_norm_grad_slope_ptr, batch_norm_grad_mean_ptr, partials, rows, channels,
-        int64_t(shape.grid.y * shape.period));
+        int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
-    return launch(train_backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
+    return launch(train_backward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
         stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, batch_norm_mean_ptr,
         batch_norm_rstd_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr, batch_norm_grad_slope_ptr,
-        batch_norm_grad_mean_ptr, grad_gemm_product_ptr, rows, channels, shape.lines,
-        shape.lines_per_block, shape.period, whole);
+        batch_norm_grad_mean_ptr, grad_gemm_product_ptr, rows, channels, stores.lines,
+        stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -1359,13 +1363,13 @@ cudaError_t eval_forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
+    const Stream stores = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
-    return launch(eval_forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
+    return launch(eval_forward<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
         batch_norm_weight_ptr, batch_norm_bias_ptr, y_ptr, Acc(a.batch_norm_eps), rows, channels,
-        shape.lines, shape.lines_per_block, shape.period, whole);
+        stores.lines, stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -1679,23 +1683,23 @@ cudaError_t eval_backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 2 * channels);
+    const Stream sums = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
+    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 2 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(eval_backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+    error = launch(eval_backward<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
         batch_norm_weight_ptr, batch_norm_bias_ptr, grad_gemm_product_ptr, partials,
-        Acc(a.batch_norm_eps), rows, channels, shape.lines, shape.lines_per_block, shape.period,
+        Acc(a.batch_norm_eps), rows, channels, sums.lines, sums.lines_per_block, sums.period,
         whole);
     if (error != cudaSuccess) return error;
     return launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, batch_norm_running_var_ptr, batch_norm_weight_ptr,
         grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, partials,
-        Acc(a.batch_norm_eps), rows, channels, int64_t(shape.grid.y * shape.period));
+        Acc(a.batch_norm_eps), rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }
 

@@ -465,8 +465,8 @@ cudaError_t forward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
+    const Stream stores = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
@@ -474,10 +474,10 @@ cudaError_t forward_launch(
         groupnorm_mean_ptr, groupnorm_rstd_ptr, Acc(a.groupnorm_eps), rows, channels, groups,
         whole);
     if (error != cudaSuccess) return error;
-    return launch(forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
+    return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr,
-        groupnorm_mean_ptr, groupnorm_rstd_ptr, y_ptr, rows, channels, groups, shape.lines,
-        shape.lines_per_block, shape.period, whole);
+        groupnorm_mean_ptr, groupnorm_rstd_ptr, y_ptr, rows, channels, groups, stores.lines,
+        stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -1158,10 +1158,10 @@ cudaError_t backward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 3 * channels);
+    const Stream sums = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
+    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 3 * channels);
     auto* groupnorm_grad_slope_ptr = scratch.take<Acc>(rows * groups);
     auto* groupnorm_grad_mean_ptr = scratch.take<Acc>(rows * groups);
     if (scratch.measures()) return cudaSuccess;
@@ -1171,15 +1171,15 @@ cudaError_t backward_launch(
         gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_weight_ptr,
         groupnorm_grad_slope_ptr, groupnorm_grad_mean_ptr, rows, channels, groups, whole);
     if (error != cudaSuccess) return error;
-    error = launch(backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+    error = launch(backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_weight_ptr,
         groupnorm_grad_slope_ptr, groupnorm_grad_mean_ptr, grad_gemm_product_ptr, partials, rows,
-        channels, groups, shape.lines, shape.lines_per_block, shape.period, whole);
+        channels, groups, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_bias_ptr, grad_groupnorm_weight_ptr,
-        grad_groupnorm_bias_ptr, partials, rows, channels, int64_t(shape.grid.y * shape.period));
+        grad_groupnorm_bias_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }
 

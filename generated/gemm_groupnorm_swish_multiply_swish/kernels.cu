@@ -456,8 +456,8 @@ cudaError_t forward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
+    const Stream stores = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
@@ -465,10 +465,10 @@ cudaError_t forward_launch(
         group_norm_mean_ptr, group_norm_rstd_ptr, Acc(a.group_norm_eps), rows, channels, groups,
         whole);
     if (error != cudaSuccess) return error;
-    return launch(forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
+    return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr,
         multiply_weight_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, rows, channels,
-        groups, shape.lines, shape.lines_per_block, shape.period, whole);
+        groups, stores.lines, stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -515,13 +515,13 @@ cudaError_t forward_dispatch(
 
 // Launch shapes that were measured to be fastest, from
 // specs/gemm_groupnorm_swish_multiply_swish.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
+// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
 // row_items, row_waves, row_share, column_width, column_cluster}.
 constexpr Tuned kForwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, 32, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, 32, {kOnChipIfItFits, 8, 2, 2, 2, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, 32, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 32, {kOnChipIfItFits, 8, 4, 2, 2, 0, 0}},  // float16
+    {90, modes(1, 3), 2896, 8192, 32, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 32, {kOnChipIfItFits, 0, 2, 2, 2, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, 32, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 32, {kOnChipIfItFits, 0, 4, 2, 2, 0, 0}},  // float16
 };
 
 }  // namespace
@@ -1219,10 +1219,10 @@ cudaError_t backward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 4 * channels);
+    const Stream sums = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
+    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 4 * channels);
     auto* group_norm_grad_slope_ptr = scratch.take<Acc>(rows * groups);
     auto* group_norm_grad_mean_ptr = scratch.take<Acc>(rows * groups);
     if (scratch.measures()) return cudaSuccess;
@@ -1233,17 +1233,17 @@ cudaError_t backward_launch(
         group_norm_bias_ptr, multiply_weight_ptr, group_norm_grad_slope_ptr,
         group_norm_grad_mean_ptr, rows, channels, groups, whole);
     if (error != cudaSuccess) return error;
-    error = launch(backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+    error = launch(backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_bias_ptr, multiply_weight_ptr, group_norm_grad_slope_ptr,
         group_norm_grad_mean_ptr, grad_gemm_product_ptr, partials, rows, channels, groups,
-        shape.lines, shape.lines_per_block, shape.period, whole);
+        sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, grad_multiply_weight_ptr, partials, rows, channels,
-        int64_t(shape.grid.y * shape.period));
+        int64_t(sums.grid.y * sums.period));
   }
 }
 

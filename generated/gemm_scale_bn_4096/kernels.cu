@@ -16,7 +16,6 @@
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
-#include "../support/tuning.cuh"
 #include "../support/types.cuh"
 
 // One file, compiled as it is or, to use two cores, once with each of these defined:
@@ -506,27 +505,29 @@ cudaError_t train_forward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 2 * channels);
+    const Stream stores = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
+    const Stream sum = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kSum, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, sum.grid.y * sum.period);
+    auto* partials = scratch.take<Acc>(int64_t(sum.grid.y * sum.period) * 2 * channels);
     auto* bn_center_ptr = scratch.take<Acc>(channels);
     auto* bn_scale_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_forward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+    error = launch(train_forward_partials<T, Out, Param, kVec, kPacked>, sum.grid, sum.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, partials, rows, channels,
-        shape.lines, shape.lines_per_block, shape.period, whole);
+        sum.lines, sum.lines_per_block, sum.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, scale_ptr, bn_weight_ptr,
         bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr,
         bn_scale_ptr, bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps), Acc(a.bn_momentum), rows,
-        channels, int64_t(shape.grid.y * shape.period), shape.lines_per_block, shape.period);
+        channels, int64_t(sum.grid.y * sum.period), sum.lines_per_block, sum.period);
     if (error != cudaSuccess) return error;
-    return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0,
+    return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
         stream, gemm_product_ptr, scale_ptr, bn_bias_ptr, bn_center_ptr, bn_scale_ptr, y_ptr, rows,
-        channels, shape.lines, shape.lines_per_block, shape.period, whole);
+        channels, stores.lines, stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -571,18 +572,6 @@ cudaError_t train_forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
-// row_items, row_waves, row_share, column_width, column_cluster}.
-constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 46340, 4096, 4096, {kSplit, 4, 2, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kSplit, 32, 2, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 5792, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 46340, 4096, 4096, {kSplit, 4, 2, 1, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // float16
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -613,9 +602,7 @@ extern "C" int fusegen_gemm_scale_bn_4096_train_forward(
           bn_rstd);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -628,9 +615,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_train_forward_workspace(
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, others;
   train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1165,33 +1150,33 @@ cudaError_t train_backward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 2 * channels);
+    const Stream sums = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
+    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 2 * channels);
     auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
     auto* bn_grad_mean_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_backward_partials<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+    error = launch(train_backward_partials<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
-        gemm_bias_ptr, scale_ptr, bn_mean_ptr, partials, rows, channels, shape.lines,
-        shape.lines_per_block, shape.period, whole);
+        gemm_bias_ptr, scale_ptr, bn_mean_ptr, partials, rows, channels, sums.lines,
+        sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, scale_ptr, bn_rstd_ptr, bn_weight_ptr,
         grad_gemm_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, bn_grad_slope_ptr,
-        bn_grad_mean_ptr, partials, rows, channels, int64_t(shape.grid.y * shape.period));
+        bn_grad_mean_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
-    error = launch(train_backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+    error = launch(train_backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_grad_slope_ptr,
-        bn_grad_mean_ptr, grad_gemm_product_ptr, partials, rows, channels, shape.lines,
-        shape.lines_per_block, shape.period, whole);
+        bn_grad_mean_ptr, grad_gemm_product_ptr, partials, rows, channels, sums.lines,
+        sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
     return launch(train_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, grad_scale_ptr, partials, rows,
-        channels, int64_t(shape.grid.y * shape.period));
+        channels, int64_t(sums.grid.y * sums.period));
   }
 }
 
@@ -1417,13 +1402,13 @@ cudaError_t eval_forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
+    const Stream stores = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
-    return launch(eval_forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
+    return launch(eval_forward<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_running_mean_ptr, bn_running_var_ptr,
-        bn_weight_ptr, bn_bias_ptr, y_ptr, Acc(a.bn_eps), rows, channels, shape.lines,
-        shape.lines_per_block, shape.period, whole);
+        bn_weight_ptr, bn_bias_ptr, y_ptr, Acc(a.bn_eps), rows, channels, stores.lines,
+        stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -1468,17 +1453,6 @@ cudaError_t eval_forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
-// row_items, row_waves, row_share, column_width, column_cluster}.
-constexpr Tuned kEvalForwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 4, 2, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 46340, 4096, 4096, {kAutomatic, 32, 2, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 46340, 4096, 4096, {kAutomatic, 32, 2, 1, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // float16
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1504,9 +1478,7 @@ extern "C" int fusegen_gemm_scale_bn_4096_eval_forward(
       aligned_to_16(gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kEvalForwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return eval_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1519,9 +1491,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_eval_forward_workspace(
   EvalForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kEvalForwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, others;
   eval_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   eval_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1753,22 +1723,22 @@ cudaError_t eval_backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 3 * channels);
+    const Stream sums = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
+    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 3 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(eval_backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+    error = launch(eval_backward<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, scale_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr,
-        grad_gemm_product_ptr, partials, Acc(a.bn_eps), rows, channels, shape.lines,
-        shape.lines_per_block, shape.period, whole);
+        grad_gemm_product_ptr, partials, Acc(a.bn_eps), rows, channels, sums.lines,
+        sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
     return launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, scale_ptr, bn_running_var_ptr, bn_weight_ptr,
         grad_gemm_bias_ptr, grad_scale_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, partials,
-        Acc(a.bn_eps), rows, channels, int64_t(shape.grid.y * shape.period));
+        Acc(a.bn_eps), rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }
 
@@ -1813,14 +1783,6 @@ cudaError_t eval_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, stream_blocks,
-// row_items, row_waves, row_share, column_width, column_cluster}.
-constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 4, 2, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // bfloat16
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1853,9 +1815,7 @@ extern "C" int fusegen_gemm_scale_bn_4096_eval_backward(
       grad_bn_weight, grad_bn_bias);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return eval_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1868,9 +1828,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_eval_backward_workspace(
   EvalBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, others;
   eval_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   eval_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);

@@ -130,12 +130,12 @@ cudaError_t forward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
+    const Stream stores = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
-    return launch(forward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
-        linear_product_ptr, linear_bias_ptr, constant_ptr, y_ptr, rows, channels, shape.lines,
-        shape.lines_per_block, shape.period, whole);
+    return launch(forward<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
+        linear_product_ptr, linear_bias_ptr, constant_ptr, y_ptr, rows, channels, stores.lines,
+        stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -411,21 +411,21 @@ cudaError_t backward_launch(
 
   // One pass over memory.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 2 * channels);
+    const Stream sums = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
+    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 2 * channels);
     auto* d_constant_2_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(backward<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, kStreamThreads *
-        2 * kVec * sizeof(Acc), stream, linear_product_ptr, grad_y_ptr, linear_bias_ptr,
-        constant_ptr, grad_linear_product_ptr, partials, rows, channels, shape.lines,
-        shape.lines_per_block, shape.period, whole);
+    error = launch(backward<T, Out, Param, kVec, kPacked>, sums.grid, sums.block, kStreamThreads * 2
+        * kVec * sizeof(Acc), stream, linear_product_ptr, grad_y_ptr, linear_bias_ptr, constant_ptr,
+        grad_linear_product_ptr, partials, rows, channels, sums.lines, sums.lines_per_block,
+        sums.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, grad_linear_bias_ptr, d_constant_2_sum_ptr,
-        partials, rows, channels, int64_t(shape.grid.y * shape.period));
+        partials, rows, channels, int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
     return launch(backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
         stream, d_constant_2_sum_ptr, grad_constant_ptr, rows, channels);

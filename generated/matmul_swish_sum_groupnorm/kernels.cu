@@ -461,8 +461,8 @@ cudaError_t forward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, false, kMultiprocessors);
+    const Stream stores = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
@@ -470,10 +470,10 @@ cudaError_t forward_launch(
         bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, Acc(a.group_norm_eps), rows, channels,
         groups, whole);
     if (error != cudaSuccess) return error;
-    return launch(forward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block, 0, stream,
+    return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         matmul_product_ptr, matmul_bias_ptr, bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr,
-        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, rows, channels, groups, shape.lines,
-        shape.lines_per_block, shape.period, whole);
+        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, rows, channels, groups, stores.lines,
+        stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -1156,10 +1156,10 @@ cudaError_t backward_launch(
 
   // Any size: statistics first, then one more pass.
   {
-    const Stream shape = stream_shape(
-        shapes, rows, channels, kVec, kPacked, true, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, shape.grid.y * shape.period);
-    auto* partials = scratch.take<Acc>(int64_t(shape.grid.y * shape.period) * 4 * channels);
+    const Stream sums = stream_shape(
+        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
+    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
+    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 4 * channels);
     auto* group_norm_grad_slope_ptr = scratch.take<Acc>(rows * groups);
     auto* group_norm_grad_mean_ptr = scratch.take<Acc>(rows * groups);
     if (scratch.measures()) return cudaSuccess;
@@ -1169,15 +1169,15 @@ cudaError_t backward_launch(
         matmul_bias_ptr, bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_grad_slope_ptr, group_norm_grad_mean_ptr, rows, channels, groups, whole);
     if (error != cudaSuccess) return error;
-    error = launch(backward_apply<T, Out, Param, kVec, kPacked>, shape.grid, shape.block,
+    error = launch(backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
         matmul_bias_ptr, bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_grad_slope_ptr, group_norm_grad_mean_ptr, grad_matmul_product_ptr, partials,
-        rows, channels, groups, shape.lines, shape.lines_per_block, shape.period, whole);
+        rows, channels, groups, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,
-        grad_group_norm_bias_ptr, partials, rows, channels, int64_t(shape.grid.y * shape.period));
+        grad_group_norm_bias_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }
 

@@ -64,11 +64,11 @@ enum Schedule : int64_t {
 // has the same fields, with the values that are measured and verified.
 struct Shapes {
   int64_t schedule = kAutomatic;
-  int64_t stream_blocks = 8;   // blocks a multiprocessor that a stream kernel is cut into
+  int64_t sum_blocks = 0;      // blocks a multiprocessor of a stream with sums; 0 the fastest
   int64_t row_items = 2;       // vectors of a long segment's thread, before its block grows to 512
   int64_t row_waves = 1;       // blocks of a row kernel for each that is resident
   int64_t row_share = 0;       // 1 the least of a segment for a thread, 2 twice that
-  int64_t column_width = 0;    // vectors of a row of a column tile; 0 as many as seem fastest
+  int64_t column_width = 0;    // vectors of a row of a column tile; 0 likewise
   int64_t column_cluster = 0;  // blocks that share a column tile; 0 likewise
 };
 
@@ -95,6 +95,10 @@ struct Stream {
 // Neighbouring vectors of a line that a block has: a warp's, if there are so many.
 inline int stream_width(int64_t vectors) { return vectors < 32 ? power_of_two_from(vectors) : 32; }
 
+// What a stream kernel does, by which it is cut into blocks: it only stores results, takes sums of
+// the columns of one tensor, or sums of several besides what it may store.
+enum class StreamWork { kStores, kSum, kSums };
+
 // Rows of a line: a period, or a few where that leaves fewer threads without a vector.
 inline int line_rows(int64_t channels, int vector, bool sums) {
   const int period = row_period(channels, vector);
@@ -110,13 +114,15 @@ inline int line_rows(int64_t channels, int vector, bool sums) {
   return best * period;
 }
 
-// Enough blocks to fill the device a few times over, and no block with fewer than 4 lines for each
-// of its threads unless the lines run out: partial column sums stay small beside the data they are
-// sums of. `sums`: whether there are any; a block has as many of a column as a line has rows.
+// As many blocks as are fastest, as measured; none with fewer than four lines for each of its
+// threads unless the lines run out. Without sums, those are eight lines where that leaves blocks
+// enough: what a thread reads of its columns is little then. With sums, blocks that run at the same
+// time, of which each leaves a partial result, as many of a column as a line has rows.
 inline Stream stream_shape(
-    const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed, bool sums,
+    const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed, StreamWork work,
     int multiprocessors) {
   constexpr int kThreads = 256;
+  const bool sums = work != StreamWork::kStores;
   const int period = packed ? 1 : line_rows(channels, vector, sums);
   const int64_t lines = ceil_div(rows, period);
   const int64_t vectors = ceil_div(period * channels, vector);
@@ -125,10 +131,12 @@ inline Stream stream_shape(
   while (height * width > 32 && height / 2 >= lines) height /= 2;
   const int64_t across = ceil_div(vectors, width);
   const int64_t apart = sums ? std::max<int64_t>(across, period / 2) : across;
-  const int64_t most = ceil_div(shapes.stream_blocks * multiprocessors, apart);
+  const int64_t usual = work == StreamWork::kStores ? 16 : work == StreamWork::kSum ? 4 : 8;
+  const int64_t blocks = sums && shapes.sum_blocks != 0 ? shapes.sum_blocks : usual;
   int64_t down = ceil_div(lines, int64_t(height) * 4);
-  if (down > most) down = most;
-  if (down > 65535) down = 65535;
+  down = std::min(down, ceil_div(blocks * multiprocessors, apart));
+  if (!sums) down = std::max(down, ceil_div(lines, int64_t(height) * 8));
+  down = std::min<int64_t>(down, 65535);
   const int64_t lines_per_block = ceil_div(ceil_div(lines, down), height) * height;
   down = ceil_div(lines, lines_per_block);
   return {dim3(unsigned(across), unsigned(down)), dim3(width, height), lines, lines_per_block,

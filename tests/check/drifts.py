@@ -108,11 +108,11 @@ def tuned_again_since(project) -> None:
     tune(project, 32)
 
 
-def tune(project, stream_blocks: int) -> None:
-    """A tuning of the spec's forward program."""
-    entry = {"dtype": "float32", "rows": 64, "channels": 48, "stream_blocks": stream_blocks}
+def tune(project, sum_blocks: int) -> None:
+    """A tuning of the spec's backward program."""
+    entry = {"dtype": "float32", "rows": 64, "channels": 48, "sum_blocks": sum_blocks}
     entry |= {"microseconds": 1.0, "default_microseconds": 2.0}
-    machine = {"gpu": "NVIDIA Test", "torch": "2.10.0", "cuda": "13.0", "programs": {"forward": [entry]}}
+    machine = {"gpu": "NVIDIA Test", "torch": "2.10.0", "cuda": "13.0", "programs": {"backward": [entry]}}
     text = json.dumps({"fusegen_tuning": 1, "architectures": {"sm_90": machine}})
     project.spec(A).with_suffix(".tuning.json").write_text(text)
 

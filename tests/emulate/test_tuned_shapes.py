@@ -18,7 +18,7 @@ extern "C" int blocks(int mode, int64_t* found, int64_t rows, int64_t channels, 
       {90, modes(0), 100, 1024, 32, {kSplit, 16}},
       {90, modes(0), kAnyRows, 1024, 32, {kSplit, 32}},
   };
-  *found = tuned_shapes(kTable, mode, rows, channels, length).stream_blocks;
+  *found = tuned_shapes(kTable, mode, rows, channels, length).sum_blocks;
   return cudaGetLastError();
 }
 """

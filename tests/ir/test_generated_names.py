@@ -56,7 +56,7 @@ def renamed(data: dict[str, Any]) -> dict[str, Any]:
 
 def tuned(plan: Plan) -> Plan:
     """With a table for every program."""
-    shapes = Shapes(stream_blocks=16)
+    shapes = Shapes(sum_blocks=16)
     found = [Measurement(each.name, plan.spec.dtypes[0], 64, 64, None, shapes, 1.0, 2.0) for each in plan.programs]
     return replace(plan, tuning=(Architecture("sm_90", "NVIDIA Test", "2.10.0", "13.0", tuple(found)),))
 

@@ -16,7 +16,7 @@ from fusegen.plan.tuning import Measurement, Range, ranges
 from fusegen.plan.tuning_file import tuning_path
 from tests.plan.planning import LINEAR, planned
 
-SPLIT, WIDE = Shapes("split", stream_blocks=16), Shapes("split", stream_blocks=32)
+SPLIT, WIDE = Shapes("split", sum_blocks=16), Shapes("split", sum_blocks=32)
 
 
 def measured(*sizes: tuple[int, Shapes], groups: int | None = None) -> tuple[Measurement, ...]:
@@ -97,16 +97,16 @@ def test_the_plan_tells_of_it(spec: Path) -> None:
     untuned = plan_file(spec)
     write(
         spec,
-        backward=[{**ENTRY, "groups": 4, "schedule": "split", "stream_blocks": 16}, {**ENTRY, "groups": 4, "rows": 8}],
+        backward=[{**ENTRY, "groups": 4, "schedule": "split", "sum_blocks": 16}, {**ENTRY, "groups": 4, "rows": 8}],
     )
     plan = plan_file(spec)
     assert report(plan).removeprefix(report(untuned)).strip().splitlines() == [
         "launch shapes on sm_90, measured on NVIDIA Test (torch 2.10.0, CUDA 13.0):",
         "  backward, bfloat16, up to 22 rows: default",
-        "  backward, bfloat16, beyond that: schedule split, stream_blocks 16",
+        "  backward, bfloat16, beyond that: schedule split, sum_blocks 16",
     ]
     assert "tuning" not in summary(untuned)
     (architecture,) = summary(plan)["tuning"]
     assert architecture["ranges"][1] == {
-        "program": "backward", "dtype": "bfloat16", "most_rows": None, "schedule": "split", "stream_blocks": 16
+        "program": "backward", "dtype": "bfloat16", "most_rows": None, "schedule": "split", "sum_blocks": 16
     }  # fmt: skip

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.torch
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "matmul_bn_bias_div_swish"
 CHANNELS = 8192
-SPLIT_16, SPLIT_4 = {"schedule": "split", "stream_blocks": 16}, {"schedule": "split", "stream_blocks": 4}
+SPLIT_16, SPLIT_2 = {"schedule": "split", "sum_blocks": 16}, {"schedule": "split", "sum_blocks": 2}
 TILE = {"schedule": "on_chip", "column_width": 8}
 # Programs of a tuning: dtype, rows and the shapes that are not the default.
 SM_90 = {
@@ -35,12 +35,12 @@ SM_90 = {
         ("float32", 8000, {}),
         ("bfloat16", 2000, {}),
         ("bfloat16", 100, TILE),
-        ("bfloat16", 50000, SPLIT_4),
+        ("bfloat16", 50000, SPLIT_2),
     ],
     "train_backward": [("float32", 8, TILE)],
     "eval_forward": [("float16", 8, {})],
 }
-SM_80 = {"eval_backward": [("float32", 8, {"stream_blocks": 32})]}
+SM_80 = {"eval_backward": [("float32", 8, {"sum_blocks": 32})]}
 
 
 def machine(programs: dict) -> dict:
@@ -85,17 +85,17 @@ def test_a_line_for_each_range_of_each_dtype(kernels: str) -> None:
     # Autocast modes are in the line of their activations' dtype; sqrt(2000 * 8000) = 4000.
     assert lines.splitlines() == [
         "    {90, modes(0), 4000, 8192, 8192, {kSplit, 16, 2, 1, 0, 0, 0}},  // float32",
-        "    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // float32",
-        "    {90, modes(1, 3), 447, 8192, 8192, {kOnChipIfItFits, 8, 2, 1, 0, 8, 0}},  // bfloat16",
-        "    {90, modes(1, 3), 10000, 8192, 8192, {kAutomatic, 8, 2, 1, 0, 0, 0}},  // bfloat16",
-        "    {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 4, 2, 1, 0, 0, 0}},  // bfloat16",
+        "    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float32",
+        "    {90, modes(1, 3), 447, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 8, 0}},  // bfloat16",
+        "    {90, modes(1, 3), 10000, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // bfloat16",
+        "    {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 2, 2, 1, 0, 0, 0}},  // bfloat16",
     ]
     assert "{80, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 32, 2, 1, 0, 0, 0}},  // float32" in kernels
 
 
 def test_the_columns_are_named_in_their_order(kernels: str) -> None:
     text = " ".join(line.removeprefix("// ") for line in kernels.splitlines() if line.startswith("// "))
-    assert "{schedule, stream_blocks, row_items, row_waves, row_share, column_width, column_cluster}" in text
+    assert "{schedule, sum_blocks, row_items, row_waves, row_share, column_width, column_cluster}" in text
     assert f"specs/{NAME}.tuning.json" in text
     assert max(map(len, kernels.splitlines())) <= 100
 
@@ -134,8 +134,8 @@ def workspace(library: EmulatedLibrary, program: str, mode: str, rows: int, shap
         ("train_forward", "float32", 4001, Shapes()),
         ("train_forward", "bfloat16", 447, Shapes("on_chip", column_width=8)),
         ("train_forward", "bfloat16", 10000, Shapes()),
-        ("train_forward", "bfloat16", 10001, Shapes(**SPLIT_4)),
-        ("train_forward", "autocast bfloat16", 10001, Shapes(**SPLIT_4)),
+        ("train_forward", "bfloat16", 10001, Shapes(**SPLIT_2)),
+        ("train_forward", "autocast bfloat16", 10001, Shapes(**SPLIT_2)),
         ("train_forward", "float16", 500, Shapes("on_chip")),  # measured in other dtypes only
         ("eval_backward", "float32", 40000, Shapes()),  # measured on another GPU only
     ],
@@ -143,7 +143,7 @@ def workspace(library: EmulatedLibrary, program: str, mode: str, rows: int, shap
 def test_the_launcher_takes_the_line_of_its_gpu_mode_and_rows(library, program, mode, rows, taken) -> None:
     found = workspace(library, program, mode, rows)
     assert found == workspace(library, program, mode, rows, taken)
-    others = [Shapes(**SPLIT_16), Shapes(**SPLIT_4), Shapes("split"), Shapes("split", stream_blocks=32)]
+    others = [Shapes(**SPLIT_16), Shapes(**SPLIT_2), Shapes("split"), Shapes("split", sum_blocks=32)]
     if program == "train_forward" and rows >= 4000:
         assert len({workspace(library, program, mode, rows, each) for each in others}) == 4, "they are told apart"
 
@@ -158,7 +158,7 @@ def test_other_widths_are_not_what_was_measured(library) -> None:
 
 
 def test_another_gpu_would_take_its_own_line(library) -> None:
-    wide = workspace(library, "eval_backward", "float32", 40000, Shapes(stream_blocks=32))
+    wide = workspace(library, "eval_backward", "float32", 40000, Shapes(sum_blocks=32))
     assert workspace(library, "eval_backward", "float32", 40000) < wide
 
 

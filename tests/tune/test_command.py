@@ -29,7 +29,7 @@ from tests.tune.standins import CHAIN, Bench  # noqa: E402
 pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
-SPLIT, TILE = Shapes("split", stream_blocks=16), Shapes("on_chip", column_width=8)
+SPLIT, TILE = Shapes("split", sum_blocks=16), Shapes("on_chip", column_width=8)
 # So long that few samples are taken.
 USUAL = 100_000.0
 ONE = Options(dtypes=("float32",), rows=(8,))
@@ -51,7 +51,7 @@ def microseconds(name: str, rows: int, shapes: Shapes) -> float:
     """Half of the usual for one candidate of one program, another one for many rows; 2 % less for one of another."""
     if name.endswith("train_forward"):
         return USUAL / 2 if shapes == (SPLIT if rows >= 64 else TILE) else USUAL
-    return 0.98 * USUAL if name.endswith("eval_forward") and shapes == Shapes(stream_blocks=32) else USUAL
+    return 0.98 * USUAL if name.endswith("eval_forward") and shapes == Shapes(sum_blocks=32) else USUAL
 
 
 def test_from_the_arguments_to_what_is_rendered(spec: Path, cache: Path, capsys: pytest.CaptureFixture) -> None:
@@ -68,7 +68,7 @@ def test_from_the_arguments_to_what_is_rendered(spec: Path, cache: Path, capsys:
     ]
     assert {(m.microseconds, m.default_microseconds) for m in architecture.measurements} == {(USUAL / 2, USUAL)}
     shown, progress = capsys.readouterr()
-    assert "demo on NVIDIA Test (sm_90)" in shown and shown.count("schedule split, stream_blocks 16") == 4
+    assert "demo on NVIDIA Test (sm_90)" in shown and shown.count("schedule split, sum_blocks 16") == 4
     assert f"next: fusegen build {spec}" in progress
     after = render_package(plan)["demo/kernels.cu"]
     assert "constexpr Tuned kTrainForwardShapes[]" in after and "Tuned" not in before
@@ -94,11 +94,11 @@ def test_a_candidate_with_other_results_ends_it(spec: Path, cache: Path) -> None
     bench = Bench(cache, microseconds)
 
     def damage(name: str, shapes: Shapes, output: int) -> None:
-        if name.endswith("train_backward") and shapes == Shapes("split", stream_blocks=32):
+        if name.endswith("train_backward") and shapes == Shapes("split", sum_blocks=32):
             ctypes.memset(output, 0x41, 4)
 
     bench.damage = damage
-    with pytest.raises(TailError, match=r"train_backward, schedule split, stream_blocks 32: 1 of 24 elements of grad_"):
+    with pytest.raises(TailError, match=r"train_backward, schedule split, sum_blocks 32: 1 of 24 elements of grad_"):
         tune_specs([spec], ONE, bench.device())
     assert not tuning_path(spec).exists()
 
@@ -115,7 +115,7 @@ def test_as_the_command_line_ends(spec: Path, cache: Path, monkeypatch: pytest.M
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 1
-    assert "schedule split, stream_blocks 16: 1 of 1 elements of bn_num_batches_tracked" in capsys.readouterr().err
+    assert "schedule split, sum_blocks 16: 1 of 1 elements of bn_num_batches_tracked" in capsys.readouterr().err
 
 
 def test_a_gpu_for_which_nothing_is_built(spec: Path, cache: Path) -> None:

@@ -17,7 +17,7 @@ from fusegen.plan.tuning_file import read_tuning, tuning_path
 from fusegen.tune.file import merged, tuning_text, write_tuning
 from tests.tune.standins import CHAIN
 
-SPLIT, TILE = Shapes("split", stream_blocks=32), Shapes("on_chip", column_width=2)
+SPLIT, TILE = Shapes("split", sum_blocks=32), Shapes("on_chip", column_width=2)
 
 
 @pytest.fixture
