@@ -149,6 +149,7 @@ def _unfit(plan: Plan, program: Program, entry: Any, document: Document, path: D
         if getattr(entry, name) is not None and name not in known:
             how = f"the schedule {entry.schedule}" if entry.schedule else "the automatic schedule"
             message = f"no kernel of {program.name} reads {quote(name)} in {how}"
-            open_choice = schedule_names(program) and not entry.schedule
-            hint = "name the schedule that was measured" if open_choice else f"there it has: {', '.join(known) or 'none'}"
+            hint = f"there it has: {', '.join(known) or 'none'}"
+            if not entry.schedule and schedule_names(program):
+                hint = "name the schedule that was measured"
             yield document.diagnostic("FG601", message, (*path, name), key=True, hint=hint)

@@ -16,6 +16,7 @@
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
+#include "../support/tuning.cuh"
 #include "../support/types.cuh"
 
 // One file, compiled as it is or, to use two cores, once with each of these defined:
@@ -572,6 +573,14 @@ cudaError_t train_forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
+// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
+// row_items, row_waves, row_share, column_width, column_cluster}.
+constexpr Tuned kTrainForwardShapes[] = {
+    {90, modes(2, 4), 362, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -602,7 +611,9 @@ extern "C" int fusegen_gemm_scale_bn_train_forward(
           bn_rstd);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return train_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -615,7 +626,9 @@ extern "C" int64_t fusegen_gemm_scale_bn_train_forward_workspace(
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1221,6 +1234,21 @@ cudaError_t train_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
+// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
+// row_items, row_waves, row_share, column_width, column_cluster}.
+constexpr Tuned kTrainBackwardShapes[] = {
+    {90, modes(0), 362, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float32
+    {90, modes(0), 2896, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 4, 1}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float32
+    {90, modes(1, 3), 362, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 0, 1}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 2, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 362, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 2896, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 0, 1}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kSplit, 2, 2, 1, 0, 0, 0}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1251,7 +1279,9 @@ extern "C" int fusegen_gemm_scale_bn_train_backward(
       grad_bn_bias);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return train_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1264,7 +1294,9 @@ extern "C" int64_t fusegen_gemm_scale_bn_train_backward_workspace(
   TrainBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   train_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1783,6 +1815,16 @@ cudaError_t eval_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
+// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
+// row_items, row_waves, row_share, column_width, column_cluster}.
+constexpr Tuned kEvalBackwardShapes[] = {
+    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 0, 0}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1815,7 +1857,9 @@ extern "C" int fusegen_gemm_scale_bn_eval_backward(
       grad_bn_weight, grad_bn_bias);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return eval_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1828,7 +1872,9 @@ extern "C" int64_t fusegen_gemm_scale_bn_eval_backward_workspace(
   EvalBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   eval_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   eval_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);

@@ -18,6 +18,7 @@
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
+#include "../support/tuning.cuh"
 #include "../support/types.cuh"
 
 // One file, compiled as it is or, to use two cores, once with each of these defined:
@@ -588,6 +589,16 @@ cudaError_t train_forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
+// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
+// row_items, row_waves, row_share, column_width, column_cluster}.
+constexpr Tuned kTrainForwardShapes[] = {
+    {90, modes(1, 3), 362, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 16, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 362, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -620,7 +631,9 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
           bn_rstd);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return train_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -633,7 +646,9 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_forward_workspace(
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1258,6 +1273,15 @@ cudaError_t train_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
+// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
+// row_items, row_waves, row_share, column_width, column_cluster}.
+constexpr Tuned kTrainBackwardShapes[] = {
+    {90, modes(0), 362, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float32
+    {90, modes(0), 2896, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 0, 4}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float32
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1291,7 +1315,9 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
       grad_bn_bias);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return train_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1304,7 +1330,9 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
   TrainBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   train_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1869,6 +1897,18 @@ cudaError_t eval_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
+// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
+// row_items, row_waves, row_share, column_width, column_cluster}.
+constexpr Tuned kEvalBackwardShapes[] = {
+    {90, modes(0), 362, 8192, 8192, {kAutomatic, 2, 2, 1, 0, 0, 0}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float32
+    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 0, 0}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1903,7 +1943,9 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
       grad_bn_weight, grad_bn_bias);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return eval_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1916,7 +1958,9 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(
   EvalBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   eval_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   eval_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
