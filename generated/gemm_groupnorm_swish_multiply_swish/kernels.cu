@@ -518,10 +518,8 @@ cudaError_t forward_dispatch(
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
 // row_items, row_waves, row_share, column_width, column_cluster}.
 constexpr Tuned kForwardShapes[] = {
-    {90, modes(1, 3), 362, 8192, 32, {kOnChipIfItFits, 0, 4, 2, 1, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, 32, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // bfloat16
     {90, modes(2, 4), 2896, 8192, 32, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 32, {kOnChipIfItFits, 0, 2, 2, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 32, {kOnChipIfItFits, 0, 4, 2, 0, 0, 0}},  // float16
 };
 
 }  // namespace

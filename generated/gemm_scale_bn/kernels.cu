@@ -573,14 +573,6 @@ cudaError_t train_forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_items, row_waves, row_share, column_width, column_cluster}.
-constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(2, 4), 362, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float16
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -611,9 +603,7 @@ extern "C" int fusegen_gemm_scale_bn_train_forward(
           bn_rstd);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -626,9 +616,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_train_forward_workspace(
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, others;
   train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1239,13 +1227,13 @@ cudaError_t train_backward_dispatch(
 // row_items, row_waves, row_share, column_width, column_cluster}.
 constexpr Tuned kTrainBackwardShapes[] = {
     {90, modes(0), 362, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float32
-    {90, modes(0), 2896, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 4, 1}},  // float32
+    {90, modes(0), 2896, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 0, 1}},  // float32
     {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float32
     {90, modes(1, 3), 362, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 2896, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 0, 1}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 8, 1}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 2, 2, 1, 0, 0, 0}},  // bfloat16
     {90, modes(2, 4), 362, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 2896, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 0, 1}},  // float16
+    {90, modes(2, 4), 2896, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 8, 1}},  // float16
     {90, modes(2, 4), kAnyRows, 8192, 8192, {kSplit, 2, 2, 1, 0, 0, 0}},  // float16
 };
 

@@ -577,7 +577,7 @@ cudaError_t train_forward_dispatch(
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
 // row_items, row_waves, row_share, column_width, column_cluster}.
 constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(0), 5792, 4096, 4096, {kOnChipIfItFits, 0, 2, 1, 0, 0, 1}},  // float32
+    {90, modes(0), 5792, 4096, 4096, {kOnChipIfItFits, 0, 2, 1, 0, 4, 1}},  // float32
     {90, modes(0), kAnyRows, 4096, 4096, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float32
     {90, modes(1, 3), 46340, 4096, 4096, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 4096, 4096, {kSplit, 16, 2, 1, 0, 0, 0}},  // bfloat16
@@ -1242,7 +1242,7 @@ cudaError_t train_backward_dispatch(
 constexpr Tuned kTrainBackwardShapes[] = {
     {90, modes(1, 3), 5792, 4096, 4096, {kOnChipIfItFits, 0, 2, 1, 0, 0, 1}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 5792, 4096, 4096, {kOnChipIfItFits, 0, 2, 1, 0, 0, 1}},  // float16
+    {90, modes(2, 4), 5792, 4096, 4096, {kOnChipIfItFits, 0, 2, 1, 0, 4, 1}},  // float16
     {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float16
 };
 

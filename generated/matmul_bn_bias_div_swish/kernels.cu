@@ -589,16 +589,6 @@ cudaError_t train_forward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_items, row_waves, row_share, column_width, column_cluster}.
-constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(1, 3), 362, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 16, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 362, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float16
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -631,9 +621,7 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
           bn_rstd);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_forward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -646,9 +634,7 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_forward_workspace(
   TrainForwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainForwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, others;
   train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1273,15 +1259,6 @@ cudaError_t train_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_items, row_waves, row_share, column_width, column_cluster}.
-constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(0), 362, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float32
-    {90, modes(0), 2896, 8192, 8192, {kOnChipIfItFits, 0, 2, 1, 0, 0, 4}},  // float32
-    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float32
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1315,9 +1292,7 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
       grad_bn_bias);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return train_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1330,9 +1305,7 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
   TrainBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, others;
   train_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1901,8 +1874,6 @@ cudaError_t eval_backward_dispatch(
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
 // row_items, row_waves, row_share, column_width, column_cluster}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(0), 362, 8192, 8192, {kAutomatic, 2, 2, 1, 0, 0, 0}},  // float32
-    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float32
     {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 2, 1, 0, 0, 0}},  // bfloat16
     {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float16

@@ -92,6 +92,7 @@ inline double column_microseconds(
   const double rows = double(ceil_div(tile.rows_per_block, tile.block.y)) * 0.18;
   const double sums = double(std::min(resident, busiest) * threads) * (packed ? 0.004 : 0.002);
   const double time = moving + double(turns) * (rows + sums) + (cluster > 1 ? 3 : 0);
+  // Few threads at a time leave the memory idle.
   return turns > 1 && resident * threads < 512 ? 1.5 * time : time;
 }
 
@@ -108,6 +109,7 @@ inline Column column_shape(
     const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed,
     const ColumnWork& work, int64_t limit, int most_cluster, int multiprocessors) {
   Column best{dim3(1), dim3(1), 0, 0, false};
+  if (shapes.schedule == kSplit) return best;
   double least = shapes.schedule == kAutomatic ? split_microseconds(rows, channels, work)
                                                : std::numeric_limits<double>::infinity();
   int widest = 2;

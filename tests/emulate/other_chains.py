@@ -87,6 +87,7 @@ HAND_PICKED = {
     "every_norm": Other((BN, GN, LN, RMS)),
     "two_batch_norms": Other((BN, RELU, "{op: batch_norm, name: bn2, affine: false, momentum: null}")),
     "batch_norms_of_two_kinds": Other((BN, "{op: tanh}", "{op: batch_norm, name: bn2, track_running_stats: false}")),
+    "two_kinds_of_sums": Other((BN, "{op: add, input: r}", "{op: batch_norm, name: bn2}"), inputs=("r",), rows=600),
     "batch_norm_bare": Other(("{op: batch_norm, name: bn, affine: false, track_running_stats: false}",), linear=False),
     "batch_norm_of_input": Other((BN, "{op: add, input: x}"), linear=False),
     "group_norm_of_input": Other(("{op: group_norm, name: gn, num_groups: 1}", "{op: mul, input: x}"), linear=False),

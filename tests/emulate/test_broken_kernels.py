@@ -46,13 +46,13 @@ COPIES = {
 SCENARIOS = {
     # 132 channels are a vector more than a block of the stream kernels has, 70 rows make three blocks of them.
     "column": Tail("batch norm", 70, 132, schedule="on chip"),
-    "split": Tail("batch norm", 70, 132, schedule="split"),
+    "split": Tail("batch norm", 70, 132, schedule="split in eight blocks"),
     # A thread has more rows than are on their way at once.
     "more rows": Tail("batch norm", 200, 132, schedule="on chip"),
     # Squares of these leave nothing of the variance in float32.
     "far from zero": Tail("batch norm", 70, 132, schedule="on chip", mean=1000.0),
     "far from zero, split": Tail("batch norm", 70, 132, schedule="split", mean=1000.0),
-    # Forward 8 blocks of 9 rows, the last one of 7; then 7 blocks of 7 rows and one of none.
+    # Four blocks of 18 rows, the last one of 16; then 7 blocks of 7 rows and one of none.
     "cluster": Tail("batch norm", 70, 132, schedule="clusters of 4"),
     "cluster, few rows": Tail("batch norm", 49, 133, schedule="clusters of 8"),
     "column, cumulative": Tail("batch norm", 70, 132, schedule="on chip", cumulative=True),
@@ -62,7 +62,7 @@ SCENARIOS = {
     "few rows": Tail("batch norm", 5, 12, schedule="on chip"),
     "few rows, split": Tail("batch norm", 5, 12, schedule="split"),
     # Seven blocks of rows.
-    "more rows, split": Tail("batch norm", 200, 128, schedule="split"),
+    "more rows, split": Tail("batch norm", 200, 128, schedule="split in eight blocks"),
     "stream": Tail("no norm", 70, 132),
     "odd": Tail("no norm", 69, 34),
     "misaligned": Tail("no norm", 70, 132, misalign="elements"),
@@ -95,7 +95,7 @@ SCENARIOS = {
     # A block of 32 lines and one of 18.
     "two odd blocks, split": Tail("batch norm", 200, 33, schedule="split"),
     # Two blocks of 32 lines and one of 19, whose last line has two rows: twelve partial results of a column.
-    "more odd rows, split": Tail("batch norm", 330, 33, schedule="split"),
+    "more odd rows, split": Tail("batch norm", 330, 33, schedule="split in eight blocks"),
     # A group is nine lanes, of which a warp has three times as many; a block has every other of 24 rows.
     "odd rows": Tail("group norm", 41, 66, 2, schedule="on chip"),
     "odd rows, one group": Tail("group norm", 41, 65, 1, schedule="on chip"),

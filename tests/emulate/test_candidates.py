@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
-from fusegen.plan.candidates import candidates  # noqa: E402
+from fusegen.plan.candidates import candidates, knob_names, schedule_names  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.plan.plan import Plan  # noqa: E402
 from fusegen.plan.shapes import Shapes  # noqa: E402
@@ -88,4 +88,11 @@ def test_every_candidate_against_double_precision(name: str, root: Path) -> None
                 pairs = [(a, b) for a, b in combinations(results, 2) if a == replace(b, **{knob: getattr(a, knob)})]
                 compared |= {knob} if pairs else set()
                 differing |= {knob} if any(results[a] != results[b] for a, b in pairs) else set()
+        read = {
+            knob
+            for program in (variant.forward, variant.backward)
+            for schedule in schedule_names(program) or (None,)
+            for knob in knob_names(program, schedule)
+        }
+        assert compared >= read, f"{variant.name}: what fits leaves knobs out"
         assert compared == differing, variant.name

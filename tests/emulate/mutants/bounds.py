@@ -239,7 +239,7 @@ WORKSPACE = [
     Mutant(
         "pieces of the workspace that overlap",
         "split",
-        "scratch.take<Acc>(int64_t(sum.grid.y * sum.period) * 2 * channels)",
+        "scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 2 * channels)",
         "scratch.take<Acc>(channels)",
         rf"(reads|writes) .*({_PAST}|, {BLOCKS})",
         within="train_backward_launch",

@@ -1,0 +1,65 @@
+"""What launchers are told of their kernels, by which they choose schedules and launch shapes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fusegen.render.package import render_all
+from tests.plan.planning import LINEAR, planned
+
+LAYER = "op: layer_norm, name: ln"
+# Steps, and of the forward and of the backward row kernel: column sums, constants of a column, tensors read again.
+CHAINS = {
+    "plain": (("op: layer_norm, name: ln, affine: false",), [("false", 0, 1), ("false", 0, 2)]),
+    "rms": (("op: rms_norm, name: rms",), [("false", 1, 1), ("true", 1, 2)]),
+    "layer": ((LAYER,), [("false", 2, 1), ("true", 1, 2)]),
+    "bias_in_front": ((LINEAR, LAYER), [("false", 3, 1), ("true", 2, 2)]),
+    # Only one row kernel: what comes before it runs in both schedules alike, which is no second read.
+    "two_lengths": (("op: group_norm, name: gn, num_groups: 4", LAYER), [("false", 4, 1), ("true", 3, 2)]),
+}
+
+
+BATCH = "op: batch_norm, name: bn"
+# Steps, and of the forward and of the backward column kernel: tensors that it moves, tensors read again.
+COLUMN_CHAINS = {
+    "batch": ((BATCH,), [(2, 1), (3, 2)]),
+    "relu_behind": ((LINEAR, BATCH, "op: relu"), [(2, 1), (3, 2)]),
+    # What comes before the last norm runs in both schedules alike.
+    "layer_before": ((LAYER, BATCH), [(2, 1)]),  # backward it ends with a row kernel
+}
+# Steps, and the streams of each launcher: forward and backward in training, then in evaluation.
+STREAM_CHAINS = {
+    "batch": ((BATCH,), [["kStores", "kSum"], ["kStores", "kSums"], ["kStores"], ["kSums"]]),
+    "scale": (("op: mul, parameter: p, shape: [width], init: ones",), [["kStores"], ["kSums"]]),
+    "nothing_to_sum": (("op: relu",), [["kStores"], ["kStores"]]),
+}
+
+
+def kernels(root: Path, steps: tuple[str, ...]) -> str:
+    files = render_all([planned(root, *steps)])
+    return next(text for path, text in files.items() if path.endswith("kernels.cu"))
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_row_work(name: str, tmp_path: Path) -> None:
+    steps, expected = CHAINS[name]
+    found = re.findall(r"constexpr RowWork kWork\{(\w+), \d+, (\d+), (\d+)\};", kernels(tmp_path, steps))
+    assert [(sums, int(constants), int(again)) for sums, constants, again in found] == expected
+
+
+@pytest.mark.parametrize("name", COLUMN_CHAINS)
+def test_column_work(name: str, tmp_path: Path) -> None:
+    steps, expected = COLUMN_CHAINS[name]
+    found = re.findall(r"constexpr ColumnWork kWork\{[^}]*,\s+(\d+),\s+(\d+)\};", kernels(tmp_path, steps))
+    assert [(int(moved), int(again)) for moved, again in found] == expected
+
+
+@pytest.mark.parametrize("name", STREAM_CHAINS)
+def test_stream_work(name: str, tmp_path: Path) -> None:
+    steps, expected = STREAM_CHAINS[name]
+    launchers = re.split(r"cudaError_t \w+_launch\(", kernels(tmp_path, steps))[1:]
+    found = [re.findall(r"StreamWork::(\w+)", each.split("cudaError_t", 1)[0]) for each in launchers]
+    assert found == expected
