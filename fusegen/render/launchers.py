@@ -12,10 +12,9 @@ from fusegen.render.contexts import KernelContext
 from fusegen.render.environment import wrap
 from fusegen.render.layout import WIDTH
 from fusegen.render.types import CPP, pointer, type_parameter, type_roles
+from fusegen.render.work import STREAMS, column_work, row_work, stream_work
 
 _ITEMS = (1, 2, 4, 8)
-# The launch shapes of a schedule's streams, and StreamWork of templates/support/shapes.cuh.
-_STREAMS = {"stores": "kStores", "sum": "kSum", "sums": "kSums"}
 _COMMENT = {
     "row": "Each segment stays in registers.",
     "column": "Each tile of columns stays in shared memory.",
@@ -147,40 +146,16 @@ class LauncherRenderer:
             kind=schedule.kind,
             comment=[_COMMENT[schedule.kind]],
             groups=self._groups(row) if row else self.groups,
-            row_work=self._row_work(row, schedule) if row else "",
+            row_work=row_work(self.contexts, self.program, schedule, row) if row else "",
             row_sums=bool(row and row.partial_sums),
-            column_work=self._column_work(column, schedule) if column else "",
-            streams=[(name, work) for name, work in _STREAMS.items() if name in map(self._stream, kernels)],
+            column_work=column_work(self.contexts, self.program, schedule, column) if column else "",
+            streams=[(name, work) for name, work in STREAMS.items() if name in map(self._stream, kernels)],
             needs_finalise=any(kernel.kind == "finalise" for kernel in kernels),
             partial_blocks=_largest(self._partial_blocks(kernels)),
             partials=self._partials(kernels),
             scratch=[ScratchContext(pointer(t), self._count(t)) for t in scratch.values()],
             launches=launches,
         )
-
-    def _row_work(self, row: Kernel, schedule: Schedule) -> str:
-        """RowWork of templates/support/row_shapes.cuh: column sums, blocks, constants of a column, tensors that the
-        split schedule reads again."""
-        context = self.contexts[row.name]
-        sums = "true" if row.partial_sums else "false"
-        return f"{sums}, {context.row_blocks}, {len(context.column_loads)}, {self._read_again(schedule)}"
-
-    def _column_work(self, column: Kernel, schedule: Schedule) -> str:
-        """ColumnWork of templates/support/column_shapes.cuh."""
-        context = self.contexts[column.name]
-        sizes = " + ".join(f"sizeof({tile.type})" for tile in context.tiles)
-        sums = f"{context.widest_exchange} * sizeof(Acc)" if context.widest_exchange > 1 else "sizeof(Acc)"
-        moved = len(context.loads) + sum(len(stage.sweep.stores) for stage in context.stages)
-        again = self._read_again(schedule)
-        return f"{sizes}, sizeof(T), {sums}, {context.exchanged} * sizeof(Acc), {moved}, {again}"
-
-    def _read_again(self, schedule: Schedule) -> int:
-        """How many tensors with all elements the split schedule reads more often than this one."""
-        reads = {
-            each.kind: sum(len(self.contexts[kernel.name].loads) for kernel in each.kernels)
-            for each in self.program.schedules
-        }
-        return reads["split"] - reads[schedule.kind]
 
     def _count(self, tensor: Tensor) -> str:
         if tensor.extent == CHANNEL:
@@ -193,13 +168,7 @@ class LauncherRenderer:
 
     def _stream(self, kernel: Kernel) -> str | None:
         """The launch shape of a stream kernel; None for other kinds."""
-        if kernel.kind != "stream":
-            return None
-        if not kernel.partial_sums:
-            return "stores"
-        context = self.contexts[kernel.name]
-        stores = any(stage.sweep.stores for stage in context.stages)
-        return "sums" if stores or len(context.loads) > 1 else "sum"
+        return stream_work(self.contexts[kernel.name], kernel) if kernel.kind == "stream" else None
 
     def _blocks(self, kernel: Kernel) -> str:
         """How many partial results a kernel leaves of each sum of a column."""

@@ -495,7 +495,7 @@ cudaError_t train_forward_launch(
       shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits && shapes.schedule != kSplit) {
+  if (tile.fits) {
     if (scratch.measures()) return cudaSuccess;
     return launch(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_weight_ptr,
@@ -1154,7 +1154,7 @@ cudaError_t train_backward_launch(
       shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits && shapes.schedule != kSplit) {
+  if (tile.fits) {
     if (scratch.measures()) return cudaSuccess;
     return launch(train_backward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, scale_ptr,

@@ -509,7 +509,7 @@ cudaError_t train_forward_launch(
       shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits && shapes.schedule != kSplit) {
+  if (tile.fits) {
     if (scratch.measures()) return cudaSuccess;
     return launch(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, matmul_product_ptr, matmul_bias_ptr, bn_weight_ptr, bn_bias_ptr,
@@ -1167,7 +1167,7 @@ cudaError_t train_backward_launch(
       shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits && shapes.schedule != kSplit) {
+  if (tile.fits) {
     auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;

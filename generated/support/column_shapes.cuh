@@ -102,9 +102,9 @@ inline double split_microseconds(int64_t rows, int64_t channels, const ColumnWor
   return 10.5 + double(rows * channels * element) * 250e-9;
 }
 
-// The fastest tile, by the above, of those that are asked for and fit a block. Where the sizes
-// decide, none if the split schedule is faster. Widths are two vectors at least, as what lies
-// behind a tile is aligned for any type; 32 of them only for few rows.
+// The fastest tile, by the above, of those that are asked for and fit a block. None where the split
+// schedule is asked for, or where the sizes decide and it is faster. Widths are two vectors at
+// least, as what lies behind a tile is aligned for any type; 32 of them only for few rows.
 inline Column column_shape(
     const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed,
     const ColumnWork& work, int64_t limit, int most_cluster, int multiprocessors) {

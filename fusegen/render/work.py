@@ -1,0 +1,46 @@
+"""What a launcher is told of its kernels, by which it chooses a schedule and launch shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fusegen.plan.model import Kernel, Program, Schedule
+from fusegen.render.contexts import KernelContext
+
+Contexts = Mapping[str, KernelContext]
+
+STREAMS = {"stores": "kStores", "sum": "kSum", "sums": "kSums"}
+"""The launch shapes that streams of a schedule share, and StreamWork of templates/support/shapes.cuh."""
+
+
+def row_work(contexts: Contexts, program: Program, schedule: Schedule, row: Kernel) -> str:
+    """RowWork of templates/support/row_shapes.cuh."""
+    context = contexts[row.name]
+    sums = "true" if row.partial_sums else "false"
+    again = _read_again(contexts, program, schedule)
+    return f"{sums}, {context.row_blocks}, {len(context.column_loads)}, {again}"
+
+
+def column_work(contexts: Contexts, program: Program, schedule: Schedule, column: Kernel) -> str:
+    """ColumnWork of templates/support/column_shapes.cuh."""
+    context = contexts[column.name]
+    sizes = " + ".join(f"sizeof({tile.type})" for tile in context.tiles)
+    sums = f"{context.widest_exchange} * sizeof(Acc)" if context.widest_exchange > 1 else "sizeof(Acc)"
+    moved = len(context.loads) + sum(len(stage.sweep.stores) for stage in context.stages)
+    again = _read_again(contexts, program, schedule)
+    return f"{sizes}, sizeof(T), {sums}, {context.exchanged} * sizeof(Acc), {moved}, {again}"
+
+
+def stream_work(context: KernelContext, stream: Kernel) -> str:
+    """Which of STREAMS a stream kernel is."""
+    if not stream.partial_sums:
+        return "stores"
+    stores = any(stage.sweep.stores for stage in context.stages)
+    return "sums" if stores or len(context.loads) > 1 else "sum"
+
+
+def _read_again(contexts: Contexts, program: Program, schedule: Schedule) -> int:
+    """How many tensors with all elements the split schedule reads more often than this one: what runs before both
+    alike is in both counts."""
+    reads = {each.kind: sum(len(contexts[kernel.name].loads) for kernel in each.kernels) for each in program.schedules}
+    return reads["split"] - reads[schedule.kind]
