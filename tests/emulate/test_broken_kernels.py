@@ -53,11 +53,11 @@ SCENARIOS = {
     "far from zero": Tail("batch norm", 70, 132, schedule="on chip", mean=1000.0),
     "far from zero, split": Tail("batch norm", 70, 132, schedule="split", mean=1000.0),
     # Four blocks of 18 rows, the last one of 16; then 7 blocks of 7 rows and one of none.
-    "cluster": Tail("batch norm", 70, 132, schedule="clusters of 4"),
-    "cluster, few rows": Tail("batch norm", 49, 133, schedule="clusters of 8"),
+    "cluster": Tail("batch norm", 70, 132, schedule="wide clusters of 4"),
+    "cluster, few rows": Tail("batch norm", 49, 133, schedule="wide clusters of 8"),
     "column, cumulative": Tail("batch norm", 70, 132, schedule="on chip", cumulative=True),
     "split, cumulative": Tail("batch norm", 70, 132, schedule="split", cumulative=True),
-    "alike": Alike("batch norm", 70, 132, schedule="clusters of 4"),
+    "alike": Alike("batch norm", 70, 132, schedule="wide clusters of 4"),
     # Some threads have a column and no row.
     "few rows": Tail("batch norm", 5, 12, schedule="on chip"),
     "few rows, split": Tail("batch norm", 5, 12, schedule="split"),

@@ -22,7 +22,7 @@ extern "C" int blocks(int mode, int64_t* found, int64_t rows, int64_t channels, 
   return cudaGetLastError();
 }
 """
-DEFAULT = 8
+DEFAULT = 0
 
 
 @pytest.fixture(scope="module")
