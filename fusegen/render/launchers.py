@@ -140,6 +140,7 @@ class LauncherRenderer:
         kernels = [*schedule.kernels, *self.program.totals]
         scratch = {t.name: t for kernel in kernels for t in kernel.writes if t.scratch}
         launches = [self._launch(kernel, kernels) for kernel in kernels]
+        slots = self._partial_slots(kernels)
         row = next((kernel for kernel in kernels if kernel.kind == "row"), None)
         column = next((kernel for kernel in kernels if kernel.kind == "column"), None)
         return ScheduleContext(
@@ -151,8 +152,8 @@ class LauncherRenderer:
             column_work=column_work(self.contexts, self.program, schedule, column) if column else "",
             streams=[(name, work) for name, work in STREAMS.items() if name in map(self._stream, kernels)],
             needs_finalise=any(kernel.kind == "finalise" for kernel in kernels),
-            partial_blocks=_largest(self._partial_blocks(kernels)),
-            partials=self._partials(kernels),
+            partial_blocks=_largest(list(slots)),
+            partials=_largest([f"int64_t({blocks}) * {count} * channels" for blocks, count in slots.items()]),
             scratch=[ScratchContext(pointer(t), self._count(t)) for t in scratch.values()],
             launches=launches,
         )
@@ -175,16 +176,14 @@ class LauncherRenderer:
         name = self._stream(kernel)
         return f"{name}.grid.y * {name}.period" if name else "row.grid.y"
 
-    def _partial_blocks(self, kernels: list[Kernel]) -> list[str]:
-        return list(dict.fromkeys(self._blocks(kernel) for kernel in kernels if _leaves_partials(kernel)))
-
-    def _partials(self, kernels: list[Kernel]) -> str:
-        """Elements of the partial results. Those of one kernel are gone when the next one writes its own."""
+    def _partial_slots(self, kernels: list[Kernel]) -> dict[str, int]:
+        """For each number of blocks that leave partial results, the most that one of them leaves of a column. Those of
+        one kernel are gone when the next one writes its own."""
         slots: dict[str, int] = {}
         for kernel in filter(_leaves_partials, kernels):
-            own = sum(2 if node.op == "moments" else 1 for node in kernel.partial_sums)
-            slots[self._blocks(kernel)] = max(slots.get(self._blocks(kernel), 0), own)
-        return _largest([f"int64_t({blocks}) * {count} * channels" for blocks, count in slots.items()])
+            blocks = self._blocks(kernel)
+            slots[blocks] = max(slots.get(blocks, 0), self.contexts[kernel.name].slots)
+        return slots
 
     def _launch(self, kernel: Kernel, kernels: list[Kernel]) -> list[str]:
         """The lines that launch one of a schedule's kernels."""
@@ -247,7 +246,7 @@ def _wrapped(statement: str) -> list[str]:
 
 
 def _leaves_partials(kernel: Kernel) -> bool:
-    """Whether sums of columns are left to a later kernel. One that holds whole columns ends them itself."""
+    """Whether it leaves sums of columns to a later kernel. One that finalises them has them among its own, too."""
     return kernel.kind in ("stream", "row") and bool(kernel.partial_sums)
 
 

@@ -10,9 +10,9 @@ import pytest
 from fusegen.render.package import render_all
 from tests.plan.planning import LINEAR, planned
 
-LAYER = "op: layer_norm, name: ln"
+LAYER, BATCH = "op: layer_norm, name: ln", "op: batch_norm, name: bn"
 # Steps, and of the forward and of the backward row kernel: column sums, constants of a column, tensors read again.
-CHAINS = {
+ROW_CHAINS = {
     "plain": (("op: layer_norm, name: ln, affine: false",), [("false", 0, 1), ("false", 0, 2)]),
     "rms": (("op: rms_norm, name: rms",), [("false", 1, 1), ("true", 1, 2)]),
     "layer": ((LAYER,), [("false", 2, 1), ("true", 1, 2)]),
@@ -20,9 +20,6 @@ CHAINS = {
     # Only one row kernel: what comes before it runs in both schedules alike, which is no second read.
     "two_lengths": (("op: group_norm, name: gn, num_groups: 4", LAYER), [("false", 4, 1), ("true", 3, 2)]),
 }
-
-
-BATCH = "op: batch_norm, name: bn"
 # Steps, and of the forward and of the backward column kernel: tensors that it moves, tensors read again.
 COLUMN_CHAINS = {
     "batch": ((BATCH,), [(2, 1), (3, 2)]),
@@ -43,9 +40,9 @@ def kernels(root: Path, steps: tuple[str, ...]) -> str:
     return next(text for path, text in files.items() if path.endswith("kernels.cu"))
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", ROW_CHAINS)
 def test_row_work(name: str, tmp_path: Path) -> None:
-    steps, expected = CHAINS[name]
+    steps, expected = ROW_CHAINS[name]
     found = re.findall(r"constexpr RowWork kWork\{(\w+), \d+, (\d+), (\d+)\};", kernels(tmp_path, steps))
     assert [(sums, int(constants), int(again)) for sums, constants, again in found] == expected
 
