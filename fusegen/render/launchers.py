@@ -227,6 +227,14 @@ class LauncherRenderer:
                     lines += _wrapped(f"if (row.items == {items}) kernel = {instance};")
                 if context.partial_sums:
                     lines += [f"if (wide) kernel = {kernel.name}<{types}, kWide, kPacked, 1>;"]
+                else:
+                    instance = f"{kernel.name}<{types}, kVec, kPacked, 2, has_large_rows(kVec)>"
+                    lines += _wrapped(f"if (row.large) kernel = {instance};")
+                    # No result depends on how many blocks there are.
+                    least = "row_resident(kWork, row.items, kVec, row.block.x)"
+                    lines += _wrapped(f"const int resident = resident_blocks(kernel, row.block, {shared}, {least});")
+                    sizes_ = f"rows, {self._groups(kernel)}, length, resident, kMultiprocessors"
+                    lines += _wrapped(f"set_row_blocks(row, shapes, kWork, {sizes_});")
                 name = "kernel"
             case "column":
                 grid = ["tile.grid", "tile.block"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fusegen.ops.functions import COSTLY
 from fusegen.plan.model import Kernel, Program, Schedule
 from fusegen.render.contexts import KernelContext
 
@@ -18,7 +19,8 @@ def row_work(contexts: Contexts, program: Program, schedule: Schedule, row: Kern
     context = contexts[row.name]
     sums = "true" if row.partial_sums else "false"
     again = _read_again(contexts, program, schedule)
-    return f"{sums}, {context.row_blocks}, {len(context.column_loads)}, {again}"
+    before = "true" if any(node.op in COSTLY for node in row.passes[0].values) else "false"
+    return f"{sums}, {context.row_blocks}, {len(context.column_loads)}, {again}, {before}"
 
 
 def column_work(contexts: Contexts, program: Program, schedule: Schedule, column: Kernel) -> str:

@@ -44,9 +44,10 @@ namespace {
 
 // Each row or group in registers.
 
-template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
+    bool kLarge = false>
 __global__ void
-__launch_bounds__(row_threads(kItems, kVec, 4), row_blocks(kItems, kVec, 4))
+__launch_bounds__(row_threads(kItems, kVec, 4, kLarge), row_blocks(kItems, kVec, 4))
 forward_row(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ gemm_bias_ptr,
@@ -64,7 +65,7 @@ forward_row(
   wait_for_earlier_kernels();
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
-  const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
+  const Seat seat = seat_of<kItems <= 2 && !kLarge>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
@@ -412,13 +413,14 @@ cudaError_t forward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice.
-  constexpr RowWork kWork{false, 4, 3, 1};
+  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice, and
+  // whether it computes elements twice.
+  constexpr RowWork kWork{false, 4, 3, 1, false};
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
   const int64_t length = channels / groups, size = rows * channels;
   const bool doubles = kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
-  const Row row = row_shape(
+  Row row = row_shape(
       shapes, kWork, rows, groups, length, kVec, kPacked, kMost, doubles, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
@@ -427,6 +429,10 @@ cudaError_t forward_launch(
     if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
     if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
+    if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, has_large_rows(kVec)>;
+    const int resident = resident_blocks(kernel, row.block, 512 * kVec * sizeof(Acc),
+        row_resident(kWork, row.items, kVec, row.block.x));
+    set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
         gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
         group_norm_rstd_ptr, y_ptr, Acc(a.group_norm_eps), Acc(a.hardtanh_max), Acc(a.hardtanh_min),
@@ -562,7 +568,7 @@ namespace {
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
 __global__ void
-__launch_bounds__(row_threads(kItems, kVec, 3), row_blocks(kItems, kVec, 3))
+__launch_bounds__(row_threads(kItems, kVec, 3, false), row_blocks(kItems, kVec, 3))
 backward_row(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -1077,8 +1083,9 @@ cudaError_t backward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice.
-  constexpr RowWork kWork{true, 3, 3, 2};
+  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice, and
+  // whether it computes elements twice.
+  constexpr RowWork kWork{true, 3, 3, 2, false};
   // With column sums a thread has no room for two vectors of 16 bytes, but for one.
   constexpr int kRow = std::min(kVec, 4);
   constexpr int kWide = kPacked ? kVectorOf<T, 0> : kRow;

@@ -94,6 +94,22 @@ cudaError_t launch(
 #endif
 }
 
+// How many blocks of a kernel a multiprocessor holds: `least` by its launch bounds, more where it
+// needs fewer registers than those leave it.
+template <typename... Params>
+int resident_blocks(
+    void (*kernel)(Params...), dim3 block, std::size_t shared_bytes, int least) {
+  int blocks = 0;
+#if defined(__CUDACC__)
+  const int threads = int(block.x * block.y);
+  if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes) !=
+      cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // whoever asks for the last error next is not to blame
+  }
+#endif
+  return blocks > least ? blocks : least;
+}
+
 // The block's dynamic shared memory, aligned to 16 bytes: as many bytes as launch() was given.
 // Every call returns the same address; a kernel that needs several arrays divides it itself.
 template <typename T>

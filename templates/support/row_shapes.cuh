@@ -22,6 +22,7 @@ struct Row {
   int height;
   int items;
   int period;
+  bool large;    // as row_is_large() has it
   int64_t step;  // rows from one turn of a block to the next
 };
 
@@ -31,17 +32,38 @@ struct RowWork {
   int blocks;     // as row_threads() and row_blocks() have it
   int constants;  // of each column; with more than two items they are read again for each row
   int again;      // tensors with all elements that the split schedule reads a second time
+  bool before;    // computes elements before it reduces them; the split schedule does so again
 };
+
+// Whether a launch takes the instance of a row kernel for large blocks: without column sums, with
+// two vectors of more than four neighbours. It has as many registers as two of these blocks at a
+// time leave it; of up to kRowUsual threads there are several anyway.
+constexpr int kRowUsual = 256, kRowLarge = 640;
+constexpr bool has_large_rows(int vector) { return vector > 4; }
+inline bool row_is_large(const RowWork& work, int items, int vector, int threads) {
+  const bool two = threads > kRowUsual && threads <= kRowLarge / 2;
+  return two && items == 2 && has_large_rows(vector) && !work.sums;
+}
 
 // The launch bounds of a row kernel, which decide how many registers a thread has: threads of a
 // block, and blocks that a multiprocessor holds. With one item those are `blocks` where that is
 // four neighbours, or one less. With two items of four neighbours, where a thread has little else
 // to keep, the bound is higher than any block, for more of them at a time.
-constexpr int row_threads(int items, int vector, int blocks) {
-  return items == 1 ? 256 : items == 2 && vector == 4 && blocks > 3 ? 768 : 512;
+constexpr int row_threads(int items, int vector, int blocks, bool large) {
+  if (items == 1) return kRowUsual;
+  if (items > 2) return 512;
+  return large ? kRowLarge : vector == 4 && blocks > 3 ? 768 : 512;
 }
 constexpr int row_blocks(int items, int vector, int blocks) {
   return items > 1 ? 1 : vector > 4 ? blocks - 1 : blocks;
+}
+
+// How many blocks of `threads` a multiprocessor holds by these bounds. Registers are given to
+// warps: there is room for more blocks that are smaller.
+inline int row_resident(const RowWork& work, int items, int vector, int threads) {
+  const bool large = row_is_large(work, items, vector, threads);
+  const int bound = row_threads(items, vector, work.blocks, large);
+  return bound * row_blocks(items, vector, work.blocks) / threads;
 }
 
 // Whether the threads of a row kernel have twice as much of a segment as they must, `share`
@@ -100,6 +122,26 @@ inline bool shares_sectors(int64_t groups, int64_t length, int a_warp, int acros
   return std::gcd(a_warp, across) * length % kSector != 0 || row % kSector != 0;
 }
 
+// Sets how many blocks a launch has: as many as run at a time, `resident` on a multiprocessor.
+inline void set_row_blocks(
+    Row& row, const Shapes& shapes, const RowWork& work, int64_t rows, int64_t groups,
+    int64_t length, int resident, int multiprocessors) {
+  const int64_t across = ceil_div(groups, row.across);
+  // All turns of a thread begin at the same place in a vector: blocks come by the period.
+  int64_t down = int64_t(resident) * multiprocessors * shapes.row_waves / (across * row.period);
+  if (down < 1) down = 1;
+  const int64_t turns = ceil_div(rows, row.height);
+  const int64_t least = least_turns(work, turns * across, row.height, multiprocessors);
+  const int64_t most = ceil_div(turns, least * row.period);
+  const int a_warp = row.lanes <= 32 ? 32 / row.lanes : 1;
+  const bool shares = shares_sectors(groups, length, a_warp, row.across, row.height);
+  if (shares && !work.sums) down *= ceil_div(most, down * kRowTurns);
+  if (down > most) down = most;
+  if (down * row.period > 65535) down = 65535 / row.period;
+  row.grid = dim3(unsigned(across), unsigned(down * row.period));
+  row.step = down * row.height * row.period;
+}
+
 // Whether the split schedule is faster for `segments` of more than a warp, as measured. `ragged`:
 // they may begin within a vector.
 inline bool second_read_pays(
@@ -112,17 +154,14 @@ inline bool second_read_pays(
     const bool large = ragged ? row.lanes > 352 : row.lanes > 448 && work.constants > 3;
     return large && segments * some > multiprocessors && segments <= some * multiprocessors;
   }
-  const bool wide = row.lanes > 256;
-  // Blocks that leave no room for a second one.
-  if (row.items <= 2) {
-    return wide && row.lanes <= 352 && vector > 4 && ragged && segments > 2 * multiprocessors;
-  }
   // With more than two items no row is on its way while another one is used, and each row reads the
   // constants anew. To read two tensors again takes longer than that.
-  if (work.again > 1) return false;
+  if (row.items <= 2 || work.again > 1) return false;
+  const bool wide = row.lanes > kRowUsual;
   if (row.items == 4) return wide && segments > multiprocessors;
+  const bool few = segments <= 16 * multiprocessors;
   const bool fills = vectors * 8 >= int64_t(row.lanes) * row.items * 7;
-  return work.constants > 1 && (wide || !fills || segments <= 16 * multiprocessors);
+  return work.constants > 1 && (wide || few || !(fills || work.before));
 }
 
 // items is 0 where a segment is longer than `most_items` vectors for each thread of a block, or
@@ -135,31 +174,35 @@ inline Row row_shape(
   const int64_t vectors = packed ? ceil_div(length, vector) : (length + vector - 2) / vector + 1;
   const int two = std::min(2, most_items);
   const int period = packed ? 1 : row_period(groups * length, vector);
-  const Row none{dim3(1), dim3(1), 0, 0, 0, 0, 1, 0};
-  Row shape{dim3(1), dim3(256), 1, 1, 1, 1, period, 0};
-  if (vectors <= 32 * two) {
-    // Short segments: some lanes of a warp each, with two vectors where one leaves more lanes idle,
-    // or where that is asked for and leaves no more of them idle. Not a lane alone: its neighbours'
-    // vectors would be two apart.
+  const Row none{dim3(1), dim3(1), 0, 0, 0, 0, 1, false, 0};
+  Row shape{dim3(1), dim3(kRowUsual), 1, 1, 1, 1, period, false, 0};
+  const bool many = rows * groups * length >= int64_t(1024) * vector * multiprocessors;
+  const bool slow = !packed && vector > 4 && !work.sums;  // many instructions for each element
+  if (vectors <= (work.sums && !many ? 32 : 32 * two)) {
+    // Short segments: some lanes of a warp each, with two vectors where one leaves more lanes idle
+    // and there is a turn for them, or where that is asked for and leaves no more of them idle. Not
+    // a lane alone: its neighbours' vectors would be two apart.
     const int half = row_lanes(ceil_div(vectors, two));
     shape.lanes = vectors <= 32 ? row_lanes(vectors) : half;
     const int a_warp_of_one = 32 / shape.lanes * two, a_warp_of_two = 32 / half;
-    const bool fuller = a_warp_of_two > a_warp_of_one;
+    const bool fuller = many && a_warp_of_two > a_warp_of_one;
     const bool twice = doubles && !work.sums && half > 1 && a_warp_of_two == a_warp_of_one;
     if (vectors > 32 || fuller || twice) {
       shape.items = two;
       shape.lanes = half;
     }
     const int a_warp = 32 / shape.lanes;
-    shape.across = row_across(groups, a_warp, 256 / 32);
-    shape.height = 256 / 32 * a_warp / shape.across;
+    const int warps = kRowUsual / (slow ? 64 : 32);
+    shape.block = dim3(unsigned(warps * 32));
+    shape.across = row_across(groups, a_warp, warps);
+    shape.height = warps * a_warp / shape.across;
   } else {
     // Long segments: one block each, of up to 256 threads, then with a few items, then of up to
     // 512, in whole warps. Fewer warps exchange their results sooner: where it is asked for, with
     // two items from the beginning, if that leaves no more threads idle.
     const auto threads = [&](int items) { return int(ceil_div(vectors, 32 * items) * 32); };
     if (doubles && threads(two) * two == threads(1)) shape.items = two;
-    int most_threads = 256;
+    int most_threads = kRowUsual;
     while (int64_t(most_threads) * shape.items < vectors) {
       const bool enough = shape.items >= shapes.row_items || shape.items == most_items;
       if ((most_threads < 512 && enough) || shape.items == most_items) {
@@ -167,12 +210,14 @@ inline Row row_shape(
       } else {
         shape.items *= 2;
       }
-      if (most_threads > (shape.items > 1 ? 512 : 256)) return none;
+      if (most_threads > (shape.items > 1 ? 512 : kRowUsual)) return none;
     }
-    // A block of not much more than 256 threads leaves no room for a second one: half as many
-    // threads do better, with twice the vectors.
-    const bool alone = threads(shape.items) > 256 && threads(shape.items) <= 352;
-    if (alone && shape.items * 2 <= most_items) shape.items *= 2;
+    // Where a block of not much more than 256 threads leaves no room for a second one, half as many
+    // threads do better, with twice the vectors; not with four of 16 bytes and 16 bits.
+    const int needed = threads(shape.items);
+    const bool alone = row_resident(work, shape.items, vector, needed) == 1;
+    const bool near = needed > kRowUsual && needed <= 352 && vector == 4;
+    if (alone && near && shape.items * 2 <= most_items) shape.items *= 2;
     shape.lanes = threads(shape.items);
     if (shapes.schedule == kAutomatic &&
         second_read_pays(
@@ -180,24 +225,10 @@ inline Row row_shape(
       return none;
     }
     shape.block = dim3(unsigned(shape.lanes));
+    shape.large = row_is_large(work, shape.items, vector, shape.lanes);
   }
-  const int64_t across = ceil_div(groups, shape.across);
-  // Registers are given to warps: the launch bounds leave room for more blocks that are smaller.
-  const int64_t resident = row_threads(shape.items, vector, work.blocks) *
-      row_blocks(shape.items, vector, work.blocks) / int(shape.block.x);
-  // All turns of a thread begin at the same place in a vector: blocks come by the period.
-  int64_t down = resident * multiprocessors * shapes.row_waves / (across * period);
-  if (down < 1) down = 1;
-  const int64_t turns = ceil_div(rows, shape.height);
-  const int64_t least = least_turns(work, turns * across, shape.height, multiprocessors);
-  const int64_t most = ceil_div(turns, least * period);
-  const int a_warp = shape.lanes <= 32 ? 32 / shape.lanes : 1;
-  const bool shares = shares_sectors(groups, length, a_warp, shape.across, shape.height);
-  if (shares && !work.sums) down *= ceil_div(most, down * kRowTurns);
-  if (down > most) down = most;
-  if (down * period > 65535) down = 65535 / period;
-  shape.grid = dim3(unsigned(across), unsigned(down * period));
-  shape.step = down * shape.height * period;
+  const int resident = row_resident(work, shape.items, vector, int(shape.block.x));
+  set_row_blocks(shape, shapes, work, rows, groups, length, resident, multiprocessors);
   return shape;
 }
 

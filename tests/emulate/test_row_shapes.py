@@ -18,16 +18,19 @@ SOURCE = """
 
 extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, int64_t length, int64_t packed,
                      int64_t most_items, int64_t row_items, int64_t doubles, int64_t sums, int64_t blocks,
-                     int64_t constants, int64_t again, int64_t schedule) {
+                     int64_t constants, int64_t again, int64_t before, int64_t schedule, int64_t resident) {
   fusegen::Shapes shapes;
   shapes.row_items = row_items;
   shapes.schedule = schedule;
-  const fusegen::RowWork work{sums != 0, int(blocks), int(constants), int(again)};
-  const fusegen::Row row = fusegen::row_shape(
+  const fusegen::RowWork work{sums != 0, int(blocks), int(constants), int(again), before != 0};
+  fusegen::Row row = fusegen::row_shape(
       shapes, work, rows, groups, length, vector, packed != 0, int(most_items), doubles != 0, 132);
+  if (row.items > 0 && resident > 0) {
+    fusegen::set_row_blocks(row, shapes, work, rows, groups, length, int(resident), 132);
+  }
   const int64_t values[] = {row.items, row.lanes, row.across, row.height, row.block.x, row.block.y,
-                            row.grid.x, row.grid.y, row.step};
-  for (int i = 0; i < 9; ++i) found[i] = values[i];
+                            row.grid.x, row.grid.y, row.step, row.large};
+  for (int i = 0; i < 10; ++i) found[i] = values[i];
   return cudaGetLastError();
 }
 
@@ -41,7 +44,7 @@ extern "C" int seats(int threads, int* found, int64_t lanes, int64_t across, int
   return fusegen::launch(take_seats, dim3(1), dim3(threads), 0, nullptr, int(lanes), int(across), int(height), found);
 }
 """
-FIELDS = ("items", "lanes", "across", "height", "threads", "one", "grid_x", "grid_y", "step")
+FIELDS = ("items", "lanes", "across", "height", "threads", "one", "grid_x", "grid_y", "step", "large")
 MULTIPROCESSORS = 132
 SECTOR = 16
 """Elements of 16 bits."""
@@ -64,11 +67,11 @@ def shape(library):
 
     def shape(
         rows, groups, length, vector, packed, most_items, row_items=2, doubles=False, sums=True, blocks=4,
-        constants=4, again=1, schedule="automatic",
+        constants=4, again=1, before=False, schedule="automatic", resident=0,
     ):  # fmt: skip
         sizes = (
             rows, groups, length, packed, most_items, row_items, doubles, sums, blocks, constants, again,
-            SCHEDULES.index(schedule),
+            before, SCHEDULES.index(schedule), resident,
         )  # fmt: skip
         library.call("shape", vector, found, *map(int, sizes))
         return dict(zip(FIELDS, found.tensor().tolist(), strict=True))
@@ -121,6 +124,9 @@ def test_every_shape_covers_the_rows_within_the_launch_bounds(
             held = 256 * (blocks - 1 if vector > 4 else blocks) if row["items"] == 1 else 512
             if row["items"] == 2 and vector == 4 and blocks > 3:
                 held = 768
+            if row["large"]:
+                assert 256 < row["threads"] <= 320 and row["items"] == 2 and vector == 8 and not sums
+                held = 640
             assert row["threads"] <= most and row["threads"] % 32 == 0 and row["one"] == 1
             assert row["items"] <= most_items and row["items"] * row["lanes"] >= touched
             assert row["grid_x"] * row["across"] >= groups > (row["grid_x"] - 1) * row["across"]
@@ -216,8 +222,10 @@ def test_blocks_take_few_turns_where_warps_share_sectors(shape, vector, packed, 
             row = shape(rows, groups, length, vector, packed, most_items, sums=False)
             if row["items"] == 0:
                 continue
-            assert {**row, "grid_y": 0, "step": 0} == {**few, "grid_y": 0, "step": 0}
-            assert row["grid_y"] >= few["grid_y"] and row["step"] * groups * length % vector == 0
+            if packed or vector <= 4 or row["lanes"] > 32:
+                assert {**row, "grid_y": 0, "step": 0} == {**few, "grid_y": 0, "step": 0}
+                assert row["grid_y"] >= few["grid_y"]
+            assert row["step"] * groups * length % vector == 0
             if warps_share_sectors(row, groups, length) and row["grid_y"] + vector < 65535:
                 assert -(-rows // row["step"]) <= 32, (rows, groups, length)
             limited += row["grid_y"] > few["grid_y"]
@@ -245,16 +253,55 @@ def test_blocks_with_column_sums_take_up_to_four_rows_where_most_multiprocessors
     assert shape(528, 1, 1025, 4, False, 2, sums=False)["grid_y"] == 528
 
 
-def test_groups_just_beyond_a_block_without_vectors_are_left_to_the_split_schedule(shape):
-    """Of 16 bits, in 288 threads with two vectors, where several wait for each multiprocessor."""
+def test_two_blocks_of_not_much_more_than_256_threads_run_at_a_time(shape):
+    """With two vectors of 16 bits, in an instance of their own; four neighbours have registers for that anyway."""
 
-    def items(rows, length, vector=8, packed=False, schedule="automatic"):
-        return shape(rows, 2, length, vector, packed, 2, sums=False, schedule=schedule)["items"]
+    def blocks(length, vector=8, packed=True, **work):
+        row = shape(100_000, 1, length, vector, packed, 32 // vector if packed else 2, **{"sums": False, **work})
+        return row["items"], row["threads"], row["large"], row["grid_y"] / 132
 
-    assert [items(rows, 4097) for rows in (64, 132, 133, 100_000)] == [2, 2, 0, 0]
-    assert [items(1000, length) for length in (4089, 4090, 5625, 5626)] == [2, 0, 0, 2]
-    assert items(1000, 4097, schedule="on_chip") == items(1000, 4097, schedule="on_chip_if_it_fits") == 2
-    assert items(1000, 4104, packed=True) == items(1000, 2049, vector=4) == 2
+    assert [blocks(length) for length in (4096, 4112, 5120)] == [(2, 256, 0, 2), (2, 288, 1, 2), (2, 320, 1, 2)]
+    assert [blocks(length) for length in (5136, 8192)] == [(2, 352, 0, 1), (2, 512, 0, 1)]
+    assert blocks(4097, packed=False)[:3] == (2, 288, 1) and blocks(4112, blocks=3) == (2, 288, 1, 2)
+    assert [blocks(length, vector=4) for length in (2064, 3072)] == [(2, 288, 0, 2), (2, 384, 0, 2)]
+    # A thread that keeps more has no room for two such blocks, with four vectors no smaller ones either.
+    assert [blocks(length, vector=4, blocks=3) for length in (2064, 3072)] == [(4, 160, 0, 3), (2, 384, 0, 1)]
+    assert blocks(4112, sums=True)[0] == 2 and blocks(4112, sums=True)[2] == 0
+
+
+def test_a_launch_has_as_many_blocks_as_run_at_a_time(shape):
+    """Whatever the launch bounds promise. Nothing else changes."""
+    sizes = (100_000, 1, 1024, 4, True, 8)
+    promised = shape(*sizes, sums=False)
+    row = shape(*sizes, sums=False, resident=7)
+    assert promised["grid_y"] == 4 * 132 and row["grid_y"] == row["step"] == 7 * 132
+    assert {**row, "grid_y": 0, "step": 0} == {**promised, "grid_y": 0, "step": 0}
+    assert shape(50, *sizes[1:], sums=False, resident=7)["grid_y"] == 50
+
+
+def test_few_elements_do_not_wait_for_each_other(shape):
+    """Below 1024 vectors for each multiprocessor: two vectors a thread only where they must be, and with column sums
+    not even there."""
+
+    def launch(rows, vectors, sums):
+        row = shape(rows, 1, vectors * 4, 4, True, 2, sums=sums)
+        return row["items"], row["lanes"]
+
+    for vectors, one, two in ((12, (1, 16), (2, 6)), (33, (1, 64), (2, 32)), (64, (1, 64), (2, 32))):
+        many = -(-132 * 1024 // vectors)
+        assert launch(many, vectors, True) == launch(many, vectors, False) == two
+        assert launch(many - 1, vectors, True) == one
+        assert launch(many - 1, vectors, False) == (one if vectors <= 32 else two)
+
+
+def test_short_groups_of_16_bits_without_vectors_are_taken_by_small_blocks(shape):
+    """As they have many instructions for each element; with column sums blocks would leave more partial results."""
+
+    def threads(length, vector=8, packed=False, sums=False):
+        return shape(1000, 32, length, vector, packed, 2, sums=sums)["threads"]
+
+    assert [threads(length) for length in (9, 31, 500)] == [128] * 3
+    assert [threads(31, vector=4), threads(32, packed=True), threads(31, sums=True)] == [256] * 3
 
 
 def test_large_blocks_with_column_sums_are_left_to_the_split_schedule(shape):
@@ -276,18 +323,21 @@ def test_what_the_registers_of_a_block_hold_badly_is_left_to_the_split_schedule(
     """With more than two vectors a thread: large blocks, and many constants that each row reads anew. But not if the
     split schedule would read two tensors again."""
 
-    def items(rows, length, vector=4, constants=2, again=1, schedule="automatic"):
-        work = {"sums": False, "constants": constants, "again": again}
+    def items(rows, length, vector=4, constants=2, again=1, before=False, schedule="automatic"):
+        work = {"sums": False, "constants": constants, "again": again, "before": before}
         return shape(rows, 1, length, vector, True, 32 // vector, schedule=schedule, **work)["items"]
 
     few, many = 132, 133
     # Four vectors each, in more than 256 threads.
     assert [items(rows, length) for length in (5636, 8192) for rows in (few, many)] == [4, 0, 4, 0]
     assert [items(rows, 9000, vector=8, constants=0) for rows in (few, many)] == [4, 0]
-    assert items(many, 5632, vector=8) == 4  # 192 threads
+    assert items(many, 5632, vector=8) == 2  # 352 threads, which do better than 192 with four
     # Eight vectors each: only where half of the threads that four would need have nearly all of them.
     assert [items(rows, 5120) for rows in (16 * 132, 16 * 132 + 1)] == [0, 8]
     assert [items(10_000, length) for length in (4100, 4476, 4480, 5120, 5124)] == [0, 0, 8, 8, 0]
+    # If they also compute elements first, the split schedule does so twice.
+    assert [items(rows, length, before=True) for length in (4100, 5124) for rows in (16 * 132, 10_000)] == [0, 8] * 2
+    assert items(10_000, 5636, before=True) == 0
     assert [items(rows, length) for rows in (few, many) for length in (8196, 16384)] == [0, 0, 0, 0]
     assert [items(1000, length, constants=1) for length in (4100, 8196, 16384)] == [8, 8, 8]
     assert [items(1000, length, again=2) for length in (4100, 8192, 16384)] == [8, 4, 8]

@@ -11,14 +11,21 @@ from fusegen.render.package import render_all
 from tests.plan.planning import LINEAR, planned
 
 LAYER, BATCH = "op: layer_norm, name: ln", "op: batch_norm, name: bn"
-# Steps, and of the forward and of the backward row kernel: column sums, constants of a column, tensors read again.
+# Steps, and of the forward and of the backward row kernel: column sums, constants of a column, tensors read again, and
+# whether it computes elements before it reduces them.
 ROW_CHAINS = {
-    "plain": (("op: layer_norm, name: ln, affine: false",), [("false", 0, 1), ("false", 0, 2)]),
-    "rms": (("op: rms_norm, name: rms",), [("false", 1, 1), ("true", 1, 2)]),
-    "layer": ((LAYER,), [("false", 2, 1), ("true", 1, 2)]),
-    "bias_in_front": ((LINEAR, LAYER), [("false", 3, 1), ("true", 2, 2)]),
+    "plain": (("op: layer_norm, name: ln, affine: false",), [("false", 0, 1, "false"), ("false", 0, 2, "false")]),
+    "rms": (("op: rms_norm, name: rms",), [("false", 1, 1, "false"), ("true", 1, 2, "false")]),
+    "layer": ((LAYER,), [("false", 2, 1, "false"), ("true", 1, 2, "false")]),
+    "bias_in_front": ((LINEAR, LAYER), [("false", 3, 1, "false"), ("true", 2, 2, "false")]),
+    "gelu_in_front": (("op: gelu", LAYER), [("false", 2, 1, "true"), ("true", 1, 2, "true")]),
+    "relu_in_front": (("op: relu", LAYER), [("false", 2, 1, "false"), ("true", 1, 2, "false")]),
+    "gelu_behind": ((LAYER, "op: gelu"), [("false", 2, 1, "false"), ("true", 2, 2, "true")]),
     # Only one row kernel: what comes before it runs in both schedules alike, which is no second read.
-    "two_lengths": (("op: group_norm, name: gn, num_groups: 4", LAYER), [("false", 4, 1), ("true", 3, 2)]),
+    "two_lengths": (
+        ("op: group_norm, name: gn, num_groups: 4", LAYER),
+        [("false", 4, 1, "false"), ("true", 3, 2, "false")],
+    ),
 }
 # Steps, and of the forward and of the backward column kernel: tensors that it moves, tensors read again.
 COLUMN_CHAINS = {
@@ -43,8 +50,8 @@ def kernels(root: Path, steps: tuple[str, ...]) -> str:
 @pytest.mark.parametrize("name", ROW_CHAINS)
 def test_row_work(name: str, tmp_path: Path) -> None:
     steps, expected = ROW_CHAINS[name]
-    found = re.findall(r"constexpr RowWork kWork\{(\w+), \d+, (\d+), (\d+)\};", kernels(tmp_path, steps))
-    assert [(sums, int(constants), int(again)) for sums, constants, again in found] == expected
+    found = re.findall(r"constexpr RowWork kWork\{(\w+), \d+, (\d+), (\d+), (\w+)\};", kernels(tmp_path, steps))
+    assert [(sums, int(constants), int(again), before) for sums, constants, again, before in found] == expected
 
 
 @pytest.mark.parametrize("name", COLUMN_CHAINS)
