@@ -1,7 +1,7 @@
 """The original eager modules of the chains that fusegen is developed against.
 
-Restated from public KernelBench level 2 problems: same constructor arguments, attribute names,
-initialisation order and arithmetic. They are what a generated module has to be exchangeable with, so
+Restated from public KernelBench level 2 problems, but for the last one: same constructor arguments,
+attribute names, initialisation order and arithmetic. They are what a generated module has to be exchangeable with, so
 nothing here uses fusegen.
 """
 
@@ -205,6 +205,18 @@ class GemmAddRelu(nn.Module):
         return torch.relu(self.gemm(x) + self.bias)
 
 
+class LinearLayernormGelu(nn.Module):
+    """No problem of that collection, but the commonest of such chains."""
+
+    def __init__(self, in_features: int, out_features: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+        self.norm = nn.LayerNorm(out_features, eps=eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.gelu(self.norm(self.linear(x)))
+
+
 @dataclass(frozen=True)
 class Chain:
     """One chain: its spec, its original, and how to construct both at any size."""
@@ -271,6 +283,7 @@ CHAINS: dict[str, Chain] = {
         lambda k, n, g: (k, n, 2.0),
     ),
     "kb76": Chain("gemm_add_relu", GemmAddRelu, (*LARGE, 1), lambda k, n, g: (k, n, (n,))),
+    "ln_gelu": Chain("linear_layernorm_gelu", LinearLayernormGelu, (4096, 4096, 4096, 1), lambda k, n, g: (k, n)),
 }
 
 SEEDS = ("kb97", "kb33", "kb39", "kb94", "kb88")
