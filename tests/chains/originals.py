@@ -1,8 +1,8 @@
 """The original eager modules of the chains that fusegen is developed against.
 
-Restated from public KernelBench level 2 problems, but for the last one: same constructor arguments,
-attribute names, initialisation order and arithmetic. They are what a generated module has to be exchangeable with, so
-nothing here uses fusegen.
+Restated from public KernelBench level 2 problems, but for the last one: same constructor arguments, attribute names,
+initialisation order and arithmetic. They are what a generated module has to be exchangeable with, so nothing here uses
+fusegen.
 """
 
 from __future__ import annotations
