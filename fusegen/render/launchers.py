@@ -185,6 +185,30 @@ class LauncherRenderer:
             slots[blocks] = max(slots.get(blocks, 0), self.contexts[kernel.name].slots)
         return slots
 
+    def _row_instance(self, kernel: Kernel) -> list[str]:
+        """The lines that choose the instance of a row kernel and, where no result depends on it, how many blocks it
+        has."""
+
+        def instance(*arguments: str) -> str:
+            return f"kernel = {kernel.name}<{', '.join([*self.types, *arguments])}>;"
+
+        vector = "kRow" if kernel.partial_sums else "kVec"
+        lines = [f"auto* {instance(vector, 'kPacked', '1')}"]
+        for items in _ITEMS[1:]:
+            chosen = instance(vector, "kPacked", f"std::min({items}, kMost)")
+            lines += _wrapped(f"if (row.items == {items}) {chosen}")
+        if kernel.partial_sums:
+            return [*lines, *_wrapped(f"if (wide) {instance('kWide', 'kPacked', '1')}")]
+        lines += _wrapped(f"if (row.large) {instance('kVec', 'kPacked', '2', 'has_large_rows(kVec)')}")
+        sizes = f"rows, {self._groups(kernel)}, length"
+        return [
+            *lines,
+            "const size_t shared_bytes = 512 * kVec * sizeof(Acc);",
+            "const int least = row_resident(kWork, row.items, kVec, row.block.x);",
+            "const int resident = resident_blocks(kernel, row.block, shared_bytes, least);",
+            *_wrapped(f"set_row_blocks(row, shapes, kWork, {sizes}, resident, kMultiprocessors);"),
+        ]
+
     def _launch(self, kernel: Kernel, kernels: list[Kernel]) -> list[str]:
         """The lines that launch one of a schedule's kernels."""
         context = self.contexts[kernel.name]
@@ -214,27 +238,13 @@ class LauncherRenderer:
                 shared = "64 * sizeof(Acc)"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else []), "whole"]
             case "row":
-                vector = "kRow" if context.partial_sums else "kVec"
-                widest = "(wide ? kWide : kRow)" if context.partial_sums else "kVec"
-                grid, shared = ["row.grid", "row.block"], f"512 * {widest} * sizeof(Acc)"
+                grid = ["row.grid", "row.block"]
+                shared = "512 * (wide ? kWide : kRow) * sizeof(Acc)" if context.partial_sums else "shared_bytes"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
                 sizes += ["row.lanes", "row.across", "row.height", *(["row.period"] if context.partial_sums else [])]
                 steps = ["row.step", f"row.step * {self._groups(kernel)}", "row.step * channels"]
                 sizes += [*steps, "size", "whole"]
-                lines += [f"auto* kernel = {kernel.name}<{types}, {vector}, kPacked, 1>;"]
-                for items in _ITEMS[1:]:
-                    instance = f"{kernel.name}<{types}, {vector}, kPacked, std::min({items}, kMost)>"
-                    lines += _wrapped(f"if (row.items == {items}) kernel = {instance};")
-                if context.partial_sums:
-                    lines += [f"if (wide) kernel = {kernel.name}<{types}, kWide, kPacked, 1>;"]
-                else:
-                    instance = f"{kernel.name}<{types}, kVec, kPacked, 2, has_large_rows(kVec)>"
-                    lines += _wrapped(f"if (row.large) kernel = {instance};")
-                    # No result depends on how many blocks there are.
-                    least = "row_resident(kWork, row.items, kVec, row.block.x)"
-                    lines += _wrapped(f"const int resident = resident_blocks(kernel, row.block, {shared}, {least});")
-                    sizes_ = f"rows, {self._groups(kernel)}, length, resident, kMultiprocessors"
-                    lines += _wrapped(f"set_row_blocks(row, shapes, kWork, {sizes_});")
+                lines += self._row_instance(kernel)
                 name = "kernel"
             case "column":
                 grid = ["tile.grid", "tile.block"]

@@ -430,10 +430,11 @@ cudaError_t forward_launch(
     if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, has_large_rows(kVec)>;
-    const int resident = resident_blocks(kernel, row.block, 512 * kVec * sizeof(Acc),
-        row_resident(kWork, row.items, kVec, row.block.x));
+    const size_t shared_bytes = 512 * kVec * sizeof(Acc);
+    const int least = row_resident(kWork, row.items, kVec, row.block.x);
+    const int resident = resident_blocks(kernel, row.block, shared_bytes, least);
     set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
-    return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, gemm_product_ptr,
+    return launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr,
         gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
         group_norm_rstd_ptr, y_ptr, Acc(a.group_norm_eps), Acc(a.hardtanh_max), Acc(a.hardtanh_min),
         rows, channels, groups, row.lanes, row.across, row.height, row.step, row.step * groups,

@@ -423,10 +423,11 @@ cudaError_t forward_launch(
     if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, has_large_rows(kVec)>;
-    const int resident = resident_blocks(kernel, row.block, 512 * kVec * sizeof(Acc),
-        row_resident(kWork, row.items, kVec, row.block.x));
+    const size_t shared_bytes = 512 * kVec * sizeof(Acc);
+    const int least = row_resident(kWork, row.items, kVec, row.block.x);
+    const int resident = resident_blocks(kernel, row.block, shared_bytes, least);
     set_row_blocks(row, shapes, kWork, rows, int64_t(1), length, resident, kMultiprocessors);
-    return launch(kernel, row.grid, row.block, 512 * kVec * sizeof(Acc), stream, linear_product_ptr,
+    return launch(kernel, row.grid, row.block, shared_bytes, stream, linear_product_ptr,
         linear_bias_ptr, norm_weight_ptr, norm_bias_ptr, norm_mean_ptr, norm_rstd_ptr, y_ptr,
         Acc(a.norm_eps), rows, channels, int64_t(1), row.lanes, row.across, row.height, row.step,
         row.step * int64_t(1), row.step * channels, size, whole);
