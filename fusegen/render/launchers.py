@@ -204,8 +204,7 @@ class LauncherRenderer:
         return [
             *lines,
             "const size_t shared_bytes = 512 * kVec * sizeof(Acc);",
-            "const int least = row_resident(kWork, row.items, kVec, row.block.x);",
-            "const int resident = resident_blocks(kernel, row.block, shared_bytes, least);",
+            "const int resident = resident_blocks(kernel, row.block, shared_bytes, row.resident);",
             *_wrapped(f"set_row_blocks(row, shapes, kWork, {sizes}, resident, kMultiprocessors);"),
         ]
 

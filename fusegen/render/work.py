@@ -19,7 +19,8 @@ def row_work(contexts: Contexts, program: Program, schedule: Schedule, row: Kern
     context = contexts[row.name]
     sums = "true" if row.partial_sums else "false"
     again = _read_again(contexts, program, schedule)
-    before = "true" if any(node.op in COSTLY for node in row.passes[0].values) else "false"
+    values = [node for pass_ in row.passes[:-1] for node in pass_.values]
+    before = "true" if any(node.op in COSTLY for node in values) else "false"
     return f"{sums}, {context.row_blocks}, {len(context.column_loads)}, {again}, {before}"
 
 

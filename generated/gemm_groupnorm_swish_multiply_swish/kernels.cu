@@ -434,7 +434,7 @@ cudaError_t forward_launch(
 
   // Each segment stays in registers.
   // Column sums, blocks, constants of a column, tensors that the split schedule reads twice, and
-  // whether it computes elements twice.
+  // whether it repeats costly functions.
   constexpr RowWork kWork{false, 4, 4, 1, false};
   // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
   constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
@@ -451,8 +451,7 @@ cudaError_t forward_launch(
     if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
     if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, has_large_rows(kVec)>;
     const size_t shared_bytes = 512 * kVec * sizeof(Acc);
-    const int least = row_resident(kWork, row.items, kVec, row.block.x);
-    const int resident = resident_blocks(kernel, row.block, shared_bytes, least);
+    const int resident = resident_blocks(kernel, row.block, shared_bytes, row.resident);
     set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr,
         gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, multiply_weight_ptr,
@@ -1185,7 +1184,7 @@ cudaError_t backward_launch(
 
   // Each segment stays in registers.
   // Column sums, blocks, constants of a column, tensors that the split schedule reads twice, and
-  // whether it computes elements twice.
+  // whether it repeats costly functions.
   constexpr RowWork kWork{true, 3, 4, 2, true};
   // With column sums a thread has no room for two vectors of 16 bytes, but for one.
   constexpr int kRow = std::min(kVec, 4);

@@ -94,8 +94,8 @@ cudaError_t launch(
 #endif
 }
 
-// How many blocks of a kernel a multiprocessor holds: `least` by its launch bounds, more where it
-// needs fewer registers than those leave it.
+// How many blocks of a kernel a multiprocessor of the current device holds: `least` by its launch
+// bounds, more where it needs fewer registers than those leave it. On the emulator it is `least`.
 template <typename... Params>
 int resident_blocks(
     void (*kernel)(Params...), dim3 block, std::size_t shared_bytes, int least) {

@@ -23,6 +23,7 @@ struct Row {
   int items;
   int period;
   bool large;    // as row_is_large() has it
+  int resident;  // blocks that a multiprocessor holds by the launch bounds
   int64_t step;  // rows from one turn of a block to the next
 };
 
@@ -32,12 +33,12 @@ struct RowWork {
   int blocks;     // as row_threads() and row_blocks() have it
   int constants;  // of each column; with more than two items they are read again for each row
   int again;      // tensors with all elements that the split schedule reads a second time
-  bool before;    // computes elements before it reduces them; the split schedule does so again
+  bool before;    // costly functions come before the last sums; the split schedule repeats them
 };
 
 // Whether a launch takes the instance of a row kernel for large blocks: without column sums, with
 // two vectors of more than four neighbours. It has as many registers as two of these blocks at a
-// time leave it; of up to kRowUsual threads there are several anyway.
+// time leave it; blocks of up to kRowUsual threads are several at a time anyway.
 constexpr int kRowUsual = 256, kRowLarge = 640;
 constexpr bool has_large_rows(int vector) { return vector > 4; }
 inline bool row_is_large(const RowWork& work, int items, int vector, int threads) {
@@ -48,7 +49,8 @@ inline bool row_is_large(const RowWork& work, int items, int vector, int threads
 // The launch bounds of a row kernel, which decide how many registers a thread has: threads of a
 // block, and blocks that a multiprocessor holds. With one item those are `blocks` where that is
 // four neighbours, or one less. With two items of four neighbours, where a thread has little else
-// to keep, the bound is higher than any block, for more of them at a time.
+// to keep, and in the instance for large blocks the bound is higher than any block, for more of
+// them at a time.
 constexpr int row_threads(int items, int vector, int blocks, bool large) {
   if (items == 1) return kRowUsual;
   if (items > 2) return 512;
@@ -174,10 +176,13 @@ inline Row row_shape(
   const int64_t vectors = packed ? ceil_div(length, vector) : (length + vector - 2) / vector + 1;
   const int two = std::min(2, most_items);
   const int period = packed ? 1 : row_period(groups * length, vector);
-  const Row none{dim3(1), dim3(1), 0, 0, 0, 0, 1, false, 0};
-  Row shape{dim3(1), dim3(kRowUsual), 1, 1, 1, 1, period, false, 0};
-  const bool many = rows * groups * length >= int64_t(1024) * vector * multiprocessors;
-  const bool slow = !packed && vector > 4 && !work.sums;  // many instructions for each element
+  const Row none{dim3(1), dim3(1), 0, 0, 0, 0, 1, false, 0, 0};
+  Row shape{dim3(1), dim3(kRowUsual), 1, 1, 1, 1, period, false, 0, 0};
+  // Whether there is a turn of two vectors for 512 threads of each multiprocessor. If not, a thread
+  // with column sums has one, though a segment then takes two warps.
+  const bool many = rows * groups * length >= int64_t(2) * 512 * vector * multiprocessors;
+  // Eight elements that do not begin with a vector are many instructions: smaller blocks do better.
+  const bool ragged = !packed && vector > 4 && !work.sums;
   if (vectors <= (work.sums && !many ? 32 : 32 * two)) {
     // Short segments: some lanes of a warp each, with two vectors where one leaves more lanes idle
     // and there is a turn for them, or where that is asked for and leaves no more of them idle. Not
@@ -192,7 +197,7 @@ inline Row row_shape(
       shape.lanes = half;
     }
     const int a_warp = 32 / shape.lanes;
-    const int warps = kRowUsual / (slow ? 64 : 32);
+    const int warps = kRowUsual / (ragged ? 64 : 32);
     shape.block = dim3(unsigned(warps * 32));
     shape.across = row_across(groups, a_warp, warps);
     shape.height = warps * a_warp / shape.across;
@@ -212,12 +217,13 @@ inline Row row_shape(
       }
       if (most_threads > (shape.items > 1 ? 512 : kRowUsual)) return none;
     }
-    // Where a block of not much more than 256 threads leaves no room for a second one, half as many
-    // threads do better, with twice the vectors; not with four of 16 bytes and 16 bits.
+    // Where by the launch bounds a block of not much more than 256 threads leaves no room for a
+    // second one, half as many threads do better, with twice the vectors; not with four of 16 bytes
+    // and 16 bits.
     const int needed = threads(shape.items);
     const bool alone = row_resident(work, shape.items, vector, needed) == 1;
-    const bool near = needed > kRowUsual && needed <= 352 && vector == 4;
-    if (alone && near && shape.items * 2 <= most_items) shape.items *= 2;
+    const bool fewer = alone && needed <= 352 && !has_large_rows(vector);
+    if (fewer && shape.items * 2 <= most_items) shape.items *= 2;
     shape.lanes = threads(shape.items);
     if (shapes.schedule == kAutomatic &&
         second_read_pays(
@@ -227,8 +233,8 @@ inline Row row_shape(
     shape.block = dim3(unsigned(shape.lanes));
     shape.large = row_is_large(work, shape.items, vector, shape.lanes);
   }
-  const int resident = row_resident(work, shape.items, vector, int(shape.block.x));
-  set_row_blocks(shape, shapes, work, rows, groups, length, resident, multiprocessors);
+  shape.resident = row_resident(work, shape.items, vector, int(shape.block.x));
+  set_row_blocks(shape, shapes, work, rows, groups, length, shape.resident, multiprocessors);
   return shape;
 }
 

@@ -182,14 +182,3 @@ def test_groups_of_any_length_against_double_precision(key, length, cache):
     plan, module = prepared(chain, size, True)
     for number, mode in enumerate(plan.modes):
         check_mode(chain, plan, module, mode, size, cache, number, schedule="on chip")
-
-
-@pytest.mark.parametrize("length", [4104, 4097])
-@pytest.mark.parametrize("key", ["kb94", "ln_gelu"])
-def test_rows_of_large_blocks_against_double_precision(key, length, cache):
-    """In 16 bits, of which the forward kernels have an instance of their own; backward they are split."""
-    chain, size = CHAINS[key], (3, length, 1)
-    plan, module = prepared(chain, size, True)
-    for mode in plan.modes:
-        if getattr(torch, mode.roles["activation"]).itemsize == 2:
-            check_mode(chain, plan, module, mode, size, cache)

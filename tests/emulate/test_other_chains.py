@@ -84,6 +84,22 @@ def test_rows_in_16_bits_beside_other_phases(name, cache, tmp_path):
         assert compare(tail.run(tensors, mode, shapes=forced_shapes(schedule)).values, expected, schedule)
 
 
+@pytest.mark.parametrize("channels", [4104, 4097])
+def test_rows_of_large_blocks_in_16_bits(channels, cache, tmp_path):
+    """Forward two blocks take five rows, in an instance of their own (`large` in test_row_shapes.py). Backward it is
+    the split schedule."""
+    name = "layer_norm_of_input"
+    plan, library, module_class, mode = in_16_bits(name, cache, tmp_path, multiprocessors=1)
+    module = build(module_class, plan, channels)
+    tensors = {each: torch.randn(5, channels).bfloat16() for each in (plan.chain.source.name, "grad_y")}
+    expected = tail_reference(plan, module, tensors, mode, True)
+    tail = EmulatedTail(plan, plan.variants[0], library, module)
+    found = tail.run(tensors, mode).values
+    assert compare(found, expected, f"{channels}")
+    other = tail.run(tensors, mode, seed=1).values
+    assert all(torch.equal(found[name], other[name]) for name in found)
+
+
 def test_a_negative_momentum_of_one_norm_counts_the_other_one_once(cache, tmp_path):
     """PyTorch computes the whole chain then, before anything has been counted for the kernels."""
     name = "two_batch_norms"

@@ -17,10 +17,12 @@ SOURCE = """
 #include "../support/row_shapes.cuh"
 
 extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, int64_t length, int64_t packed,
-                     int64_t most_items, int64_t row_items, int64_t doubles, int64_t sums, int64_t blocks,
+                     int64_t most_items, int64_t row_items, int64_t row_waves, int64_t doubles, int64_t sums,
+                     int64_t blocks,
                      int64_t constants, int64_t again, int64_t before, int64_t schedule, int64_t resident) {
   fusegen::Shapes shapes;
   shapes.row_items = row_items;
+  shapes.row_waves = row_waves;
   shapes.schedule = schedule;
   const fusegen::RowWork work{sums != 0, int(blocks), int(constants), int(again), before != 0};
   fusegen::Row row = fusegen::row_shape(
@@ -53,7 +55,16 @@ SECTOR = 16
 LEAST = ((32, 0.65), (64, 0.51), (256, 0.67), (1024, 0.80))
 
 # Elements of a vector, whether they are neighbours, and the vectors that fit a thread.
-KINDS = [(4, True, 8), (8, True, 4), (4, True, 2), (8, True, 1), (2, True, 8), (2, True, 4), (4, False, 2)]
+KINDS = [
+    (4, True, 8),
+    (8, True, 4),
+    (4, True, 2),
+    (8, True, 1),
+    (2, True, 8),
+    (2, True, 4),
+    (4, False, 2),
+    (8, False, 2),
+]
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +79,10 @@ def shape(library):
     def shape(
         rows, groups, length, vector, packed, most_items, row_items=2, doubles=False, sums=True, blocks=4,
         constants=4, again=1, before=False, schedule="automatic", resident=0,
+        row_waves=1,
     ):  # fmt: skip
         sizes = (
-            rows, groups, length, packed, most_items, row_items, doubles, sums, blocks, constants, again,
+            rows, groups, length, packed, most_items, row_items, row_waves, doubles, sums, blocks, constants, again,
             before, SCHEDULES.index(schedule), resident,
         )  # fmt: skip
         library.call("shape", vector, found, *map(int, sizes))
@@ -138,19 +150,19 @@ def test_every_shape_covers_the_rows_within_the_launch_bounds(
     assert fitted >= 12
 
 
-@pytest.mark.parametrize("doubles", [False, True])
+@pytest.mark.parametrize("doubles, sums", [(False, True), (True, True), (True, False)])
 @pytest.mark.parametrize("vector, packed, most_items", KINDS)
-def test_segments_of_every_length_have_seats_of_their_own(shape, seats, vector, packed, most_items, doubles):
+def test_segments_of_every_length_have_seats_of_their_own(shape, seats, vector, packed, most_items, doubles, sums):
     checked = set()
     for length in range(1, 1101):
         if packed and length % vector:
             continue
         for groups in (1, 2, 3, 5, 8, 33):
-            row = shape(1_000_000, groups, length, vector, packed, most_items, doubles=doubles)
+            row = shape(1_000_000, groups, length, vector, packed, most_items, doubles=doubles, sums=sums)
             lanes, across, height = row["lanes"], row["across"], row["height"]
             # More than that and the sums over lanes and over rows would be wrong.
             assert is_power_of_two(lanes) if 16 <= lanes <= 32 else lanes < 16 or lanes == row["threads"]
-            assert height == 1 or height > 2
+            assert height != 2 or not sums
             assert row["items"] <= 2 or lanes > 32
             block = row["threads"], lanes, across, height
             if block not in checked:
@@ -223,8 +235,8 @@ def test_blocks_take_few_turns_where_warps_share_sectors(shape, vector, packed, 
             if row["items"] == 0:
                 continue
             if packed or vector <= 4 or row["lanes"] > 32:
-                assert {**row, "grid_y": 0, "step": 0} == {**few, "grid_y": 0, "step": 0}
-                assert row["grid_y"] >= few["grid_y"]
+                alike = {"grid_y": 0, "step": 0, "large": 0}
+                assert row | alike == few | alike and row["grid_y"] >= few["grid_y"]
             assert row["step"] * groups * length % vector == 0
             if warps_share_sectors(row, groups, length) and row["grid_y"] + vector < 65535:
                 assert -(-rows // row["step"]) <= 32, (rows, groups, length)
@@ -232,7 +244,7 @@ def test_blocks_take_few_turns_where_warps_share_sectors(shape, vector, packed, 
     assert limited > 5
     for length in (32, 2048):
         sizes = (1_000_000, 256, length, vector, packed, most_items)
-        assert shape(*sizes, sums=False) == shape(*sizes)
+        assert shape(*sizes, sums=False) == shape(*sizes) or (not packed and vector > 4 and length == 32)
 
 
 def test_blocks_with_column_sums_take_up_to_four_rows_where_most_multiprocessors_have_one(shape):
@@ -262,9 +274,12 @@ def test_two_blocks_of_not_much_more_than_256_threads_run_at_a_time(shape):
 
     assert [blocks(length) for length in (4096, 4112, 5120)] == [(2, 256, 0, 2), (2, 288, 1, 2), (2, 320, 1, 2)]
     assert [blocks(length) for length in (5136, 8192)] == [(2, 352, 0, 1), (2, 512, 0, 1)]
+    # As few rows as test_other_chains.py has.
+    assert shape(5, 1, 4104, 8, True, 4, sums=False)["large"] and shape(5, 1, 4097, 8, False, 2, sums=False)["large"]
+    assert blocks(9008, schedule="on_chip") == (4, 288, 0, 1)
     assert blocks(4097, packed=False)[:3] == (2, 288, 1) and blocks(4112, blocks=3) == (2, 288, 1, 2)
     assert [blocks(length, vector=4) for length in (2064, 3072)] == [(2, 288, 0, 2), (2, 384, 0, 2)]
-    # A thread that keeps more has no room for two such blocks, with four vectors no smaller ones either.
+    # By the launch bounds a thread that keeps more has no room for two such blocks: four vectors, or none.
     assert [blocks(length, vector=4, blocks=3) for length in (2064, 3072)] == [(4, 160, 0, 3), (2, 384, 0, 1)]
     assert blocks(4112, sums=True)[0] == 2 and blocks(4112, sums=True)[2] == 0
 
@@ -277,16 +292,29 @@ def test_a_launch_has_as_many_blocks_as_run_at_a_time(shape):
     assert promised["grid_y"] == 4 * 132 and row["grid_y"] == row["step"] == 7 * 132
     assert {**row, "grid_y": 0, "step": 0} == {**promised, "grid_y": 0, "step": 0}
     assert shape(50, *sizes[1:], sums=False, resident=7)["grid_y"] == 50
+    assert shape(*sizes, sums=False, row_waves=2)["grid_y"] == 8 * 132
+
+
+def test_a_grid_has_blocks_and_not_too_many(shape):
+    """Where blocks take few turns, as warps share sectors; and where a row alone has more than run at a time."""
+    odd = (9, 4, False, 2)
+    assert shape(1, 200_000, *odd, sums=False)["grid_y"] == 1
+    assert shape(100_000_000, 2, *odd, sums=False)["grid_y"] == 65535 // 2 * 2
+    # What a warp has ends with a sector, though a group does not.
+    sizes = (1_000_000, 32, 8, 8, True, 4)
+    assert shape(*sizes, sums=False)["grid_y"] == shape(*sizes)["grid_y"]
 
 
 def test_few_elements_do_not_wait_for_each_other(shape):
     """Below 1024 vectors for each multiprocessor: two vectors a thread only where they must be, and with column sums
     not even there."""
 
-    def launch(rows, vectors, sums):
-        row = shape(rows, 1, vectors * 4, 4, True, 2, sums=sums)
+    def launch(rows, vectors, sums, vector=4):
+        row = shape(rows, 1, vectors * vector, vector, True, 2, sums=sums)
         return row["items"], row["lanes"]
 
+    assert launch(132 * 1024 // 12, 12, False, vector=8) == (2, 6)
+    assert launch(132 * 1024 // 12 - 1, 12, False, vector=8) == (1, 16)
     for vectors, one, two in ((12, (1, 16), (2, 6)), (33, (1, 64), (2, 32)), (64, (1, 64), (2, 32))):
         many = -(-132 * 1024 // vectors)
         assert launch(many, vectors, True) == launch(many, vectors, False) == two

@@ -12,13 +12,17 @@ from tests.plan.planning import LINEAR, planned
 
 LAYER, BATCH = "op: layer_norm, name: ln", "op: batch_norm, name: bn"
 # Steps, and of the forward and of the backward row kernel: column sums, constants of a column, tensors read again, and
-# whether it computes elements before it reduces them.
+# whether costly functions come before the last sums.
 ROW_CHAINS = {
     "plain": (("op: layer_norm, name: ln, affine: false",), [("false", 0, 1, "false"), ("false", 0, 2, "false")]),
     "rms": (("op: rms_norm, name: rms",), [("false", 1, 1, "false"), ("true", 1, 2, "false")]),
     "layer": ((LAYER,), [("false", 2, 1, "false"), ("true", 1, 2, "false")]),
     "bias_in_front": ((LINEAR, LAYER), [("false", 3, 1, "false"), ("true", 2, 2, "false")]),
     "gelu_in_front": (("op: gelu", LAYER), [("false", 2, 1, "true"), ("true", 1, 2, "true")]),
+    "gelu_between": (
+        (LAYER, "op: gelu", "op: rms_norm, name: rms"),
+        [("false", 3, 2, "true"), ("true", 3, 4, "true")],
+    ),
     "relu_in_front": (("op: relu", LAYER), [("false", 2, 1, "false"), ("true", 1, 2, "false")]),
     "gelu_behind": ((LAYER, "op: gelu"), [("false", 2, 1, "false"), ("true", 2, 2, "true")]),
     # Only one row kernel: what comes before it runs in both schedules alike, which is no second read.
@@ -52,6 +56,19 @@ def test_row_work(name: str, tmp_path: Path) -> None:
     steps, expected = ROW_CHAINS[name]
     found = re.findall(r"constexpr RowWork kWork\{(\w+), \d+, (\d+), (\d+), (\w+)\};", kernels(tmp_path, steps))
     assert [(sums, int(constants), int(again), before) for sums, constants, again, before in found] == expected
+
+
+@pytest.mark.parametrize("name", ["plain", "layer"])
+def test_only_kernels_without_column_sums_have_as_many_blocks_as_their_registers_allow(
+    name: str, tmp_path: Path
+) -> None:
+    """The others' partial results must not depend on the GPU."""
+    steps, expected = ROW_CHAINS[name]
+    launchers = re.split(r"constexpr RowWork kWork", kernels(tmp_path, steps))[1:]
+    resident = (
+        r"resident_blocks\(kernel, row.block, shared_bytes, row.resident\);\s+set_row_blocks\(row, shapes, kWork,"
+    )
+    assert [len(re.findall(resident, text)) for text in launchers] == [sums == "false" for sums, *_ in expected]
 
 
 @pytest.mark.parametrize("name", COLUMN_CHAINS)
