@@ -359,6 +359,7 @@ def test_what_the_registers_of_a_block_hold_badly_is_left_to_the_split_schedule(
     # Four vectors each, in more than 256 threads.
     assert [items(rows, length) for length in (5636, 8192) for rows in (few, many)] == [4, 0, 4, 0]
     assert [items(rows, 9000, vector=8, constants=0) for rows in (few, many)] == [4, 0]
+    assert shape(many, 1, 4096, 4, True, 8, row_items=4, sums=False)["items"] == 4  # 256 threads
     assert items(many, 5632, vector=8) == 2  # 352 threads, which do better than 192 with four
     # Eight vectors each: only where half of the threads that four would need have nearly all of them.
     assert [items(rows, 5120) for rows in (16 * 132, 16 * 132 + 1)] == [0, 8]
