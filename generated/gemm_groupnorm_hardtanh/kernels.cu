@@ -1096,11 +1096,12 @@ cudaError_t backward_launch(
       row_doubles(shapes, size, kWide, kMultiprocessors);
   const bool doubles = kPacked && sizeof(T) == 2 &&
       row_doubles(shapes, size, 2 * kRow, kMultiprocessors);
-  const Row row = row_shape(
+  Row row = row_shape(
       shapes, kWork, rows, groups, length, wide ? kWide : kRow, kPacked, wide ? 1 : kMost,
       doubles, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
+    set_row_blocks(row, shapes, kWork, rows, groups, length, row.resident, kMultiprocessors);
     const Finalise finalise = finalise_shape(channels, row.grid.y);
     auto* partials = scratch.take<Acc>(int64_t(row.grid.y) * 3 * channels);
     if (scratch.measures()) return cudaSuccess;

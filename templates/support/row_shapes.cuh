@@ -124,7 +124,7 @@ inline bool shares_sectors(int64_t groups, int64_t length, int a_warp, int acros
   return std::gcd(a_warp, across) * length % kSector != 0 || row % kSector != 0;
 }
 
-// Sets how many blocks a launch has: as many as run at a time, `resident` on a multiprocessor.
+// Sets the grid and the step: as many blocks as run at a time, `resident` on a multiprocessor.
 inline void set_row_blocks(
     Row& row, const Shapes& shapes, const RowWork& work, int64_t rows, int64_t groups,
     int64_t length, int resident, int multiprocessors) {
@@ -166,6 +166,7 @@ inline bool second_read_pays(
   return work.constants > 1 && (wide || few || !(fills || work.before));
 }
 
+// All of a launch but how many blocks it has, which set_row_blocks() decides.
 // items is 0 where a segment is longer than `most_items` vectors for each thread of a block, or
 // where the split schedule is faster, if the sizes decide. `doubles`: whether two vectors a thread
 // are faster than one; with column sums that is about long segments only.
@@ -234,7 +235,6 @@ inline Row row_shape(
     shape.large = row_is_large(work, shape.items, vector, shape.lanes);
   }
   shape.resident = row_resident(work, shape.items, vector, int(shape.block.x));
-  set_row_blocks(shape, shapes, work, rows, groups, length, shape.resident, multiprocessors);
   return shape;
 }
 

@@ -27,8 +27,9 @@ extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, i
   const fusegen::RowWork work{sums != 0, int(blocks), int(constants), int(again), before != 0};
   fusegen::Row row = fusegen::row_shape(
       shapes, work, rows, groups, length, vector, packed != 0, int(most_items), doubles != 0, 132);
-  if (row.items > 0 && resident > 0) {
-    fusegen::set_row_blocks(row, shapes, work, rows, groups, length, int(resident), 132);
+  if (row.items > 0) {
+    const int blocks = resident > 0 ? int(resident) : row.resident;
+    fusegen::set_row_blocks(row, shapes, work, rows, groups, length, blocks, 132);
   }
   const int64_t values[] = {row.items, row.lanes, row.across, row.height, row.block.x, row.block.y,
                             row.grid.x, row.grid.y, row.step, row.large};
@@ -364,7 +365,7 @@ def test_what_the_registers_of_a_block_hold_badly_is_left_to_the_split_schedule(
     # Eight vectors each: only where half of the threads that four would need have nearly all of them.
     assert [items(rows, 5120) for rows in (16 * 132, 16 * 132 + 1)] == [0, 8]
     assert [items(10_000, length) for length in (4100, 4476, 4480, 5120, 5124)] == [0, 0, 8, 8, 0]
-    # If they also compute elements first, the split schedule does so twice.
+    # If their costly functions come before the last sums, the split schedule repeats them.
     assert [items(rows, length, before=True) for length in (4100, 5124) for rows in (16 * 132, 10_000)] == [0, 8] * 2
     assert items(10_000, 5636, before=True) == 0
     assert [items(rows, length) for rows in (few, many) for length in (8196, 16384)] == [0, 0, 0, 0]
