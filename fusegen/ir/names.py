@@ -15,7 +15,7 @@ KERNEL_NAMES = frozenset(
     """
     cluster_arrive cluster_wait exchange in_cluster vectors kMostCluster moments_over_cluster sum_over_cluster a
     active at b base block blocks channels column columns correct count end first groups i inner inner_groups
-    inverse_length item kItems kKeep kVec kept lane lanes last length mine offset one own part partials row
+    inverse_length item kItems kStaged kVec kept lane lanes last length mine offset one own part partials row
     rows rows_per_block seen segment shared slot step u v valid Acc Accumulate AccumulateFor Column Columns Finalise
     Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kAhead kBatch kColumnBlocks
     kColumnThreads kPacked kRowsInFlight kSegmentThreads kStreamThreads kStridedColumns kTotalThreads kVectorOf
@@ -30,9 +30,9 @@ KERNEL_NAMES = frozenset(
     leaky_relu_backward log1p maximum maximum_backward minimum minimum_backward mish mish_slope normal_cdf quotient
     reciprocal relu relu_backward rsqrt sigmoid sigmoid_backward silu_slope softplus softplus_backward square tanh
     tanh_backward across again height seat seat_of sum_over_rows Seat begin fetch here next take end_row wait_for_rows
-    Incoming Place kCopied kRowsAhead kRowWarps inverse_part left moments_of_parts moments_over_warps sum_in_lanes
+    Incoming Place kCopied kRowsAhead kWarps inverse_part left moments_of_parts moments_over_warps sum_in_lanes
     warp_counts Values first_values kEarly of_first values values_of kVectorsAtOnce one_of widen_values
-    kLarge
+    kLarge kRowWarps loaded place places
     """.split()
 )
 
@@ -44,6 +44,7 @@ _LOCAL_ENDINGS = (
     "_tile",
     "_held",
     "_kept",
+    "_staged",
     "_ptr",
     "_all",
     "_parts",

@@ -20,7 +20,6 @@ class Shapes:
 
     schedule: str = AUTOMATIC
     sum_blocks: int = 0
-    row_items: int = 2
     row_waves: int = 1
     row_share: int = 0
     column_width: int = 0
@@ -57,7 +56,6 @@ class Knob:
 
 KNOBS = {
     "sum_blocks": Knob("stream", (0, 2, 4, 8, 16, 32), sums=True),
-    "row_items": Knob("row", (2, 4)),
     "row_waves": Knob("row", (1, 2)),
     "row_share": Knob("row", (0, 1, 2)),
     "column_width": Knob("column", (0, 2, 4, 8, 16)),

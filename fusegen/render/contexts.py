@@ -117,6 +117,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class KernelContext:
+    """One kernel.
+
+    staged: C++, whether an instance of a row kernel keeps the constants of its columns in shared memory; empty where
+    none does. large: whether a row kernel has an instance for large blocks, which keeps sums of columns there, too.
+    """
+
     name: str
     kind: str
     comment: list[str]
@@ -124,6 +130,8 @@ class KernelContext:
     scalars: list[str]
     scalar_loads: list[Load]
     column_loads: list[Load]
+    staged: str
+    large: bool
     segment_loads: list[Load]
     column_arrays: list[str]
     column_lines: list[str]
@@ -176,6 +184,21 @@ class KernelContext:
         """How many values of a segment its warps exchange at once."""
         sums = [len(self.totals(stage.sweep)) for stage in self.stages]
         return max(2 if self.has_moments else 0, *sums)
+
+    @property
+    def staged_arrays(self) -> list[tuple[str, str]]:
+        """What instances of a row kernel keep in shared memory, and its type: of each column."""
+        constants = [(load.name, load.type) for load in self.column_loads] if self.staged else []
+        return constants + ([(sum_.name, "Acc") for sum_ in self.partial_sums] if self.large else [])
+
+    @property
+    def partial_names(self) -> list[str]:
+        return [sum_.name for sum_ in self.partial_sums]
+
+    @property
+    def row_exchange(self) -> str:
+        """C++: how many values the threads of a row kernel exchange through shared memory."""
+        return "512 * kVec" if self.partial_sums else str(32 * (self.exchanged_by_warps + self.has_moments))
 
     @property
     def arrays(self) -> int:

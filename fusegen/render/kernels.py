@@ -12,6 +12,9 @@ from fusegen.render.contexts import Count, KernelContext, Load, Parameter, Stage
 from fusegen.render.expressions import Expressions
 from fusegen.render.types import pointer, type_parameter
 
+_MOST_CONSTANTS = 3  # of a column that fit registers beside sums of it, for eight columns
+_MOST_STAGED = 6  # constants and sums of a column that fit shared memory, for eight columns of 1024 threads
+
 
 class KernelRenderer:
     """Turns one planned kernel into its context."""
@@ -21,6 +24,7 @@ class KernelRenderer:
         self.by_segment = kernel.kind in ("row", "segment")
         self.expressions = Expressions(self._reference, self._count)
         self.column_leaves = {t.node for t in kernel.vectors if t.node.extent == CHANNEL}
+        self.staged = self._staged()
         self.held: list[Node] = []
         self.element_vectors: set[Node] = set()
 
@@ -30,10 +34,24 @@ class KernelRenderer:
         if node.extent == CHANNEL and self.kernel.kind not in ("finalise", "total"):
             if node in self.element_vectors:
                 return node.name
-            return f"{node.name}[kept][v]" if self.kernel.kind == "row" else f"{node.name}[v]"
+            place = "" if self.kernel.kind != "row" else "[kept]" if self.staged else "[i]"
+            return f"{node.name}{place}[v]"
         if node.op == "moments" and self.kernel.kind == "column":
             return f"{node.name}[v]"
         return node.name
+
+    def _staged(self) -> str:
+        """C++: whether an instance of a row kernel keeps the constants of its columns in shared memory."""
+        if self.kernel.kind != "row" or not self.column_leaves:
+            return ""
+        if self.kernel.partial_sums and len(self.column_leaves) > _MOST_CONSTANTS:
+            return "kItems * kVec >= 8"
+        return "kLarge" if self._large() else ""
+
+    def _large(self) -> bool:
+        """Whether a row kernel has an instance for large blocks: all but those with too much to keep of a column."""
+        sums = self.kernel.partial_sums
+        return self.kernel.kind == "row" and (not sums or len(self.column_leaves) + len(sums) <= _MOST_STAGED)
 
     def _load(self, tensor: Tensor) -> Load:
         conditions = [f"{self._momentum(tensor)} < 0"] if tensor.role == "count" else []
@@ -112,6 +130,8 @@ class KernelRenderer:
             scalars=scalar_lines,
             scalar_loads=[self._load(t) for t in vectors if t.extent == SCALAR],
             column_loads=[self._load(t) for t in vectors if t.extent == CHANNEL and t.node not in self.owned],
+            staged=self.staged,
+            large=self._large(),
             segment_loads=[self._load(t) for t in vectors if t.extent.is_segment and not self._is_inner(t.node)],
             column_arrays=column_arrays,
             column_lines=column_lines,

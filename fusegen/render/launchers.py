@@ -12,9 +12,8 @@ from fusegen.render.contexts import KernelContext
 from fusegen.render.environment import wrap
 from fusegen.render.layout import WIDTH
 from fusegen.render.types import CPP, pointer, type_parameter, type_roles
-from fusegen.render.work import STREAMS, column_work, row_work, stream_work
+from fusegen.render.work import STREAMS, column_work, row_staged, row_work, stream_work
 
-_ITEMS = (1, 2, 4, 8)
 _COMMENT = {
     "row": "Each segment stays in registers.",
     "column": "Each tile of columns stays in shared memory.",
@@ -45,6 +44,7 @@ class ScheduleContext:
     comment: list[str]
     groups: str
     row_work: str
+    row_staged: str
     row_sums: bool
     column_work: str
     streams: list[tuple[str, str]]
@@ -148,6 +148,7 @@ class LauncherRenderer:
             comment=[_COMMENT[schedule.kind]],
             groups=self._groups(row) if row else self.groups,
             row_work=row_work(self.contexts, self.program, schedule, row) if row else "",
+            row_staged=row_staged(self.contexts, row) if row else "",
             row_sums=bool(row and row.partial_sums),
             column_work=column_work(self.contexts, self.program, schedule, column) if column else "",
             streams=[(name, work) for name, work in STREAMS.items() if name in map(self._stream, kernels)],
@@ -192,18 +193,25 @@ class LauncherRenderer:
         def instance(*arguments: str) -> str:
             return f"kernel = {kernel.name}<{', '.join([*self.types, *arguments])}>;"
 
+        context = self.contexts[kernel.name]
         vector = "kRow" if kernel.partial_sums else "kVec"
         lines = [f"auto* {instance(vector, 'kPacked', '1')}"]
-        for items in _ITEMS[1:]:
-            chosen = instance(vector, "kPacked", f"std::min({items}, kMost)")
-            lines += _wrapped(f"if (row.items == {items}) {chosen}")
+        lines += _wrapped(f"if (row.items == 2) {instance(vector, 'kPacked', '2')}")
+        if context.large:
+            lines += _wrapped(f"if (row.large) {instance(vector, 'kPacked', '2', 'true')}")
         if kernel.partial_sums:
-            return [*lines, *_wrapped(f"if (wide) {instance('kWide', 'kPacked', '1')}")]
-        lines += _wrapped(f"if (row.large) {instance('kVec', 'kPacked', '2', 'has_large_rows(kVec)')}")
+            lines += _wrapped(f"if (wide) {instance('kWide', 'kPacked', '1')}")
+            lines += ["const int vector = wide ? kWide : kRow;"]
+        bytes_ = f"{context.row_exchange.replace('kVec', 'vector')} * sizeof(Acc)"
+        if context.staged_arrays:
+            staged = "row.large" if context.staged in ("", "kLarge") else "row.items * vector >= 8"
+            bytes_ += f" + ({staged} ? row.block.x * kStagedBytes : 0)"
+        lines += _wrapped(f"const size_t shared_bytes = {bytes_};")
+        if kernel.partial_sums:
+            return lines
         sizes = f"rows, {self._groups(kernel)}, length"
         return [
             *lines,
-            "const size_t shared_bytes = 512 * kVec * sizeof(Acc);",
             "const int resident = resident_blocks(kernel, row.block, shared_bytes, row.resident);",
             *_wrapped(f"set_row_blocks(row, shapes, kWork, {sizes}, resident, kMultiprocessors);"),
         ]
@@ -238,7 +246,7 @@ class LauncherRenderer:
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else []), "whole"]
             case "row":
                 grid = ["row.grid", "row.block"]
-                shared = "512 * (wide ? kWide : kRow) * sizeof(Acc)" if context.partial_sums else "shared_bytes"
+                shared = "shared_bytes"
                 sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
                 sizes += ["row.lanes", "row.across", "row.height", *(["row.period"] if context.partial_sums else [])]
                 steps = ["row.step", f"row.step * {self._groups(kernel)}", "row.step * channels"]

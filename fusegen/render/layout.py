@@ -41,9 +41,11 @@ def _break_point(line: str) -> int | None:
     best: tuple[int, int] | None = None
     depth = 0
     for at, char in enumerate(line[:WIDTH]):
-        if char in "([{":
+        # A template's arguments are in brackets, too; comparisons and shifts have spaces around them.
+        alone = line[at - 1 : at] == " "
+        if char in "([{" or (char == "<" and not alone):
             depth += 1
-        elif char in ")]}":
+        elif char in ")]}" or (char == ">" and not alone):
             depth -= 1
         if at < start:
             continue

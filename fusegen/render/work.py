@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
-from fusegen.ops.functions import COSTLY
 from fusegen.plan.model import Kernel, Program, Schedule
 from fusegen.render.contexts import KernelContext
 
@@ -17,11 +17,24 @@ STREAMS = {"stores": "kStores", "sum": "kSum", "sums": "kSums"}
 def row_work(contexts: Contexts, program: Program, schedule: Schedule, row: Kernel) -> str:
     """RowWork of templates/support/row_shapes.cuh."""
     context = contexts[row.name]
-    sums = "true" if row.partial_sums else "false"
+    values = len({node for pass_ in row.passes for node in pass_.values})
+    exchange = f"{context.row_exchange.replace('kVec', 'kWide')} * sizeof(Acc)"
+    staged = f", kStagedBytes, kSharedBytes - {exchange}" if context.staged_arrays else ""
     again = _read_again(contexts, program, schedule)
-    values = [node for pass_ in row.passes[:-1] for node in pass_.values]
-    before = "true" if any(node.op in COSTLY for node in values) else "false"
-    return f"{sums}, {context.row_blocks}, {len(context.column_loads)}, {again}, {before}"
+    counts = f"{context.row_blocks}, {len(context.column_loads)}, {again}, {values}"
+    return f"{len(row.partial_sums)}, {counts}, sizeof(T), row_most_threads({_bool(context.large)}{staged})"
+
+
+def row_staged(contexts: Contexts, row: Kernel) -> str:
+    """C++: the bytes of shared memory in which a thread keeps what it has of its columns; empty where none does."""
+    counts = Counter(type_ for _, type_ in contexts[row.name].staged_arrays)
+    sizes = " + ".join(f"{count} * sizeof({type_})" for type_, count in counts.items())
+    vector = "kRow" if row.partial_sums else "kVec"
+    return f"2 * {vector} * ({sizes})" if sizes else ""
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
 
 
 def column_work(contexts: Contexts, program: Program, schedule: Schedule, column: Kernel) -> str:

@@ -27,6 +27,7 @@ using namespace fusegen;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
+constexpr int64_t kSharedBytes = 232448;
 
 constexpr int kStreamThreads = 256;
 constexpr int kSegmentThreads = 256;
@@ -69,10 +70,11 @@ forward_row(
   wait_for_earlier_kernels();
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
-  const Seat seat = seat_of<kItems <= 2 && !kLarge>(threadIdx.x, lanes, across, height);
+  const Seat seat = seat_of<!kLarge>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
+  constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
   Acc* shared = shared_memory<Acc>();
   int64_t base = int64_t(blockIdx.y) * height;
   const int64_t first = base + seat.row;
@@ -94,24 +96,36 @@ forward_row(
     inverse_part = part > Acc(0) ? Acc(1) / part : Acc(0);
     if (threadIdx.x % 32 == 0) warp_counts[threadIdx.x / 32] = part;
   }
-  // Constants of the columns: kept for all rows where they are few, else loaded for each.
-  constexpr bool kKeep = kItems <= 2;
-  Acc gemm_bias[kKeep ? kItems : 1][kVec];
-  Acc bias[kKeep ? kItems : 1][kVec];
-  Acc groupnorm_weight[kKeep ? kItems : 1][kVec];
-  Acc groupnorm_bias[kKeep ? kItems : 1][kVec];
+  // Constants of the columns stay in registers or, where those are short, in shared memory: in
+  // places of the thread's own, so nobody waits for them.
+  const int places = kItems * blockDim.x;
+  auto* const gemm_bias_staged = behind<Loaded<Param, kVec>>(shared, 96);
+  auto* const bias_staged = behind<Loaded<Param, kVec>>(gemm_bias_staged, places);
+  auto* const groupnorm_weight_staged = behind<Loaded<Param, kVec>>(bias_staged, places);
+  auto* const groupnorm_bias_staged = behind<Loaded<Param, kVec>>(groupnorm_weight_staged, places);
+  constexpr bool kStaged = kLarge;
+  Acc gemm_bias[kStaged ? 1 : kItems][kVec];
+  Acc bias[kStaged ? 1 : kItems][kVec];
+  Acc groupnorm_weight[kStaged ? 1 : kItems][kVec];
+  Acc groupnorm_bias[kStaged ? 1 : kItems][kVec];
 #pragma unroll
-  for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
-        gemm_bias[kKeep ? i : 0]);
-    load_values(columns[i], bias_ptr, columns[i].any(), bias[kKeep ? i : 0]);
-    load_values(columns[i], groupnorm_weight_ptr, columns[i].any(),
-        groupnorm_weight[kKeep ? i : 0]);
-    load_values(columns[i], groupnorm_bias_ptr, columns[i].any(), groupnorm_bias[kKeep ? i : 0]);
+  for (int i = 0; i < kItems; ++i) {
+    const bool active = columns[i].any();
+    if (kStaged) {
+      const int place = i * blockDim.x + threadIdx.x;
+      if (kAddsBias<T> && active) gemm_bias_staged[place] = load_pack(columns[i], gemm_bias_ptr);
+      if (active) bias_staged[place] = load_pack(columns[i], bias_ptr);
+      if (active) groupnorm_weight_staged[place] = load_pack(columns[i], groupnorm_weight_ptr);
+      if (active) groupnorm_bias_staged[place] = load_pack(columns[i], groupnorm_bias_ptr);
+    } else {
+      load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], bias_ptr, active, bias[kStaged ? 0 : i]);
+      load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], groupnorm_bias_ptr, active, groupnorm_bias[kStaged ? 0 : i]);
+    }
   }
 
-  // Where registers allow it, the next row is on its way while this one is used.
-  constexpr bool kAhead = kItems <= 2;
+  // The next row is on its way while this one is used.
   Loaded<T, kVec> gemm_product_next[kItems];
   const auto load_row = [&](int64_t at, int64_t item) {
 #pragma unroll
@@ -126,28 +140,28 @@ forward_row(
   // begin at the same place in a vector as those of the one before.
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
-  if (kAhead) load_row(at, item);
+  load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
     const bool valid = at < size;
-    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> gemm_product_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_in[i] = gemm_product_next[i];
     }
     // Behind a branch: else the compiler may put it off until it comes too late.
-    if (kAhead && base + step < rows) load_row(at + at_step, item + item_step);
+    if (base + step < rows) load_row(at + at_step, item + item_step);
 
     Acc groupnorm_moments_total = Acc(0);
     Acc mish_value_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
-        load_values(columns[i], bias_ptr, active, bias[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
+        widen_values(bias_staged[place], true, bias[0]);
       }
       Acc groupnorm_moments_parts[kVec];
 #pragma unroll
@@ -184,7 +198,7 @@ forward_row(
     sum_in_lanes(lanes, lane, groupnorm_moments.m2, groupnorm_moments_rest);
     correct(groupnorm_moments, groupnorm_moments_rest, inverse_part);
     if (lanes > 32)
-        moments_over_warps<kRowWarps>(shared, warp_counts, inverse_length, groupnorm_moments);
+        moments_over_warps<kWarps>(shared, warp_counts, inverse_length, groupnorm_moments);
     const Acc groupnorm_mean = groupnorm_moments.mean;
     const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
     const Acc groupnorm_rstd = rsqrt(groupnorm_variance + groupnorm_eps);
@@ -196,10 +210,11 @@ forward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
-        load_values(columns[i], groupnorm_bias_ptr, active, groupnorm_bias[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(groupnorm_weight_staged[place], true, groupnorm_weight[0]);
+        widen_values(groupnorm_bias_staged[place], true, groupnorm_bias[0]);
       }
       Pack<Out, kVec> y_out;
 #pragma unroll
@@ -443,24 +458,22 @@ cudaError_t forward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice, and
-  // whether it repeats costly functions.
-  constexpr RowWork kWork{false, 4, 4, 1, true};
-  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
-  constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
+  // Of a thread that keeps what it has of its columns in shared memory.
+  constexpr int kStagedBytes = 2 * kVec * (4 * sizeof(Param));
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  constexpr RowWork kWork{0, 4, 4, 1, 9, sizeof(T),
+      row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc))};
   const int64_t length = channels / groups, size = rows * channels;
   const bool doubles = kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
   Row row = row_shape(
-      shapes, kWork, rows, groups, length, kVec, kPacked, kMost, doubles, kMultiprocessors);
+      shapes, kWork, rows, groups, length, kVec, kPacked, 2, doubles, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     auto* kernel = forward_row<T, Out, Param, kVec, kPacked, 1>;
-    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
-    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
-    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
-    if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, has_large_rows(kVec)>;
-    const size_t shared_bytes = 512 * kVec * sizeof(Acc);
+    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, 2>;
+    if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, true>;
+    const size_t shared_bytes = 96 * sizeof(Acc) + (row.large ? row.block.x * kStagedBytes : 0);
     const int resident = resident_blocks(kernel, row.block, shared_bytes, row.resident);
     set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr,
@@ -599,9 +612,10 @@ namespace {
 
 // Each row or group in registers.
 
-template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
+    bool kLarge = false>
 __global__ void
-__launch_bounds__(row_threads(kItems, kVec, 3, false), row_blocks(kItems, kVec, 3))
+__launch_bounds__(row_threads(kItems, kVec, 3, kLarge), row_blocks(kItems, kVec, 3))
 backward_row(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -617,10 +631,11 @@ backward_row(
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t length = channels / groups;
-  const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
+  const Seat seat = seat_of<!kLarge>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
+  constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
   constexpr bool kKeepsLane = sizeof(T) < 4;  // in float32, column sums need its register
   Acc* shared = shared_memory<Acc>();
   // All rows of a block begin at the same place in a vector, so that its threads have sums of the
@@ -636,25 +651,45 @@ backward_row(
         first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   const Acc inverse_count = reciprocal(Acc(channels / groups));
-  // Constants of the columns: kept for all rows where they are few, else loaded for each.
-  constexpr bool kKeep = kItems <= 2;
-  Acc gemm_bias[kKeep ? kItems : 1][kVec];
-  Acc bias[kKeep ? kItems : 1][kVec];
-  Acc groupnorm_weight[kKeep ? kItems : 1][kVec];
+  // Constants and sums of the columns stay in registers or, where those are short, in shared
+  // memory: in places of the thread's own, so nobody waits for them.
+  const int places = kItems * blockDim.x;
+  auto* const gemm_bias_staged = behind<Loaded<Param, kVec>>(shared, 512 * kVec);
+  auto* const bias_staged = behind<Loaded<Param, kVec>>(gemm_bias_staged, places);
+  auto* const groupnorm_weight_staged = behind<Loaded<Param, kVec>>(bias_staged, places);
+  auto* const grad_y_sum_staged = behind<Loaded<Acc, kVec>>(groupnorm_weight_staged, places);
+  auto* const d_groupnorm_weight_sum_staged = behind<Loaded<Acc, kVec>>(grad_y_sum_staged, places);
+  auto* const d_plus_bias_sum_staged =
+      behind<Loaded<Acc, kVec>>(d_groupnorm_weight_sum_staged, places);
+  constexpr bool kStaged = kLarge;
+  Acc gemm_bias[kStaged ? 1 : kItems][kVec];
+  Acc bias[kStaged ? 1 : kItems][kVec];
+  Acc groupnorm_weight[kStaged ? 1 : kItems][kVec];
 #pragma unroll
-  for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
-        gemm_bias[kKeep ? i : 0]);
-    load_values(columns[i], bias_ptr, columns[i].any(), bias[kKeep ? i : 0]);
-    load_values(columns[i], groupnorm_weight_ptr, columns[i].any(),
-        groupnorm_weight[kKeep ? i : 0]);
+  for (int i = 0; i < kItems; ++i) {
+    const bool active = columns[i].any();
+    if (kStaged) {
+      const int place = i * blockDim.x + threadIdx.x;
+      if (kAddsBias<T> && active) gemm_bias_staged[place] = load_pack(columns[i], gemm_bias_ptr);
+      if (active) bias_staged[place] = load_pack(columns[i], bias_ptr);
+      if (active) groupnorm_weight_staged[place] = load_pack(columns[i], groupnorm_weight_ptr);
+    } else {
+      load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], bias_ptr, active, bias[kStaged ? 0 : i]);
+      load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[kStaged ? 0 : i]);
+    }
   }
-  Acc grad_y_sum[kItems][kVec] = {};
-  Acc d_groupnorm_weight_sum[kItems][kVec] = {};
-  Acc d_plus_bias_sum[kItems][kVec] = {};
+  Acc grad_y_sum[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_groupnorm_weight_sum[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_plus_bias_sum[kLarge ? 1 : kItems][kVec] = {};
+#pragma unroll
+  for (int i = 0; kLarge && i < kItems; ++i) {
+    grad_y_sum_staged[i * blockDim.x + threadIdx.x] = loaded(grad_y_sum[0]);
+    d_groupnorm_weight_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_groupnorm_weight_sum[0]);
+    d_plus_bias_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_plus_bias_sum[0]);
+  }
 
-  // Where registers allow it, the next row is on its way while this one is used.
-  constexpr bool kAhead = kItems <= 2;
+  // The next row is on its way while this one is used.
   Loaded<T, kVec> gemm_product_next[kItems];
   Loaded<Out, kVec> grad_y_next[kItems];
   Acc groupnorm_mean_next;
@@ -678,11 +713,10 @@ backward_row(
   // begin at the same place in a vector as those of the one before.
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
-  if (kAhead) load_row(at, item);
+  load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
     const bool valid = at < size;
-    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> gemm_product_in[kItems];
     Loaded<Out, kVec> grad_y_in[kItems];
 #pragma unroll
@@ -692,7 +726,7 @@ backward_row(
     }
     const Acc groupnorm_mean = groupnorm_mean_next;
     const Acc groupnorm_rstd = groupnorm_rstd_next;
-    if (kAhead) load_row(at + at_step, item + item_step);
+    load_row(at + at_step, item + item_step);
 
     Acc d_groupnorm_hat_sum = Acc(0);
     Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
@@ -701,11 +735,12 @@ backward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
-        load_values(columns[i], bias_ptr, active, bias[0]);
-        load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
+        widen_values(bias_staged[place], true, bias[0]);
+        widen_values(groupnorm_weight_staged[place], true, groupnorm_weight[0]);
       }
       Acc d_groupnorm_hat_sum_parts[kVec];
       Acc d_groupnorm_hat_groupnorm_hat_sum_parts[kVec];
@@ -733,7 +768,7 @@ backward_row(
       if (active) d_groupnorm_hat_groupnorm_hat_sum +=
           sum_of(d_groupnorm_hat_groupnorm_hat_sum_parts);
     }
-    sum_over_lanes<kKeepsLane>(lanes, lane, shared, d_groupnorm_hat_sum,
+    sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_groupnorm_hat_sum,
         d_groupnorm_hat_groupnorm_hat_sum);
     const Acc groupnorm_grad_slope = d_groupnorm_hat_groupnorm_hat_sum * inverse_count;
     const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
@@ -741,11 +776,18 @@ backward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
-        load_values(columns[i], bias_ptr, active, bias[0]);
-        load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
+        widen_values(bias_staged[place], true, bias[0]);
+        widen_values(groupnorm_weight_staged[place], true, groupnorm_weight[0]);
+      }
+      const int own = kLarge ? 0 : i;
+      if (kLarge) {
+        widen_values(grad_y_sum_staged[place], true, grad_y_sum[0]);
+        widen_values(d_groupnorm_weight_sum_staged[place], true, d_groupnorm_weight_sum[0]);
+        widen_values(d_plus_bias_sum_staged[place], true, d_plus_bias_sum[0]);
       }
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
@@ -762,11 +804,14 @@ backward_row(
         const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
         const Acc d_hardtanh_value = d_mish_value * slope_of_mish_value;
         const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
-        if (active) grad_y_sum[i][v] += grad_y;
-        if (active) d_groupnorm_weight_sum[i][v] += grad_y * groupnorm_hat;
-        if (active) d_plus_bias_sum[i][v] += d_plus_bias;
+        if (active) grad_y_sum[own][v] += grad_y;
+        if (active) d_groupnorm_weight_sum[own][v] += grad_y * groupnorm_hat;
+        if (active) d_plus_bias_sum[own][v] += d_plus_bias;
         grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
       }
+      if (kLarge) grad_y_sum_staged[place] = loaded(grad_y_sum[0]);
+      if (kLarge) d_groupnorm_weight_sum_staged[place] = loaded(d_groupnorm_weight_sum[0]);
+      if (kLarge) d_plus_bias_sum_staged[place] = loaded(d_plus_bias_sum[0]);
       if (active && grad_gemm_product_ptr != nullptr)
           store_pack(columns[i], grad_gemm_product_ptr, at, whole, grad_gemm_product_out);
     }
@@ -774,18 +819,26 @@ backward_row(
 
   // Column sums over the rows of this block; the order of every addition is fixed.
   // The seat is found again, from another expression: kept, it would take registers from the loop.
-  const Seat again = seat_of<kItems <= 2>(thread_index(), lanes, across, height);
+  const Seat again = seat_of<!kLarge>(thread_index(), lanes, across, height);
   Acc* mine = partials + blockIdx.y * 3 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    if (height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, grad_y_sum[i],
-            d_groupnorm_weight_sum[i]);
-    if (height > 1) sum_over_rows<kVec>(again, lanes * across, height, shared, d_plus_bias_sum[i]);
+    const int own = kLarge ? 0 : i;
+    if (kLarge) {
+      const int place = i * blockDim.x + threadIdx.x;
+      widen_values(grad_y_sum_staged[place], true, grad_y_sum[0]);
+      widen_values(d_groupnorm_weight_sum_staged[place], true, d_groupnorm_weight_sum[0]);
+      widen_values(d_plus_bias_sum_staged[place], true, d_plus_bias_sum[0]);
+    }
+    if (!kLarge && height > 1)
+        sum_over_rows<kVec>(again, lanes * across, height, shared, grad_y_sum[own],
+            d_groupnorm_weight_sum[own]);
+    if (!kLarge && height > 1)
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_plus_bias_sum[own]);
     if (again.row != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, grad_y_sum[i]);
-    store_values(columns[i], mine + 1 * channels, d_groupnorm_weight_sum[i]);
-    store_values(columns[i], mine + 2 * channels, d_plus_bias_sum[i]);
+    store_values(columns[i], mine + 0 * channels, grad_y_sum[own]);
+    store_values(columns[i], mine + 1 * channels, d_groupnorm_weight_sum[own]);
+    store_values(columns[i], mine + 2 * channels, d_plus_bias_sum[own]);
   }
 }
 
@@ -1125,21 +1178,21 @@ cudaError_t backward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice, and
-  // whether it repeats costly functions.
-  constexpr RowWork kWork{true, 3, 3, 2, true};
   // With column sums a thread has no room for two vectors of 16 bytes, but for one.
   constexpr int kRow = std::min(kVec, 4);
   constexpr int kWide = kPacked ? kVectorOf<T, 0> : kRow;
-  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
-  constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kRow);
+  // Of a thread that keeps what it has of its columns in shared memory.
+  constexpr int kStagedBytes = 2 * kRow * (3 * sizeof(Param) + 3 * sizeof(Acc));
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  constexpr RowWork kWork{3, 3, 3, 2, 17, sizeof(T),
+      row_most_threads(true, kStagedBytes, kSharedBytes - 512 * kWide * sizeof(Acc))};
   const int64_t length = channels / groups, size = rows * channels;
   const bool wide = kWide > kRow && length % kWide == 0 && length <= 32 * kWide &&
       row_doubles(shapes, size, kWide, kMultiprocessors);
   const bool doubles = kPacked && sizeof(T) == 2 &&
       row_doubles(shapes, size, 2 * kRow, kMultiprocessors);
   Row row = row_shape(
-      shapes, kWork, rows, groups, length, wide ? kWide : kRow, kPacked, wide ? 1 : kMost,
+      shapes, kWork, rows, groups, length, wide ? kWide : kRow, kPacked, wide ? 1 : 2,
       doubles, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
@@ -1149,15 +1202,16 @@ cudaError_t backward_launch(
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     auto* kernel = backward_row<T, Out, Param, kRow, kPacked, 1>;
-    if (row.items == 2) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(2, kMost)>;
-    if (row.items == 4) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(4, kMost)>;
-    if (row.items == 8) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(8, kMost)>;
+    if (row.items == 2) kernel = backward_row<T, Out, Param, kRow, kPacked, 2>;
+    if (row.large) kernel = backward_row<T, Out, Param, kRow, kPacked, 2, true>;
     if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
-    error = launch(kernel, row.grid, row.block, 512 * (wide ? kWide : kRow) * sizeof(Acc), stream,
-        gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr,
-        groupnorm_rstd_ptr, groupnorm_weight_ptr, grad_gemm_product_ptr, partials, rows, channels,
-        groups, row.lanes, row.across, row.height, row.period, row.step, row.step * groups, row.step
-        * channels, size, whole);
+    const int vector = wide ? kWide : kRow;
+    const size_t shared_bytes = 512 * vector * sizeof(Acc) + (row.large ? row.block.x * kStagedBytes
+        : 0);
+    error = launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr, grad_y_ptr,
+        gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_weight_ptr,
+        grad_gemm_product_ptr, partials, rows, channels, groups, row.lanes, row.across, row.height,
+        row.period, row.step, row.step * groups, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_bias_ptr, grad_groupnorm_weight_ptr,

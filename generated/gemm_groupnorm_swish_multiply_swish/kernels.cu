@@ -28,6 +28,7 @@ using namespace fusegen;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
+constexpr int64_t kSharedBytes = 232448;
 
 constexpr int kStreamThreads = 256;
 constexpr int kSegmentThreads = 256;
@@ -71,10 +72,11 @@ forward_row(
   wait_for_earlier_kernels();
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
-  const Seat seat = seat_of<kItems <= 2 && !kLarge>(threadIdx.x, lanes, across, height);
+  const Seat seat = seat_of<!kLarge>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
+  constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
   Acc* shared = shared_memory<Acc>();
   int64_t base = int64_t(blockIdx.y) * height;
   const int64_t first = base + seat.row;
@@ -96,24 +98,37 @@ forward_row(
     inverse_part = part > Acc(0) ? Acc(1) / part : Acc(0);
     if (threadIdx.x % 32 == 0) warp_counts[threadIdx.x / 32] = part;
   }
-  // Constants of the columns: kept for all rows where they are few, else loaded for each.
-  constexpr bool kKeep = kItems <= 2;
-  Acc gemm_bias[kKeep ? kItems : 1][kVec];
-  Acc group_norm_weight[kKeep ? kItems : 1][kVec];
-  Acc group_norm_bias[kKeep ? kItems : 1][kVec];
-  Acc multiply_weight[kKeep ? kItems : 1][kVec];
+  // Constants of the columns stay in registers or, where those are short, in shared memory: in
+  // places of the thread's own, so nobody waits for them.
+  const int places = kItems * blockDim.x;
+  auto* const gemm_bias_staged = behind<Loaded<Param, kVec>>(shared, 96);
+  auto* const group_norm_weight_staged = behind<Loaded<Param, kVec>>(gemm_bias_staged, places);
+  auto* const group_norm_bias_staged =
+      behind<Loaded<Param, kVec>>(group_norm_weight_staged, places);
+  auto* const multiply_weight_staged = behind<Loaded<Param, kVec>>(group_norm_bias_staged, places);
+  constexpr bool kStaged = kLarge;
+  Acc gemm_bias[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_weight[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_bias[kStaged ? 1 : kItems][kVec];
+  Acc multiply_weight[kStaged ? 1 : kItems][kVec];
 #pragma unroll
-  for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
-        gemm_bias[kKeep ? i : 0]);
-    load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
-        group_norm_weight[kKeep ? i : 0]);
-    load_values(columns[i], group_norm_bias_ptr, columns[i].any(), group_norm_bias[kKeep ? i : 0]);
-    load_values(columns[i], multiply_weight_ptr, columns[i].any(), multiply_weight[kKeep ? i : 0]);
+  for (int i = 0; i < kItems; ++i) {
+    const bool active = columns[i].any();
+    if (kStaged) {
+      const int place = i * blockDim.x + threadIdx.x;
+      if (kAddsBias<T> && active) gemm_bias_staged[place] = load_pack(columns[i], gemm_bias_ptr);
+      if (active) group_norm_weight_staged[place] = load_pack(columns[i], group_norm_weight_ptr);
+      if (active) group_norm_bias_staged[place] = load_pack(columns[i], group_norm_bias_ptr);
+      if (active) multiply_weight_staged[place] = load_pack(columns[i], multiply_weight_ptr);
+    } else {
+      load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], multiply_weight_ptr, active, multiply_weight[kStaged ? 0 : i]);
+    }
   }
 
-  // Where registers allow it, the next row is on its way while this one is used.
-  constexpr bool kAhead = kItems <= 2;
+  // The next row is on its way while this one is used.
   Loaded<T, kVec> gemm_product_next[kItems];
   const auto load_row = [&](int64_t at, int64_t item) {
 #pragma unroll
@@ -128,27 +143,27 @@ forward_row(
   // begin at the same place in a vector as those of the one before.
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
-  if (kAhead) load_row(at, item);
+  load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
     const bool valid = at < size;
-    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> gemm_product_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_in[i] = gemm_product_next[i];
     }
     // Behind a branch: else the compiler may put it off until it comes too late.
-    if (kAhead && base + step < rows) load_row(at + at_step, item + item_step);
+    if (base + step < rows) load_row(at + at_step, item + item_step);
 
     Acc group_norm_moments_total = Acc(0);
     Acc gemm_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
       }
       Acc group_norm_moments_parts[kVec];
 #pragma unroll
@@ -181,7 +196,7 @@ forward_row(
     sum_in_lanes(lanes, lane, group_norm_moments.m2, group_norm_moments_rest);
     correct(group_norm_moments, group_norm_moments_rest, inverse_part);
     if (lanes > 32)
-        moments_over_warps<kRowWarps>(shared, warp_counts, inverse_length, group_norm_moments);
+        moments_over_warps<kWarps>(shared, warp_counts, inverse_length, group_norm_moments);
     const Acc group_norm_mean = group_norm_moments.mean;
     const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
     const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
@@ -193,11 +208,12 @@ forward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
-        load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
-        load_values(columns[i], multiply_weight_ptr, active, multiply_weight[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(group_norm_weight_staged[place], true, group_norm_weight[0]);
+        widen_values(group_norm_bias_staged[place], true, group_norm_bias[0]);
+        widen_values(multiply_weight_staged[place], true, multiply_weight[0]);
       }
       Pack<Out, kVec> y_out;
 #pragma unroll
@@ -433,24 +449,22 @@ cudaError_t forward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice, and
-  // whether it repeats costly functions.
-  constexpr RowWork kWork{false, 4, 4, 1, false};
-  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
-  constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
+  // Of a thread that keeps what it has of its columns in shared memory.
+  constexpr int kStagedBytes = 2 * kVec * (4 * sizeof(Param));
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  constexpr RowWork kWork{0, 4, 4, 1, 10, sizeof(T),
+      row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc))};
   const int64_t length = channels / groups, size = rows * channels;
   const bool doubles = kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
   Row row = row_shape(
-      shapes, kWork, rows, groups, length, kVec, kPacked, kMost, doubles, kMultiprocessors);
+      shapes, kWork, rows, groups, length, kVec, kPacked, 2, doubles, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     auto* kernel = forward_row<T, Out, Param, kVec, kPacked, 1>;
-    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
-    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
-    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
-    if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, has_large_rows(kVec)>;
-    const size_t shared_bytes = 512 * kVec * sizeof(Acc);
+    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, 2>;
+    if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, true>;
+    const size_t shared_bytes = 96 * sizeof(Acc) + (row.large ? row.block.x * kStagedBytes : 0);
     const int resident = resident_blocks(kernel, row.block, shared_bytes, row.resident);
     set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr,
@@ -522,10 +536,10 @@ cudaError_t forward_dispatch(
 // Launch shapes that were measured to be fastest, from
 // specs/gemm_groupnorm_swish_multiply_swish.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_items, row_waves, row_share, column_width, column_cluster}.
+// row_waves, row_share, column_width, column_cluster}.
 constexpr Tuned kForwardShapes[] = {
-    {90, modes(2, 4), 2896, 8192, 32, {kAutomatic, 0, 2, 1, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 32, {kOnChipIfItFits, 0, 4, 2, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 2896, 8192, 32, {kAutomatic, 0, 1, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 32, {kOnChipIfItFits, 0, 2, 0, 0, 0}},  // float16
 };
 
 }  // namespace
@@ -625,10 +639,11 @@ backward_row(
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t length = channels / groups;
-  const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
+  const Seat seat = seat_of<true>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
+  constexpr int kWarps = kRowWarps<kItems, false>;  // of a block, at most
   constexpr bool kKeepsLane = sizeof(T) < 4;  // in float32, column sums need its register
   Acc* shared = shared_memory<Acc>();
   // All rows of a block begin at the same place in a vector, so that its threads have sums of the
@@ -644,28 +659,41 @@ backward_row(
         first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   const Acc inverse_count = reciprocal(Acc(channels / groups));
-  // Constants of the columns: kept for all rows where they are few, else loaded for each.
-  constexpr bool kKeep = kItems <= 2;
-  Acc gemm_bias[kKeep ? kItems : 1][kVec];
-  Acc group_norm_weight[kKeep ? kItems : 1][kVec];
-  Acc group_norm_bias[kKeep ? kItems : 1][kVec];
-  Acc multiply_weight[kKeep ? kItems : 1][kVec];
+  // Constants of the columns stay in registers or, where those are short, in shared memory: in
+  // places of the thread's own, so nobody waits for them.
+  const int places = kItems * blockDim.x;
+  auto* const gemm_bias_staged = behind<Loaded<Param, kVec>>(shared, 512 * kVec);
+  auto* const group_norm_weight_staged = behind<Loaded<Param, kVec>>(gemm_bias_staged, places);
+  auto* const group_norm_bias_staged =
+      behind<Loaded<Param, kVec>>(group_norm_weight_staged, places);
+  auto* const multiply_weight_staged = behind<Loaded<Param, kVec>>(group_norm_bias_staged, places);
+  constexpr bool kStaged = kItems * kVec >= 8;
+  Acc gemm_bias[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_weight[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_bias[kStaged ? 1 : kItems][kVec];
+  Acc multiply_weight[kStaged ? 1 : kItems][kVec];
 #pragma unroll
-  for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
-        gemm_bias[kKeep ? i : 0]);
-    load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
-        group_norm_weight[kKeep ? i : 0]);
-    load_values(columns[i], group_norm_bias_ptr, columns[i].any(), group_norm_bias[kKeep ? i : 0]);
-    load_values(columns[i], multiply_weight_ptr, columns[i].any(), multiply_weight[kKeep ? i : 0]);
+  for (int i = 0; i < kItems; ++i) {
+    const bool active = columns[i].any();
+    if (kStaged) {
+      const int place = i * blockDim.x + threadIdx.x;
+      if (kAddsBias<T> && active) gemm_bias_staged[place] = load_pack(columns[i], gemm_bias_ptr);
+      if (active) group_norm_weight_staged[place] = load_pack(columns[i], group_norm_weight_ptr);
+      if (active) group_norm_bias_staged[place] = load_pack(columns[i], group_norm_bias_ptr);
+      if (active) multiply_weight_staged[place] = load_pack(columns[i], multiply_weight_ptr);
+    } else {
+      load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], multiply_weight_ptr, active, multiply_weight[kStaged ? 0 : i]);
+    }
   }
   Acc d_multiply_weight_sum[kItems][kVec] = {};
   Acc d_group_norm_sum[kItems][kVec] = {};
   Acc d_group_norm_weight_sum[kItems][kVec] = {};
   Acc d_gemm_sum[kItems][kVec] = {};
 
-  // Where registers allow it, the next row is on its way while this one is used.
-  constexpr bool kAhead = kItems <= 2;
+  // The next row is on its way while this one is used.
   Loaded<T, kVec> gemm_product_next[kItems];
   Loaded<Out, kVec> grad_y_next[kItems];
   Acc group_norm_mean_next;
@@ -689,11 +717,10 @@ backward_row(
   // begin at the same place in a vector as those of the one before.
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
-  if (kAhead) load_row(at, item);
+  load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
     const bool valid = at < size;
-    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> gemm_product_in[kItems];
     Loaded<Out, kVec> grad_y_in[kItems];
 #pragma unroll
@@ -703,7 +730,7 @@ backward_row(
     }
     const Acc group_norm_mean = group_norm_mean_next;
     const Acc group_norm_rstd = group_norm_rstd_next;
-    if (kAhead) load_row(at + at_step, item + item_step);
+    load_row(at + at_step, item + item_step);
 
     Acc d_group_norm_hat_sum = Acc(0);
     Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
@@ -714,12 +741,13 @@ backward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
-        load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
-        load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[0]);
-        load_values(columns[i], multiply_weight_ptr, active, multiply_weight[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
+        widen_values(group_norm_weight_staged[place], true, group_norm_weight[0]);
+        widen_values(group_norm_bias_staged[place], true, group_norm_bias[0]);
+        widen_values(multiply_weight_staged[place], true, multiply_weight[0]);
       }
       Acc d_group_norm_hat_sum_parts[kVec];
       Acc d_group_norm_hat_group_norm_hat_sum_parts[kVec];
@@ -756,7 +784,7 @@ backward_row(
       if (active) d_group_norm_hat_group_norm_hat_sum +=
           sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
     }
-    sum_over_lanes<kKeepsLane>(lanes, lane, shared, d_group_norm_hat_sum,
+    sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_group_norm_hat_sum,
         d_group_norm_hat_group_norm_hat_sum);
     const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
     const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
@@ -764,10 +792,11 @@ backward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[0]);
-        load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
+        widen_values(group_norm_weight_staged[place], true, group_norm_weight[0]);
       }
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
@@ -796,7 +825,7 @@ backward_row(
 
   // Column sums over the rows of this block; the order of every addition is fixed.
   // The seat is found again, from another expression: kept, it would take registers from the loop.
-  const Seat again = seat_of<kItems <= 2>(thread_index(), lanes, across, height);
+  const Seat again = seat_of<true>(thread_index(), lanes, across, height);
   Acc* mine = partials + blockIdx.y * 4 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
@@ -1183,21 +1212,21 @@ cudaError_t backward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice, and
-  // whether it repeats costly functions.
-  constexpr RowWork kWork{true, 3, 4, 2, true};
   // With column sums a thread has no room for two vectors of 16 bytes, but for one.
   constexpr int kRow = std::min(kVec, 4);
   constexpr int kWide = kPacked ? kVectorOf<T, 0> : kRow;
-  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
-  constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kRow);
+  // Of a thread that keeps what it has of its columns in shared memory.
+  constexpr int kStagedBytes = 2 * kRow * (4 * sizeof(Param));
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  constexpr RowWork kWork{4, 3, 4, 2, 22, sizeof(T),
+      row_most_threads(false, kStagedBytes, kSharedBytes - 512 * kWide * sizeof(Acc))};
   const int64_t length = channels / groups, size = rows * channels;
   const bool wide = kWide > kRow && length % kWide == 0 && length <= 32 * kWide &&
       row_doubles(shapes, size, kWide, kMultiprocessors);
   const bool doubles = kPacked && sizeof(T) == 2 &&
       row_doubles(shapes, size, 2 * kRow, kMultiprocessors);
   Row row = row_shape(
-      shapes, kWork, rows, groups, length, wide ? kWide : kRow, kPacked, wide ? 1 : kMost,
+      shapes, kWork, rows, groups, length, wide ? kWide : kRow, kPacked, wide ? 1 : 2,
       doubles, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
@@ -1207,15 +1236,16 @@ cudaError_t backward_launch(
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     auto* kernel = backward_row<T, Out, Param, kRow, kPacked, 1>;
-    if (row.items == 2) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(2, kMost)>;
-    if (row.items == 4) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(4, kMost)>;
-    if (row.items == 8) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(8, kMost)>;
+    if (row.items == 2) kernel = backward_row<T, Out, Param, kRow, kPacked, 2>;
     if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
-    error = launch(kernel, row.grid, row.block, 512 * (wide ? kWide : kRow) * sizeof(Acc), stream,
-        gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr,
-        group_norm_weight_ptr, group_norm_bias_ptr, multiply_weight_ptr, grad_gemm_product_ptr,
-        partials, rows, channels, groups, row.lanes, row.across, row.height, row.period, row.step,
-        row.step * groups, row.step * channels, size, whole);
+    const int vector = wide ? kWide : kRow;
+    const size_t shared_bytes = 512 * vector * sizeof(Acc) + (row.items * vector >= 8 ? row.block.x
+        * kStagedBytes : 0);
+    error = launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr, grad_y_ptr,
+        gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
+        group_norm_bias_ptr, multiply_weight_ptr, grad_gemm_product_ptr, partials, rows, channels,
+        groups, row.lanes, row.across, row.height, row.period, row.step, row.step * groups, row.step
+        * channels, size, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,

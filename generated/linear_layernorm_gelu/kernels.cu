@@ -25,6 +25,7 @@ using namespace fusegen;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
+constexpr int64_t kSharedBytes = 232448;
 
 constexpr int kStreamThreads = 256;
 constexpr int kSegmentThreads = 256;
@@ -64,10 +65,11 @@ forward_row(
   wait_for_earlier_kernels();
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
-  const Seat seat = seat_of<kItems <= 2 && !kLarge>(threadIdx.x, lanes, across, height);
+  const Seat seat = seat_of<!kLarge>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
+  constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
   Acc* shared = shared_memory<Acc>();
   int64_t base = int64_t(blockIdx.y) * height;
   const int64_t first = base + seat.row;
@@ -89,21 +91,34 @@ forward_row(
     inverse_part = part > Acc(0) ? Acc(1) / part : Acc(0);
     if (threadIdx.x % 32 == 0) warp_counts[threadIdx.x / 32] = part;
   }
-  // Constants of the columns: kept for all rows where they are few, else loaded for each.
-  constexpr bool kKeep = kItems <= 2;
-  Acc linear_bias[kKeep ? kItems : 1][kVec];
-  Acc norm_weight[kKeep ? kItems : 1][kVec];
-  Acc norm_bias[kKeep ? kItems : 1][kVec];
+  // Constants of the columns stay in registers or, where those are short, in shared memory: in
+  // places of the thread's own, so nobody waits for them.
+  const int places = kItems * blockDim.x;
+  auto* const linear_bias_staged = behind<Loaded<Param, kVec>>(shared, 96);
+  auto* const norm_weight_staged = behind<Loaded<Param, kVec>>(linear_bias_staged, places);
+  auto* const norm_bias_staged = behind<Loaded<Param, kVec>>(norm_weight_staged, places);
+  constexpr bool kStaged = kLarge;
+  Acc linear_bias[kStaged ? 1 : kItems][kVec];
+  Acc norm_weight[kStaged ? 1 : kItems][kVec];
+  Acc norm_bias[kStaged ? 1 : kItems][kVec];
 #pragma unroll
-  for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], linear_bias_ptr, columns[i].any() && kAddsBias<T>,
-        linear_bias[kKeep ? i : 0]);
-    load_values(columns[i], norm_weight_ptr, columns[i].any(), norm_weight[kKeep ? i : 0]);
-    load_values(columns[i], norm_bias_ptr, columns[i].any(), norm_bias[kKeep ? i : 0]);
+  for (int i = 0; i < kItems; ++i) {
+    const bool active = columns[i].any();
+    if (kStaged) {
+      const int place = i * blockDim.x + threadIdx.x;
+      if (kAddsBias<T> && active) linear_bias_staged[place] =
+          load_pack(columns[i], linear_bias_ptr);
+      if (active) norm_weight_staged[place] = load_pack(columns[i], norm_weight_ptr);
+      if (active) norm_bias_staged[place] = load_pack(columns[i], norm_bias_ptr);
+    } else {
+      load_values(columns[i], linear_bias_ptr, active && kAddsBias<T>,
+          linear_bias[kStaged ? 0 : i]);
+      load_values(columns[i], norm_weight_ptr, active, norm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], norm_bias_ptr, active, norm_bias[kStaged ? 0 : i]);
+    }
   }
 
-  // Where registers allow it, the next row is on its way while this one is used.
-  constexpr bool kAhead = kItems <= 2;
+  // The next row is on its way while this one is used.
   Loaded<T, kVec> linear_product_next[kItems];
   const auto load_row = [&](int64_t at, int64_t item) {
 #pragma unroll
@@ -118,27 +133,27 @@ forward_row(
   // begin at the same place in a vector as those of the one before.
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
-  if (kAhead) load_row(at, item);
+  load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
     const bool valid = at < size;
-    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> linear_product_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       linear_product_in[i] = linear_product_next[i];
     }
     // Behind a branch: else the compiler may put it off until it comes too late.
-    if (kAhead && base + step < rows) load_row(at + at_step, item + item_step);
+    if (base + step < rows) load_row(at + at_step, item + item_step);
 
     Acc norm_moments_total = Acc(0);
     Acc linear_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], linear_bias_ptr, active && kAddsBias<T>, linear_bias[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(linear_bias_staged[place], kAddsBias<T>, linear_bias[0]);
       }
       Acc norm_moments_parts[kVec];
 #pragma unroll
@@ -169,8 +184,7 @@ forward_row(
     }
     sum_in_lanes(lanes, lane, norm_moments.m2, norm_moments_rest);
     correct(norm_moments, norm_moments_rest, inverse_part);
-    if (lanes > 32)
-        moments_over_warps<kRowWarps>(shared, warp_counts, inverse_length, norm_moments);
+    if (lanes > 32) moments_over_warps<kWarps>(shared, warp_counts, inverse_length, norm_moments);
     const Acc norm_mean = norm_moments.mean;
     const Acc norm_variance = norm_moments.m2 * inverse_length;
     const Acc norm_rstd = rsqrt(norm_variance + norm_eps);
@@ -182,10 +196,11 @@ forward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], norm_weight_ptr, active, norm_weight[0]);
-        load_values(columns[i], norm_bias_ptr, active, norm_bias[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(norm_weight_staged[place], true, norm_weight[0]);
+        widen_values(norm_bias_staged[place], true, norm_bias[0]);
       }
       Pack<Out, kVec> y_out;
 #pragma unroll
@@ -406,24 +421,22 @@ cudaError_t forward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each segment stays in registers.
-  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice, and
-  // whether it repeats costly functions.
-  constexpr RowWork kWork{false, 4, 3, 1, false};
-  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
-  constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
+  // Of a thread that keeps what it has of its columns in shared memory.
+  constexpr int kStagedBytes = 2 * kVec * (3 * sizeof(Param));
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  constexpr RowWork kWork{0, 4, 3, 1, 7, sizeof(T),
+      row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc))};
   const int64_t length = channels / int64_t(1), size = rows * channels;
   const bool doubles = kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
   Row row = row_shape(
-      shapes, kWork, rows, int64_t(1), length, kVec, kPacked, kMost, doubles, kMultiprocessors);
+      shapes, kWork, rows, int64_t(1), length, kVec, kPacked, 2, doubles, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     auto* kernel = forward_row<T, Out, Param, kVec, kPacked, 1>;
-    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
-    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
-    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
-    if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, has_large_rows(kVec)>;
-    const size_t shared_bytes = 512 * kVec * sizeof(Acc);
+    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, 2>;
+    if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, true>;
+    const size_t shared_bytes = 96 * sizeof(Acc) + (row.large ? row.block.x * kStagedBytes : 0);
     const int resident = resident_blocks(kernel, row.block, shared_bytes, row.resident);
     set_row_blocks(row, shapes, kWork, rows, int64_t(1), length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, linear_product_ptr,
@@ -553,9 +566,10 @@ namespace {
 
 // Each row or group in registers.
 
-template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
+    bool kLarge = false>
 __global__ void
-__launch_bounds__(row_threads(kItems, kVec, 3, false), row_blocks(kItems, kVec, 3))
+__launch_bounds__(row_threads(kItems, kVec, 3, kLarge), row_blocks(kItems, kVec, 3))
 backward_row(
     const T* __restrict__ linear_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -571,10 +585,11 @@ backward_row(
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t length = channels / groups;
-  const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
+  const Seat seat = seat_of<!kLarge>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
+  constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
   constexpr bool kKeepsLane = sizeof(T) < 4;  // in float32, column sums need its register
   Acc* shared = shared_memory<Acc>();
   // All rows of a block begin at the same place in a vector, so that its threads have sums of the
@@ -590,24 +605,46 @@ backward_row(
         first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   const Acc inverse_count = reciprocal(Acc(channels));
-  // Constants of the columns: kept for all rows where they are few, else loaded for each.
-  constexpr bool kKeep = kItems <= 2;
-  Acc linear_bias[kKeep ? kItems : 1][kVec];
-  Acc norm_weight[kKeep ? kItems : 1][kVec];
-  Acc norm_bias[kKeep ? kItems : 1][kVec];
+  // Constants and sums of the columns stay in registers or, where those are short, in shared
+  // memory: in places of the thread's own, so nobody waits for them.
+  const int places = kItems * blockDim.x;
+  auto* const linear_bias_staged = behind<Loaded<Param, kVec>>(shared, 512 * kVec);
+  auto* const norm_weight_staged = behind<Loaded<Param, kVec>>(linear_bias_staged, places);
+  auto* const norm_bias_staged = behind<Loaded<Param, kVec>>(norm_weight_staged, places);
+  auto* const d_norm_sum_staged = behind<Loaded<Acc, kVec>>(norm_bias_staged, places);
+  auto* const d_norm_weight_sum_staged = behind<Loaded<Acc, kVec>>(d_norm_sum_staged, places);
+  auto* const d_linear_sum_staged = behind<Loaded<Acc, kVec>>(d_norm_weight_sum_staged, places);
+  constexpr bool kStaged = kLarge;
+  Acc linear_bias[kStaged ? 1 : kItems][kVec];
+  Acc norm_weight[kStaged ? 1 : kItems][kVec];
+  Acc norm_bias[kStaged ? 1 : kItems][kVec];
 #pragma unroll
-  for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], linear_bias_ptr, columns[i].any() && kAddsBias<T>,
-        linear_bias[kKeep ? i : 0]);
-    load_values(columns[i], norm_weight_ptr, columns[i].any(), norm_weight[kKeep ? i : 0]);
-    load_values(columns[i], norm_bias_ptr, columns[i].any(), norm_bias[kKeep ? i : 0]);
+  for (int i = 0; i < kItems; ++i) {
+    const bool active = columns[i].any();
+    if (kStaged) {
+      const int place = i * blockDim.x + threadIdx.x;
+      if (kAddsBias<T> && active) linear_bias_staged[place] =
+          load_pack(columns[i], linear_bias_ptr);
+      if (active) norm_weight_staged[place] = load_pack(columns[i], norm_weight_ptr);
+      if (active) norm_bias_staged[place] = load_pack(columns[i], norm_bias_ptr);
+    } else {
+      load_values(columns[i], linear_bias_ptr, active && kAddsBias<T>,
+          linear_bias[kStaged ? 0 : i]);
+      load_values(columns[i], norm_weight_ptr, active, norm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], norm_bias_ptr, active, norm_bias[kStaged ? 0 : i]);
+    }
   }
-  Acc d_norm_sum[kItems][kVec] = {};
-  Acc d_norm_weight_sum[kItems][kVec] = {};
-  Acc d_linear_sum[kItems][kVec] = {};
+  Acc d_norm_sum[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_norm_weight_sum[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_linear_sum[kLarge ? 1 : kItems][kVec] = {};
+#pragma unroll
+  for (int i = 0; kLarge && i < kItems; ++i) {
+    d_norm_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_norm_sum[0]);
+    d_norm_weight_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_norm_weight_sum[0]);
+    d_linear_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_linear_sum[0]);
+  }
 
-  // Where registers allow it, the next row is on its way while this one is used.
-  constexpr bool kAhead = kItems <= 2;
+  // The next row is on its way while this one is used.
   Loaded<T, kVec> linear_product_next[kItems];
   Loaded<Out, kVec> grad_y_next[kItems];
   Acc norm_mean_next;
@@ -629,11 +666,10 @@ backward_row(
   // begin at the same place in a vector as those of the one before.
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
-  if (kAhead) load_row(at, item);
+  load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
     const bool valid = at < size;
-    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> linear_product_in[kItems];
     Loaded<Out, kVec> grad_y_in[kItems];
 #pragma unroll
@@ -643,7 +679,7 @@ backward_row(
     }
     const Acc norm_mean = norm_mean_next;
     const Acc norm_rstd = norm_rstd_next;
-    if (kAhead) load_row(at + at_step, item + item_step);
+    load_row(at + at_step, item + item_step);
 
     Acc d_norm_hat_sum = Acc(0);
     Acc d_norm_hat_norm_hat_sum = Acc(0);
@@ -652,11 +688,12 @@ backward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], linear_bias_ptr, active && kAddsBias<T>, linear_bias[0]);
-        load_values(columns[i], norm_weight_ptr, active, norm_weight[0]);
-        load_values(columns[i], norm_bias_ptr, active, norm_bias[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(linear_bias_staged[place], kAddsBias<T>, linear_bias[0]);
+        widen_values(norm_weight_staged[place], true, norm_weight[0]);
+        widen_values(norm_bias_staged[place], true, norm_bias[0]);
       }
       Acc d_norm_hat_sum_parts[kVec];
       Acc d_norm_hat_norm_hat_sum_parts[kVec];
@@ -680,17 +717,25 @@ backward_row(
       if (active) d_norm_hat_sum += sum_of(d_norm_hat_sum_parts);
       if (active) d_norm_hat_norm_hat_sum += sum_of(d_norm_hat_norm_hat_sum_parts);
     }
-    sum_over_lanes<kKeepsLane>(lanes, lane, shared, d_norm_hat_sum, d_norm_hat_norm_hat_sum);
+    sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_norm_hat_sum,
+        d_norm_hat_norm_hat_sum);
     const Acc norm_grad_slope = d_norm_hat_norm_hat_sum * inverse_count;
     const Acc norm_grad_mean = d_norm_hat_sum * inverse_count;
 
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], linear_bias_ptr, active && kAddsBias<T>, linear_bias[0]);
-        load_values(columns[i], norm_weight_ptr, active, norm_weight[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(linear_bias_staged[place], kAddsBias<T>, linear_bias[0]);
+        widen_values(norm_weight_staged[place], true, norm_weight[0]);
+      }
+      const int own = kLarge ? 0 : i;
+      if (kLarge) {
+        widen_values(d_norm_sum_staged[place], true, d_norm_sum[0]);
+        widen_values(d_norm_weight_sum_staged[place], true, d_norm_weight_sum[0]);
+        widen_values(d_linear_sum_staged[place], true, d_linear_sum[0]);
       }
       Pack<T, kVec> grad_linear_product_out;
 #pragma unroll
@@ -703,11 +748,14 @@ backward_row(
         const Acc d_linear_unscaled =
             d_norm * norm_weight[kept][v] - (norm_hat * norm_grad_slope + norm_grad_mean);
         const Acc d_linear = d_linear_unscaled * norm_rstd;
-        if (active) d_norm_sum[i][v] += d_norm;
-        if (active) d_norm_weight_sum[i][v] += d_norm_weight;
-        if (active) d_linear_sum[i][v] += d_linear;
+        if (active) d_norm_sum[own][v] += d_norm;
+        if (active) d_norm_weight_sum[own][v] += d_norm_weight;
+        if (active) d_linear_sum[own][v] += d_linear;
         grad_linear_product_out[v] = narrow<T>(d_linear);
       }
+      if (kLarge) d_norm_sum_staged[place] = loaded(d_norm_sum[0]);
+      if (kLarge) d_norm_weight_sum_staged[place] = loaded(d_norm_weight_sum[0]);
+      if (kLarge) d_linear_sum_staged[place] = loaded(d_linear_sum[0]);
       if (active && grad_linear_product_ptr != nullptr)
           store_pack(columns[i], grad_linear_product_ptr, at, whole, grad_linear_product_out);
     }
@@ -715,18 +763,26 @@ backward_row(
 
   // Column sums over the rows of this block; the order of every addition is fixed.
   // The seat is found again, from another expression: kept, it would take registers from the loop.
-  const Seat again = seat_of<kItems <= 2>(thread_index(), lanes, across, height);
+  const Seat again = seat_of<!kLarge>(thread_index(), lanes, across, height);
   Acc* mine = partials + blockIdx.y * 3 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    if (height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_norm_sum[i],
-            d_norm_weight_sum[i]);
-    if (height > 1) sum_over_rows<kVec>(again, lanes * across, height, shared, d_linear_sum[i]);
+    const int own = kLarge ? 0 : i;
+    if (kLarge) {
+      const int place = i * blockDim.x + threadIdx.x;
+      widen_values(d_norm_sum_staged[place], true, d_norm_sum[0]);
+      widen_values(d_norm_weight_sum_staged[place], true, d_norm_weight_sum[0]);
+      widen_values(d_linear_sum_staged[place], true, d_linear_sum[0]);
+    }
+    if (!kLarge && height > 1)
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_norm_sum[own],
+            d_norm_weight_sum[own]);
+    if (!kLarge && height > 1)
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_linear_sum[own]);
     if (again.row != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, d_norm_sum[i]);
-    store_values(columns[i], mine + 1 * channels, d_norm_weight_sum[i]);
-    store_values(columns[i], mine + 2 * channels, d_linear_sum[i]);
+    store_values(columns[i], mine + 0 * channels, d_norm_sum[own]);
+    store_values(columns[i], mine + 1 * channels, d_norm_weight_sum[own]);
+    store_values(columns[i], mine + 2 * channels, d_linear_sum[own]);
   }
 }
 
@@ -1054,21 +1110,21 @@ cudaError_t backward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each segment stays in registers.
-  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice, and
-  // whether it repeats costly functions.
-  constexpr RowWork kWork{true, 3, 3, 2, true};
   // With column sums a thread has no room for two vectors of 16 bytes, but for one.
   constexpr int kRow = std::min(kVec, 4);
   constexpr int kWide = kPacked ? kVectorOf<T, 0> : kRow;
-  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
-  constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kRow);
+  // Of a thread that keeps what it has of its columns in shared memory.
+  constexpr int kStagedBytes = 2 * kRow * (3 * sizeof(Param) + 3 * sizeof(Acc));
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  constexpr RowWork kWork{3, 3, 3, 2, 15, sizeof(T),
+      row_most_threads(true, kStagedBytes, kSharedBytes - 512 * kWide * sizeof(Acc))};
   const int64_t length = channels / int64_t(1), size = rows * channels;
   const bool wide = kWide > kRow && length % kWide == 0 && length <= 32 * kWide &&
       row_doubles(shapes, size, kWide, kMultiprocessors);
   const bool doubles = kPacked && sizeof(T) == 2 &&
       row_doubles(shapes, size, 2 * kRow, kMultiprocessors);
   Row row = row_shape(
-      shapes, kWork, rows, int64_t(1), length, wide ? kWide : kRow, kPacked, wide ? 1 : kMost,
+      shapes, kWork, rows, int64_t(1), length, wide ? kWide : kRow, kPacked, wide ? 1 : 2,
       doubles, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
@@ -1078,15 +1134,16 @@ cudaError_t backward_launch(
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     auto* kernel = backward_row<T, Out, Param, kRow, kPacked, 1>;
-    if (row.items == 2) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(2, kMost)>;
-    if (row.items == 4) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(4, kMost)>;
-    if (row.items == 8) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(8, kMost)>;
+    if (row.items == 2) kernel = backward_row<T, Out, Param, kRow, kPacked, 2>;
+    if (row.large) kernel = backward_row<T, Out, Param, kRow, kPacked, 2, true>;
     if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
-    error = launch(kernel, row.grid, row.block, 512 * (wide ? kWide : kRow) * sizeof(Acc), stream,
-        linear_product_ptr, grad_y_ptr, linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr,
-        norm_weight_ptr, norm_bias_ptr, grad_linear_product_ptr, partials, rows, channels,
-        int64_t(1), row.lanes, row.across, row.height, row.period, row.step, row.step * int64_t(1),
-        row.step * channels, size, whole);
+    const int vector = wide ? kWide : kRow;
+    const size_t shared_bytes = 512 * vector * sizeof(Acc) + (row.large ? row.block.x * kStagedBytes
+        : 0);
+    error = launch(kernel, row.grid, row.block, shared_bytes, stream, linear_product_ptr,
+        grad_y_ptr, linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr, norm_weight_ptr, norm_bias_ptr,
+        grad_linear_product_ptr, partials, rows, channels, int64_t(1), row.lanes, row.across,
+        row.height, row.period, row.step, row.step * int64_t(1), row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr, grad_norm_bias_ptr,

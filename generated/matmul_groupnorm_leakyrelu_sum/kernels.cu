@@ -26,6 +26,7 @@ using namespace fusegen;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
+constexpr int64_t kSharedBytes = 232448;
 
 constexpr int kStreamThreads = 256;
 constexpr int kSegmentThreads = 256;
@@ -66,10 +67,11 @@ forward_row(
   wait_for_earlier_kernels();
   const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
-  const Seat seat = seat_of<kItems <= 2 && !kLarge>(threadIdx.x, lanes, across, height);
+  const Seat seat = seat_of<!kLarge>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
+  constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
   Acc* shared = shared_memory<Acc>();
   int64_t base = int64_t(blockIdx.y) * height;
   const int64_t first = base + seat.row;
@@ -91,20 +93,32 @@ forward_row(
     inverse_part = part > Acc(0) ? Acc(1) / part : Acc(0);
     if (threadIdx.x % 32 == 0) warp_counts[threadIdx.x / 32] = part;
   }
-  // Constants of the columns: kept for all rows where they are few, else loaded for each.
-  constexpr bool kKeep = kItems <= 2;
-  Acc fc_bias[kKeep ? kItems : 1][kVec];
-  Acc gn_weight[kKeep ? kItems : 1][kVec];
-  Acc gn_bias[kKeep ? kItems : 1][kVec];
+  // Constants of the columns stay in registers or, where those are short, in shared memory: in
+  // places of the thread's own, so nobody waits for them.
+  const int places = kItems * blockDim.x;
+  auto* const fc_bias_staged = behind<Loaded<Param, kVec>>(shared, 96);
+  auto* const gn_weight_staged = behind<Loaded<Param, kVec>>(fc_bias_staged, places);
+  auto* const gn_bias_staged = behind<Loaded<Param, kVec>>(gn_weight_staged, places);
+  constexpr bool kStaged = kLarge;
+  Acc fc_bias[kStaged ? 1 : kItems][kVec];
+  Acc gn_weight[kStaged ? 1 : kItems][kVec];
+  Acc gn_bias[kStaged ? 1 : kItems][kVec];
 #pragma unroll
-  for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], fc_bias_ptr, columns[i].any() && kAddsBias<T>, fc_bias[kKeep ? i : 0]);
-    load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight[kKeep ? i : 0]);
-    load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias[kKeep ? i : 0]);
+  for (int i = 0; i < kItems; ++i) {
+    const bool active = columns[i].any();
+    if (kStaged) {
+      const int place = i * blockDim.x + threadIdx.x;
+      if (kAddsBias<T> && active) fc_bias_staged[place] = load_pack(columns[i], fc_bias_ptr);
+      if (active) gn_weight_staged[place] = load_pack(columns[i], gn_weight_ptr);
+      if (active) gn_bias_staged[place] = load_pack(columns[i], gn_bias_ptr);
+    } else {
+      load_values(columns[i], fc_bias_ptr, active && kAddsBias<T>, fc_bias[kStaged ? 0 : i]);
+      load_values(columns[i], gn_weight_ptr, active, gn_weight[kStaged ? 0 : i]);
+      load_values(columns[i], gn_bias_ptr, active, gn_bias[kStaged ? 0 : i]);
+    }
   }
 
-  // Where registers allow it, the next row is on its way while this one is used.
-  constexpr bool kAhead = kItems <= 2;
+  // The next row is on its way while this one is used.
   Loaded<T, kVec> fc_product_next[kItems];
   const auto load_row = [&](int64_t at, int64_t item) {
 #pragma unroll
@@ -119,27 +133,27 @@ forward_row(
   // begin at the same place in a vector as those of the one before.
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
-  if (kAhead) load_row(at, item);
+  load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
     const bool valid = at < size;
-    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> fc_product_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       fc_product_in[i] = fc_product_next[i];
     }
     // Behind a branch: else the compiler may put it off until it comes too late.
-    if (kAhead && base + step < rows) load_row(at + at_step, item + item_step);
+    if (base + step < rows) load_row(at + at_step, item + item_step);
 
     Acc gn_moments_total = Acc(0);
     Acc fc_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], fc_bias_ptr, active && kAddsBias<T>, fc_bias[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(fc_bias_staged[place], kAddsBias<T>, fc_bias[0]);
       }
       Acc gn_moments_parts[kVec];
 #pragma unroll
@@ -170,7 +184,7 @@ forward_row(
     }
     sum_in_lanes(lanes, lane, gn_moments.m2, gn_moments_rest);
     correct(gn_moments, gn_moments_rest, inverse_part);
-    if (lanes > 32) moments_over_warps<kRowWarps>(shared, warp_counts, inverse_length, gn_moments);
+    if (lanes > 32) moments_over_warps<kWarps>(shared, warp_counts, inverse_length, gn_moments);
     const Acc gn_mean = gn_moments.mean;
     const Acc gn_variance = gn_moments.m2 * inverse_length;
     const Acc gn_rstd = rsqrt(gn_variance + gn_eps);
@@ -182,10 +196,11 @@ forward_row(
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
-        load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(gn_weight_staged[place], true, gn_weight[0]);
+        widen_values(gn_bias_staged[place], true, gn_bias[0]);
       }
       Pack<Out, kVec> y_out;
 #pragma unroll
@@ -410,24 +425,22 @@ cudaError_t forward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice, and
-  // whether it repeats costly functions.
-  constexpr RowWork kWork{false, 4, 3, 1, false};
-  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
-  constexpr int kMost = std::min(kPacked ? 8 : 2, 32 / kVec);
+  // Of a thread that keeps what it has of its columns in shared memory.
+  constexpr int kStagedBytes = 2 * kVec * (3 * sizeof(Param));
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  constexpr RowWork kWork{0, 4, 3, 1, 7, sizeof(T),
+      row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc))};
   const int64_t length = channels / groups, size = rows * channels;
   const bool doubles = kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
   Row row = row_shape(
-      shapes, kWork, rows, groups, length, kVec, kPacked, kMost, doubles, kMultiprocessors);
+      shapes, kWork, rows, groups, length, kVec, kPacked, 2, doubles, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
     if (scratch.measures()) return cudaSuccess;
     auto* kernel = forward_row<T, Out, Param, kVec, kPacked, 1>;
-    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(2, kMost)>;
-    if (row.items == 4) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(4, kMost)>;
-    if (row.items == 8) kernel = forward_row<T, Out, Param, kVec, kPacked, std::min(8, kMost)>;
-    if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, has_large_rows(kVec)>;
-    const size_t shared_bytes = 512 * kVec * sizeof(Acc);
+    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, 2>;
+    if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, true>;
+    const size_t shared_bytes = 96 * sizeof(Acc) + (row.large ? row.block.x * kStagedBytes : 0);
     const int resident = resident_blocks(kernel, row.block, shared_bytes, row.resident);
     set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, fc_product_ptr, fc_bias_ptr,
@@ -556,9 +569,10 @@ namespace {
 
 // Each row or group in registers.
 
-template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems>
+template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
+    bool kLarge = false>
 __global__ void
-__launch_bounds__(row_threads(kItems, kVec, 3, false), row_blocks(kItems, kVec, 3))
+__launch_bounds__(row_threads(kItems, kVec, 3, kLarge), row_blocks(kItems, kVec, 3))
 backward_row(
     const T* __restrict__ fc_product_ptr,
     const Out* __restrict__ grad_y_ptr,
@@ -575,10 +589,11 @@ backward_row(
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t length = channels / groups;
-  const Seat seat = seat_of<kItems <= 2>(threadIdx.x, lanes, across, height);
+  const Seat seat = seat_of<!kLarge>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
+  constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
   constexpr bool kKeepsLane = sizeof(T) < 4;  // in float32, column sums need its register
   Acc* shared = shared_memory<Acc>();
   // All rows of a block begin at the same place in a vector, so that its threads have sums of the
@@ -594,23 +609,44 @@ backward_row(
         first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   const Acc inverse_count = reciprocal(Acc(channels / groups));
-  // Constants of the columns: kept for all rows where they are few, else loaded for each.
-  constexpr bool kKeep = kItems <= 2;
-  Acc fc_bias[kKeep ? kItems : 1][kVec];
-  Acc gn_weight[kKeep ? kItems : 1][kVec];
-  Acc gn_bias[kKeep ? kItems : 1][kVec];
+  // Constants and sums of the columns stay in registers or, where those are short, in shared
+  // memory: in places of the thread's own, so nobody waits for them.
+  const int places = kItems * blockDim.x;
+  auto* const fc_bias_staged = behind<Loaded<Param, kVec>>(shared, 512 * kVec);
+  auto* const gn_weight_staged = behind<Loaded<Param, kVec>>(fc_bias_staged, places);
+  auto* const gn_bias_staged = behind<Loaded<Param, kVec>>(gn_weight_staged, places);
+  auto* const d_gn_sum_staged = behind<Loaded<Acc, kVec>>(gn_bias_staged, places);
+  auto* const d_gn_weight_sum_staged = behind<Loaded<Acc, kVec>>(d_gn_sum_staged, places);
+  auto* const d_fc_sum_staged = behind<Loaded<Acc, kVec>>(d_gn_weight_sum_staged, places);
+  constexpr bool kStaged = kLarge;
+  Acc fc_bias[kStaged ? 1 : kItems][kVec];
+  Acc gn_weight[kStaged ? 1 : kItems][kVec];
+  Acc gn_bias[kStaged ? 1 : kItems][kVec];
 #pragma unroll
-  for (int i = 0; kKeep && i < kItems; ++i) {
-    load_values(columns[i], fc_bias_ptr, columns[i].any() && kAddsBias<T>, fc_bias[kKeep ? i : 0]);
-    load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight[kKeep ? i : 0]);
-    load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias[kKeep ? i : 0]);
+  for (int i = 0; i < kItems; ++i) {
+    const bool active = columns[i].any();
+    if (kStaged) {
+      const int place = i * blockDim.x + threadIdx.x;
+      if (kAddsBias<T> && active) fc_bias_staged[place] = load_pack(columns[i], fc_bias_ptr);
+      if (active) gn_weight_staged[place] = load_pack(columns[i], gn_weight_ptr);
+      if (active) gn_bias_staged[place] = load_pack(columns[i], gn_bias_ptr);
+    } else {
+      load_values(columns[i], fc_bias_ptr, active && kAddsBias<T>, fc_bias[kStaged ? 0 : i]);
+      load_values(columns[i], gn_weight_ptr, active, gn_weight[kStaged ? 0 : i]);
+      load_values(columns[i], gn_bias_ptr, active, gn_bias[kStaged ? 0 : i]);
+    }
   }
-  Acc d_gn_sum[kItems][kVec] = {};
-  Acc d_gn_weight_sum[kItems][kVec] = {};
-  Acc d_fc_sum[kItems][kVec] = {};
+  Acc d_gn_sum[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_gn_weight_sum[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_fc_sum[kLarge ? 1 : kItems][kVec] = {};
+#pragma unroll
+  for (int i = 0; kLarge && i < kItems; ++i) {
+    d_gn_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_gn_sum[0]);
+    d_gn_weight_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_gn_weight_sum[0]);
+    d_fc_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_fc_sum[0]);
+  }
 
-  // Where registers allow it, the next row is on its way while this one is used.
-  constexpr bool kAhead = kItems <= 2;
+  // The next row is on its way while this one is used.
   Loaded<T, kVec> fc_product_next[kItems];
   Loaded<Out, kVec> grad_y_next[kItems];
   Acc gn_mean_next;
@@ -632,11 +668,10 @@ backward_row(
   // begin at the same place in a vector as those of the one before.
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
-  if (kAhead) load_row(at, item);
+  load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
     const bool valid = at < size;
-    if (!kAhead) load_row(at, item);
     Loaded<T, kVec> fc_product_in[kItems];
     Loaded<Out, kVec> grad_y_in[kItems];
 #pragma unroll
@@ -646,18 +681,19 @@ backward_row(
     }
     const Acc gn_mean = gn_mean_next;
     const Acc gn_rstd = gn_rstd_next;
-    if (kAhead) load_row(at + at_step, item + item_step);
+    load_row(at + at_step, item + item_step);
 
     Acc d_gn_hat_sum = Acc(0);
     Acc d_gn_hat_gn_hat_sum = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], fc_bias_ptr, active && kAddsBias<T>, fc_bias[0]);
-        load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
-        load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(fc_bias_staged[place], kAddsBias<T>, fc_bias[0]);
+        widen_values(gn_weight_staged[place], true, gn_weight[0]);
+        widen_values(gn_bias_staged[place], true, gn_bias[0]);
       }
       Acc d_gn_hat_sum_parts[kVec];
       Acc d_gn_hat_gn_hat_sum_parts[kVec];
@@ -676,18 +712,25 @@ backward_row(
       if (active) d_gn_hat_sum += sum_of(d_gn_hat_sum_parts);
       if (active) d_gn_hat_gn_hat_sum += sum_of(d_gn_hat_gn_hat_sum_parts);
     }
-    sum_over_lanes<kKeepsLane>(lanes, lane, shared, d_gn_hat_sum, d_gn_hat_gn_hat_sum);
+    sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_gn_hat_sum, d_gn_hat_gn_hat_sum);
     const Acc gn_grad_slope = d_gn_hat_gn_hat_sum * inverse_count;
     const Acc gn_grad_mean = d_gn_hat_sum * inverse_count;
 
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      const int kept = kKeep ? i : 0;
-      if (!kKeep) {
-        load_values(columns[i], fc_bias_ptr, active && kAddsBias<T>, fc_bias[0]);
-        load_values(columns[i], gn_weight_ptr, active, gn_weight[0]);
-        load_values(columns[i], gn_bias_ptr, active, gn_bias[0]);
+      const int place = i * blockDim.x + threadIdx.x;
+      const int kept = kStaged ? 0 : i;
+      if (kStaged) {
+        widen_values(fc_bias_staged[place], kAddsBias<T>, fc_bias[0]);
+        widen_values(gn_weight_staged[place], true, gn_weight[0]);
+        widen_values(gn_bias_staged[place], true, gn_bias[0]);
+      }
+      const int own = kLarge ? 0 : i;
+      if (kLarge) {
+        widen_values(d_gn_sum_staged[place], true, d_gn_sum[0]);
+        widen_values(d_gn_weight_sum_staged[place], true, d_gn_weight_sum[0]);
+        widen_values(d_fc_sum_staged[place], true, d_fc_sum[0]);
       }
       Pack<T, kVec> grad_fc_product_out;
 #pragma unroll
@@ -701,11 +744,14 @@ backward_row(
         const Acc d_fc_unscaled =
             d_gn * gn_weight[kept][v] - (gn_hat * gn_grad_slope + gn_grad_mean);
         const Acc d_fc = d_fc_unscaled * gn_rstd;
-        if (active) d_gn_sum[i][v] += d_gn;
-        if (active) d_gn_weight_sum[i][v] += gn_hat * d_gn;
-        if (active) d_fc_sum[i][v] += d_fc;
+        if (active) d_gn_sum[own][v] += d_gn;
+        if (active) d_gn_weight_sum[own][v] += gn_hat * d_gn;
+        if (active) d_fc_sum[own][v] += d_fc;
         grad_fc_product_out[v] = narrow<T>(d_fc);
       }
+      if (kLarge) d_gn_sum_staged[place] = loaded(d_gn_sum[0]);
+      if (kLarge) d_gn_weight_sum_staged[place] = loaded(d_gn_weight_sum[0]);
+      if (kLarge) d_fc_sum_staged[place] = loaded(d_fc_sum[0]);
       if (active && grad_fc_product_ptr != nullptr)
           store_pack(columns[i], grad_fc_product_ptr, at, whole, grad_fc_product_out);
     }
@@ -713,17 +759,26 @@ backward_row(
 
   // Column sums over the rows of this block; the order of every addition is fixed.
   // The seat is found again, from another expression: kept, it would take registers from the loop.
-  const Seat again = seat_of<kItems <= 2>(thread_index(), lanes, across, height);
+  const Seat again = seat_of<!kLarge>(thread_index(), lanes, across, height);
   Acc* mine = partials + blockIdx.y * 3 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    if (height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_gn_sum[i], d_gn_weight_sum[i]);
-    if (height > 1) sum_over_rows<kVec>(again, lanes * across, height, shared, d_fc_sum[i]);
+    const int own = kLarge ? 0 : i;
+    if (kLarge) {
+      const int place = i * blockDim.x + threadIdx.x;
+      widen_values(d_gn_sum_staged[place], true, d_gn_sum[0]);
+      widen_values(d_gn_weight_sum_staged[place], true, d_gn_weight_sum[0]);
+      widen_values(d_fc_sum_staged[place], true, d_fc_sum[0]);
+    }
+    if (!kLarge && height > 1)
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_gn_sum[own],
+            d_gn_weight_sum[own]);
+    if (!kLarge && height > 1)
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_fc_sum[own]);
     if (again.row != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, d_gn_sum[i]);
-    store_values(columns[i], mine + 1 * channels, d_gn_weight_sum[i]);
-    store_values(columns[i], mine + 2 * channels, d_fc_sum[i]);
+    store_values(columns[i], mine + 0 * channels, d_gn_sum[own]);
+    store_values(columns[i], mine + 1 * channels, d_gn_weight_sum[own]);
+    store_values(columns[i], mine + 2 * channels, d_fc_sum[own]);
   }
 }
 
@@ -1050,21 +1105,21 @@ cudaError_t backward_launch(
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
-  // Column sums, blocks, constants of a column, tensors that the split schedule reads twice, and
-  // whether it repeats costly functions.
-  constexpr RowWork kWork{true, 3, 3, 2, false};
   // With column sums a thread has no room for two vectors of 16 bytes, but for one.
   constexpr int kRow = std::min(kVec, 4);
   constexpr int kWide = kPacked ? kVectorOf<T, 0> : kRow;
-  // Vectors that fit a thread's registers. Not packed, which only odd sizes need, fewer to compile.
-  constexpr int kMost = std::min(kPacked ? 8 : 2, 8 / kRow);
+  // Of a thread that keeps what it has of its columns in shared memory.
+  constexpr int kStagedBytes = 2 * kRow * (3 * sizeof(Param) + 3 * sizeof(Acc));
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  constexpr RowWork kWork{3, 3, 3, 2, 14, sizeof(T),
+      row_most_threads(true, kStagedBytes, kSharedBytes - 512 * kWide * sizeof(Acc))};
   const int64_t length = channels / groups, size = rows * channels;
   const bool wide = kWide > kRow && length % kWide == 0 && length <= 32 * kWide &&
       row_doubles(shapes, size, kWide, kMultiprocessors);
   const bool doubles = kPacked && sizeof(T) == 2 &&
       row_doubles(shapes, size, 2 * kRow, kMultiprocessors);
   Row row = row_shape(
-      shapes, kWork, rows, groups, length, wide ? kWide : kRow, kPacked, wide ? 1 : kMost,
+      shapes, kWork, rows, groups, length, wide ? kWide : kRow, kPacked, wide ? 1 : 2,
       doubles, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (row.items > 0 && shapes.schedule != kSplit) {
@@ -1074,15 +1129,16 @@ cudaError_t backward_launch(
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     auto* kernel = backward_row<T, Out, Param, kRow, kPacked, 1>;
-    if (row.items == 2) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(2, kMost)>;
-    if (row.items == 4) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(4, kMost)>;
-    if (row.items == 8) kernel = backward_row<T, Out, Param, kRow, kPacked, std::min(8, kMost)>;
+    if (row.items == 2) kernel = backward_row<T, Out, Param, kRow, kPacked, 2>;
+    if (row.large) kernel = backward_row<T, Out, Param, kRow, kPacked, 2, true>;
     if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
-    error = launch(kernel, row.grid, row.block, 512 * (wide ? kWide : kRow) * sizeof(Acc), stream,
-        fc_product_ptr, grad_y_ptr, fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr,
-        gn_bias_ptr, grad_fc_product_ptr, partials, Acc(a.negative_slope), rows, channels, groups,
-        row.lanes, row.across, row.height, row.period, row.step, row.step * groups, row.step *
-        channels, size, whole);
+    const int vector = wide ? kWide : kRow;
+    const size_t shared_bytes = 512 * vector * sizeof(Acc) + (row.large ? row.block.x * kStagedBytes
+        : 0);
+    error = launch(kernel, row.grid, row.block, shared_bytes, stream, fc_product_ptr, grad_y_ptr,
+        fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, grad_fc_product_ptr,
+        partials, Acc(a.negative_slope), rows, channels, groups, row.lanes, row.across, row.height,
+        row.period, row.step, row.step * groups, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
         * 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,

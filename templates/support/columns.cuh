@@ -180,6 +180,18 @@ __device__ __forceinline__ Loaded<T, N, kPacked> load_pack(
   return loaded;
 }
 
+template <int N, typename T>
+__device__ __forceinline__ Loaded<T, N> load_pack(const Ragged<N>& columns, const T* row) {
+  Pack<T, N> pack = {};
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    if (columns.has(v)) pack[v] = row[columns.first + v];
+  }
+  Loaded<T, N> loaded;
+  memcpy(&loaded, &pack, sizeof(loaded));
+  return loaded;
+}
+
 template <int N, bool kPacked, typename T>
 __device__ __forceinline__ void store_pack(
     const Columns<N, kPacked>& columns, T* row, const Pack<T, N>& pack) {
@@ -209,16 +221,9 @@ __device__ __forceinline__ Loaded<T, N> load_pack(
 template <int N, typename T>
 __device__ __forceinline__ Loaded<T, N> load_pack(
     const Ragged<N>& columns, const T* tensor, int64_t row, int64_t whole) {
-  const T* const from = tensor + row + columns.first;
-  if (row + columns.first + N <= whole) return load_pack(Columns<N, true>{0, 1, N}, from);
-  Pack<T, N> pack = {};
-#pragma unroll
-  for (int v = 0; v < N; ++v) {
-    if (columns.has(v)) pack[v] = from[v];
-  }
-  Loaded<T, N> loaded;
-  memcpy(&loaded, &pack, sizeof(loaded));
-  return loaded;
+  const T* const from = tensor + row;
+  if (row + columns.first + N > whole) return load_pack(columns, from);
+  return load_pack(Columns<N, true>{columns.first, 1, N}, from);
 }
 
 template <int N, typename T>
@@ -247,6 +252,14 @@ __device__ __forceinline__ void widen_values(
     const Loaded<T, N, kPacked>& loaded, bool present, Acc (&value)[N]) {
 #pragma unroll
   for (int v = 0; v < N; ++v) value[v] = present ? Acc(widen(loaded[v])) : Acc(-0.0);
+}
+
+// Values as they are loaded.
+template <int N, typename Acc>
+__device__ __forceinline__ Loaded<Acc, N> loaded(const Acc (&value)[N]) {
+  Loaded<Acc, N> found;
+  memcpy(&found, value, sizeof(found));
+  return found;
 }
 
 // The same of a vector at the thread's columns.

@@ -171,7 +171,7 @@ struct Seat {
   bool taken;
 };
 
-// kShort: whether segments may have less than a block; with many vectors a thread they never do.
+// kShort: whether segments may have less than a block.
 template <bool kShort>
 __device__ __forceinline__ Seat seat_of(int thread, int lanes, int across, int height) {
   if (!kShort || lanes > 32) return {thread, 0, 0, thread, true};
@@ -226,8 +226,6 @@ __device__ __forceinline__ void sum_in_warp(int lanes, Acc& first, More&... more
     }
   }
 }
-
-constexpr int kRowWarps = 16;  // of a row kernel's block, at most: row_shape() in row_shapes.cuh
 
 // The sum over the block's warps of values that each thread of a warp has alike; every thread gets
 // the results, to the same bits. The block has one row; `shared` holds 32 values for each sum.
@@ -304,11 +302,11 @@ __device__ __forceinline__ void sum_in_lanes(int lanes, int lane, Acc& first, Mo
 }
 
 // The same over all lanes of a segment, of several warps too; `shared` as in sum_over_warps().
-template <bool kKept = true, typename Acc, typename... More>
+template <int kMostWarps, bool kKept = true, typename Acc, typename... More>
 __device__ __forceinline__ void sum_over_lanes(
     int lanes, int lane, Acc* shared, Acc& first, More&... more) {
   sum_in_lanes<kKept>(lanes, lane, first, more...);
-  if (lanes > 32) sum_over_warps<kRowWarps>(shared, first, more...);
+  if (lanes > 32) sum_over_warps<kMostWarps>(shared, first, more...);
 }
 
 // Sums each value over a block of one row; every thread gets the results. `shared` holds 32 values

@@ -29,41 +29,63 @@ struct Row {
 
 // What a row kernel has to do, by which its launch shape is chosen.
 struct RowWork {
-  bool sums;      // also takes sums of columns
+  int sums;       // of each column, that it takes besides
   int blocks;     // as row_threads() and row_blocks() have it
-  int constants;  // of each column; with more than two items they are read again for each row
+  int constants;  // of each column
   int again;      // tensors with all elements that the split schedule reads a second time
-  bool before;    // costly functions come before the last sums; the split schedule repeats them
+  int values;     // that are computed of an element
+  int bytes;      // of an element in memory
+  int threads;    // of a block, at most: row_most_threads()
 };
 
-// Whether a launch takes the instance of a row kernel for large blocks: without column sums, with
-// two vectors of more than four neighbours. It has as many registers as two of these blocks at a
-// time leave it; blocks of up to kRowUsual threads are several at a time anyway.
-constexpr int kRowUsual = 256, kRowLarge = 640;
-constexpr bool has_large_rows(int vector) { return vector > 4; }
-inline bool row_is_large(const RowWork& work, int items, int vector, int threads) {
-  const bool two = threads > kRowUsual && threads <= kRowLarge / 2;
-  return two && items == 2 && has_large_rows(vector) && !work.sums;
+// Threads of a block at most: with one vector each, with two, and in the instance for large blocks.
+constexpr int kRowOne = 256, kRowTwo = 512, kRowLarge = 1024;
+
+// Threads of a block with two vectors each, at most. What they keep of their columns in shared
+// memory takes `staged` bytes each of the `shared` ones.
+constexpr int row_most_threads(bool large, int64_t staged = 0, int64_t shared = 0) {
+  const int most = large ? kRowLarge : kRowTwo;
+  return staged * most <= shared ? most : int(shared / staged) / 32 * 32;
 }
 
 // The launch bounds of a row kernel, which decide how many registers a thread has: threads of a
 // block, and blocks that a multiprocessor holds. With one item those are `blocks` where that is
 // four neighbours, or one less. With two items of four neighbours, where a thread has little else
-// to keep, and in the instance for large blocks the bound is higher than any block, for more of
-// them at a time.
+// to keep, the bound is higher than any block, for more of them at a time.
 constexpr int row_threads(int items, int vector, int blocks, bool large) {
-  if (items == 1) return kRowUsual;
-  if (items > 2) return 512;
-  return large ? kRowLarge : vector == 4 && blocks > 3 ? 768 : 512;
+  if (items == 1) return kRowOne;
+  return large ? kRowLarge : vector == 4 && blocks > 3 ? 768 : kRowTwo;
 }
 constexpr int row_blocks(int items, int vector, int blocks) {
   return items > 1 ? 1 : vector > 4 ? blocks - 1 : blocks;
 }
 
+// Warps of a row kernel's block, at most.
+template <int kItems, bool kLarge>
+constexpr int kRowWarps = (kItems == 1 ? kRowOne : kLarge ? kRowLarge : kRowTwo) / 32;
+
+// Whether sums of columns in shared memory cost a kernel little, beside what the split schedule
+// reads again.
+inline bool sums_are_light(const RowWork& work) {
+  return work.sums + work.constants <= 3 || work.again > 2;
+}
+
+// Whether a launch with two vectors a thread takes the instance of a row kernel for large blocks.
+// It has 64 registers a thread, for 1024 threads of a multiprocessor, and keeps constants and sums
+// of its columns in shared memory. The usual instance has registers for one block at a time that is
+// larger than half its bound. With column sums that is still faster, unless the block is not much
+// larger, elements have 16 bits, and there are many `turns` of 512 threads.
+inline bool row_is_large(const RowWork& work, int vector, int threads, int64_t turns) {
+  const bool alone = threads * 2 > row_threads(2, vector, work.blocks, false);
+  if (work.sums == 0) return alone;
+  const bool little_more = alone && threads <= 320 && work.bytes == 2;
+  const bool many = turns >= (sums_are_light(work) ? 4 : 16);
+  return threads > kRowTwo || (work.threads > kRowTwo && little_more && many);
+}
+
 // How many blocks of `threads` a multiprocessor holds by these bounds. Registers are given to
 // warps: there is room for more blocks that are smaller.
-inline int row_resident(const RowWork& work, int items, int vector, int threads) {
-  const bool large = row_is_large(work, items, vector, threads);
+inline int row_resident(const RowWork& work, int items, int vector, int threads, bool large) {
   const int bound = row_threads(items, vector, work.blocks, large);
   return bound * row_blocks(items, vector, work.blocks) / threads;
 }
@@ -111,7 +133,7 @@ constexpr int kSector = 16;  // elements: one of 16 bits, two of float32
 // have a block, if there are turns for as many.
 inline int64_t least_turns(
     const RowWork& work, int64_t turns, int height, int multiprocessors) {
-  if (!work.sums) return 1;
+  if (work.sums == 0) return 1;
   const int64_t share = (turns + multiprocessors / 2) / multiprocessors;
   return std::max<int64_t>(1, std::min(share, ceil_div(4, height)));
 }
@@ -137,37 +159,34 @@ inline void set_row_blocks(
   const int64_t most = ceil_div(turns, least * row.period);
   const int a_warp = row.lanes <= 32 ? 32 / row.lanes : 1;
   const bool shares = shares_sectors(groups, length, a_warp, row.across, row.height);
-  if (shares && !work.sums) down *= ceil_div(most, down * kRowTurns);
+  if (shares && work.sums == 0) down *= ceil_div(most, down * kRowTurns);
   if (down > most) down = most;
   if (down * row.period > 65535) down = 65535 / row.period;
   row.grid = dim3(unsigned(across), unsigned(down * row.period));
   row.step = down * row.height * row.period;
 }
 
-// Whether the split schedule is faster for `segments` of more than a warp, as measured. `ragged`:
-// they may begin within a vector.
+// Whether the split schedule is faster for `segments` of more than a warp, as measured with column
+// sums. `ragged`: they may begin within a vector. `turns`: as row_is_large() has it.
 inline bool second_read_pays(
-    const RowWork& work, const Row& row, int64_t segments, int64_t vectors, int vector, bool ragged,
+    const RowWork& work, int lanes, int64_t segments, bool ragged, int64_t turns,
     int multiprocessors) {
-  // Large blocks with column sums, of which a multiprocessor has a quarter of one to four where
-  // they are ragged, or half of one to two with many constants.
-  if (work.sums) {
-    const int some = ragged ? 4 : 2;
-    const bool large = ragged ? row.lanes > 352 : row.lanes > 448 && work.constants > 3;
-    return large && segments * some > multiprocessors && segments <= some * multiprocessors;
+  if (work.sums == 0) return false;
+  // More than the usual instance holds: few turns, or much to do for little to read, but for ragged
+  // ones, of which the split schedule is slow.
+  if (lanes > kRowTwo) {
+    const bool heavy = work.bytes == 2 ? !sums_are_light(work) : work.values > 16;
+    return turns < 4 || (heavy && !ragged);
   }
-  // With more than two items no row is on its way while another one is used, and each row reads the
-  // constants anew. To read two tensors again takes longer than that.
-  if (row.items <= 2 || work.again > 1) return false;
-  const bool wide = row.lanes > kRowUsual;
-  if (row.items == 4) return wide && segments > multiprocessors;
-  const bool few = segments <= 16 * multiprocessors;
-  const bool fills = vectors * 8 >= int64_t(row.lanes) * row.items * 7;
-  return work.constants > 1 && (wide || few || !(fills || work.before));
+  // Large blocks of the usual instance, of which a multiprocessor has a quarter of one to four
+  // where they are ragged, or half of one to two with many constants.
+  const int some = ragged ? 4 : 2;
+  const bool large = ragged ? lanes > 352 : lanes > 448 && work.constants > 3;
+  return large && segments * some > multiprocessors && segments <= some * multiprocessors;
 }
 
 // All of a launch but how many blocks it has, which set_row_blocks() decides.
-// items is 0 where a segment is longer than `most_items` vectors for each thread of a block, or
+// items is 0 where a segment is longer than `most_items` vectors for each thread of a block, and
 // where the split schedule is faster, if the sizes decide. `doubles`: whether two vectors a thread
 // are faster than one; with column sums that is about long segments only.
 inline Row row_shape(
@@ -175,66 +194,51 @@ inline Row row_shape(
     int vector, bool packed, int most_items, bool doubles, int multiprocessors) {
   // Where a segment does not begin at a multiple of a vector, it touches up to one more.
   const int64_t vectors = packed ? ceil_div(length, vector) : (length + vector - 2) / vector + 1;
-  const int two = std::min(2, most_items);
   const int period = packed ? 1 : row_period(groups * length, vector);
   const Row none{dim3(1), dim3(1), 0, 0, 0, 0, 1, false, 0, 0};
-  Row shape{dim3(1), dim3(kRowUsual), 1, 1, 1, 1, period, false, 0, 0};
-  // Whether there is a turn of two vectors for 512 threads of each multiprocessor. If not, a thread
-  // with column sums has one, though a segment then takes two warps.
-  const bool many = rows * groups * length >= int64_t(2) * 512 * vector * multiprocessors;
+  Row shape{dim3(1), dim3(kRowOne), 1, 1, 1, 1, period, false, 0, 0};
+  // Turns of two vectors for 512 threads of each multiprocessor. Without one, a thread with column
+  // sums has one vector, though a segment then takes two warps.
+  const int64_t turns = rows * groups * length / (int64_t(2) * 512 * vector * multiprocessors);
   // Eight elements that do not begin with a vector are many instructions: smaller blocks do better.
-  const bool ragged = !packed && vector > 4 && !work.sums;
-  if (vectors <= (work.sums && !many ? 32 : 32 * two)) {
+  const bool ragged = !packed && vector > 4 && work.sums == 0;
+  if (vectors <= (work.sums > 0 && turns < 1 ? 32 : 32 * most_items)) {
     // Short segments: some lanes of a warp each, with two vectors where one leaves more lanes idle
     // and there is a turn for them, or where that is asked for and leaves no more of them idle. Not
     // a lane alone: its neighbours' vectors would be two apart.
-    const int half = row_lanes(ceil_div(vectors, two));
+    const int half = row_lanes(ceil_div(vectors, most_items));
     shape.lanes = vectors <= 32 ? row_lanes(vectors) : half;
-    const int a_warp_of_one = 32 / shape.lanes * two, a_warp_of_two = 32 / half;
-    const bool fuller = many && a_warp_of_two > a_warp_of_one;
-    const bool twice = doubles && !work.sums && half > 1 && a_warp_of_two == a_warp_of_one;
+    const int a_warp_of_one = 32 / shape.lanes * most_items, a_warp_of_two = 32 / half;
+    const bool fuller = turns >= 1 && a_warp_of_two > a_warp_of_one;
+    const bool twice = doubles && work.sums == 0 && half > 1 && a_warp_of_two == a_warp_of_one;
     if (vectors > 32 || fuller || twice) {
-      shape.items = two;
+      shape.items = most_items;
       shape.lanes = half;
     }
     const int a_warp = 32 / shape.lanes;
-    const int warps = kRowUsual / (ragged ? 64 : 32);
+    const int warps = kRowOne / (ragged ? 64 : 32);
     shape.block = dim3(unsigned(warps * 32));
     shape.across = row_across(groups, a_warp, warps);
     shape.height = warps * a_warp / shape.across;
   } else {
-    // Long segments: one block each, of up to 256 threads, then with a few items, then of up to
-    // 512, in whole warps. Fewer warps exchange their results sooner: where it is asked for, with
-    // two items from the beginning, if that leaves no more threads idle.
-    const auto threads = [&](int items) { return int(ceil_div(vectors, 32 * items) * 32); };
-    if (doubles && threads(two) * two == threads(1)) shape.items = two;
-    int most_threads = kRowUsual;
-    while (int64_t(most_threads) * shape.items < vectors) {
-      const bool enough = shape.items >= shapes.row_items || shape.items == most_items;
-      if ((most_threads < 512 && enough) || shape.items == most_items) {
-        most_threads *= 2;
-      } else {
-        shape.items *= 2;
-      }
-      if (most_threads > (shape.items > 1 ? 512 : kRowUsual)) return none;
-    }
-    // Where by the launch bounds a block of not much more than 256 threads leaves no room for a
-    // second one, half as many threads do better, with twice the vectors; not with four of 16 bytes
-    // and 16 bits.
-    const int needed = threads(shape.items);
-    const bool alone = row_resident(work, shape.items, vector, needed) == 1;
-    const bool fewer = alone && needed <= 352 && !has_large_rows(vector);
-    if (fewer && shape.items * 2 <= most_items) shape.items *= 2;
-    shape.lanes = threads(shape.items);
+    // Long segments: one block each, of up to 256 threads, then with two items, in whole warps.
+    // Fewer warps exchange their results sooner: where it is asked for, with two items from the
+    // beginning, if that leaves no more threads idle.
+    const auto threads = [&](int items) { return ceil_div(vectors, 32 * items) * 32; };
+    const bool twice = doubles && threads(most_items) * most_items == threads(1);
+    if (twice || vectors > kRowOne) shape.items = most_items;
+    const int64_t needed = threads(shape.items);
+    if (needed > (shape.items > 1 ? work.threads : kRowOne)) return none;
+    shape.lanes = int(needed);
+    const bool odd = length % vector != 0;
     if (shapes.schedule == kAutomatic &&
-        second_read_pays(
-            work, shape, rows * groups, vectors, vector, length % vector != 0, multiprocessors)) {
+        second_read_pays(work, shape.lanes, rows * groups, odd, turns, multiprocessors)) {
       return none;
     }
     shape.block = dim3(unsigned(shape.lanes));
-    shape.large = row_is_large(work, shape.items, vector, shape.lanes);
+    shape.large = shape.items == 2 && row_is_large(work, vector, shape.lanes, turns);
   }
-  shape.resident = row_resident(work, shape.items, vector, int(shape.block.x));
+  shape.resident = row_resident(work, shape.items, vector, int(shape.block.x), shape.large);
   return shape;
 }
 

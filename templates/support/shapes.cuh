@@ -65,7 +65,6 @@ enum Schedule : int64_t {
 struct Shapes {
   int64_t schedule = kAutomatic;
   int64_t sum_blocks = 0;      // blocks a multiprocessor of a stream with sums; 0 the fastest
-  int64_t row_items = 2;       // vectors of a long segment's thread, before its block grows to 512
   int64_t row_waves = 1;       // blocks of a row kernel for each that is resident
   int64_t row_share = 0;       // 1 the least of a segment for a thread, 2 twice that
   int64_t column_width = 0;    // vectors of a row of a column tile; 0 likewise

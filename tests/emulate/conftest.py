@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.emulate import compile_kernels
+from tests.emulate.row_shapes import RowShapes
 
 ROOT = Path(__file__).resolve().parents[2]
 PRELUDE = """
@@ -32,3 +33,8 @@ def build(tmp_path_factory):
         return compile_kernels(source, cache=root / "cache", **kwargs)
 
     return build
+
+
+@pytest.fixture(scope="session")
+def shape(tmp_path_factory) -> RowShapes:
+    return RowShapes(tmp_path_factory.mktemp("shapes"))

@@ -47,8 +47,8 @@ def test_where_the_default_is_all_there_are_no_ranges() -> None:
 
 
 def test_kernels_on_chip_are_taken_where_they_fit_only() -> None:
-    (found,) = ranges(measured((8, Shapes("on_chip", row_items=4))))
-    assert found.shapes == Shapes("on_chip_if_it_fits", row_items=4)
+    (found,) = ranges(measured((8, Shapes("on_chip", row_waves=2))))
+    assert found.shapes == Shapes("on_chip_if_it_fits", row_waves=2)
 
 
 # Files
@@ -74,17 +74,17 @@ def test_the_file_lies_beside_the_spec_and_is_no_spec() -> None:
 
 def test_a_plan_has_the_tuning_beside_its_spec(spec: Path) -> None:
     assert plan_file(spec).tuning == ()
-    write(spec, forward=[{**ENTRY, "groups": 4, "schedule": "on_chip", "row_items": 4}])
+    write(spec, forward=[{**ENTRY, "groups": 4, "schedule": "on_chip", "row_waves": 2}])
     for plan in (plan_file(spec), *plan_files([spec])):
         (architecture,) = plan.tuning
         assert (architecture.target, architecture.gpu) == ("sm_90", "NVIDIA Test")
-        shapes = Shapes("on_chip", row_items=4)
+        shapes = Shapes("on_chip", row_waves=2)
         assert architecture.measurements == (Measurement("forward", "bfloat16", 64, 32, 4, shapes, 2.5, 3),)
         assert architecture.of("forward", "bfloat16") and not architecture.of("forward", "float32")
 
 
 def test_mistakes_in_a_tuning_come_with_those_of_other_specs(spec: Path) -> None:
-    write(spec, forward=[{**ENTRY, "groups": 4, "row_items": 4}])
+    write(spec, forward=[{**ENTRY, "groups": 4, "row_waves": 2}])
     other = spec.with_name("other.yaml")
     other.write_text("fusegen: 1\n")
     with pytest.raises(SpecError) as caught:

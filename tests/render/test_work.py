@@ -11,24 +11,24 @@ from fusegen.render.package import render_all
 from tests.plan.planning import LINEAR, planned
 
 LAYER, BATCH = "op: layer_norm, name: ln", "op: batch_norm, name: bn"
-# Steps, and of the forward and of the backward row kernel: column sums, constants of a column, tensors read again, and
-# whether costly functions come before the last sums.
+# Steps, and of the forward and of the backward row kernel: sums and constants of a column, tensors read again, values
+# of an element, and whether there is an instance for large blocks.
 ROW_CHAINS = {
-    "plain": (("op: layer_norm, name: ln, affine: false",), [("false", 0, 1, "false"), ("false", 0, 2, "false")]),
-    "rms": (("op: rms_norm, name: rms",), [("false", 1, 1, "false"), ("true", 1, 2, "false")]),
-    "layer": ((LAYER,), [("false", 2, 1, "false"), ("true", 1, 2, "false")]),
-    "bias_in_front": ((LINEAR, LAYER), [("false", 3, 1, "false"), ("true", 2, 2, "false")]),
-    "gelu_in_front": (("op: gelu", LAYER), [("false", 2, 1, "true"), ("true", 1, 2, "true")]),
-    "gelu_between": (
-        (LAYER, "op: gelu", "op: rms_norm, name: rms"),
-        [("false", 3, 2, "true"), ("true", 3, 4, "true")],
+    "plain": (("op: layer_norm, name: ln, affine: false",), [(0, 0, 1, 2, True), (0, 0, 2, 6, True)]),
+    "rms": (("op: rms_norm, name: rms",), [(0, 1, 1, 3, True), (1, 1, 2, 7, True)]),
+    "layer": ((LAYER,), [(0, 2, 1, 4, True), (2, 1, 2, 9, True)]),
+    "bias_in_front": ((LINEAR, LAYER), [(0, 3, 1, 5, True), (3, 2, 2, 10, True)]),
+    "gelu_in_front": (("op: gelu", LAYER), [(0, 2, 1, 6, True), (2, 1, 2, 13, True)]),
+    "gelu_between": ((LAYER, "op: gelu", "op: rms_norm, name: rms"), [(0, 3, 2, 9, True), (3, 3, 4, 22, True)]),
+    "gelu_behind": ((LAYER, "op: gelu"), [(0, 2, 1, 6, True), (2, 2, 2, 14, True)]),
+    "too_much_to_keep": (
+        (LINEAR, LAYER, "op: mul, parameter: p, shape: [hidden], init: ones"),
+        [(0, 4, 1, 6, True), (4, 4, 2, 13, False)],
     ),
-    "relu_in_front": (("op: relu", LAYER), [("false", 2, 1, "false"), ("true", 1, 2, "false")]),
-    "gelu_behind": ((LAYER, "op: gelu"), [("false", 2, 1, "false"), ("true", 2, 2, "true")]),
     # Only one row kernel: what comes before it runs in both schedules alike, which is no second read.
     "two_lengths": (
         ("op: group_norm, name: gn, num_groups: 4", LAYER),
-        [("false", 4, 1, "false"), ("true", 3, 2, "false")],
+        [(0, 4, 1, 8, True), (4, 3, 2, 19, False)],
     ),
 }
 # Steps, and of the forward and of the backward column kernel: tensors that it moves, tensors read again.
@@ -54,8 +54,18 @@ def kernels(root: Path, steps: tuple[str, ...]) -> str:
 @pytest.mark.parametrize("name", ROW_CHAINS)
 def test_row_work(name: str, tmp_path: Path) -> None:
     steps, expected = ROW_CHAINS[name]
-    found = re.findall(r"constexpr RowWork kWork\{(\w+), \d+, (\d+), (\d+), (\w+)\};", kernels(tmp_path, steps))
-    assert [(sums, int(constants), int(again), before) for sums, constants, again, before in found] == expected
+    work = r"constexpr RowWork kWork\{(\d+), \d+, (\d+), (\d+), (\d+), sizeof\(T\),\s+row_most_threads\((\w+)"
+    found = re.findall(work, kernels(tmp_path, steps))
+    assert [(*map(int, numbers), large == "true") for *numbers, large in found] == expected
+
+
+def test_what_is_staged_has_room_for_constants_and_sums(tmp_path: Path) -> None:
+    """Forward three constants of vectors as wide as they are, backward as many sums, in four neighbours at most; and
+    more than three constants without an instance for large blocks."""
+    bytes_ = r"constexpr int kStagedBytes =\s+(.*?);"
+    found = re.findall(bytes_, kernels(tmp_path, (LINEAR, LAYER)), re.DOTALL)
+    assert found == ["2 * kVec * (3 * sizeof(Param))", "2 * kRow * (2 * sizeof(Param) + 3 * sizeof(Acc))"]
+    assert re.findall(bytes_, kernels(tmp_path, ("op: layer_norm, name: ln, affine: false",)), re.DOTALL) == []
 
 
 @pytest.mark.parametrize("name", ["plain", "layer"])
@@ -68,7 +78,7 @@ def test_only_kernels_without_column_sums_have_as_many_blocks_as_their_registers
     resident = (
         r"resident_blocks\(kernel, row.block, shared_bytes, row.resident\);\s+set_row_blocks\(row, shapes, kWork,"
     )
-    assert [len(re.findall(resident, text)) for text in launchers] == [sums == "false" for sums, *_ in expected]
+    assert [len(re.findall(resident, text)) for text in launchers] == [sums == 0 for sums, *_ in expected]
 
 
 @pytest.mark.parametrize("name", COLUMN_CHAINS)
