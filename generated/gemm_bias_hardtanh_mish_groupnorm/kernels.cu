@@ -110,18 +110,20 @@ forward_row(
   Acc groupnorm_bias[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const bool active = columns[i].any();
     if (kStaged) {
       const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T> && active) gemm_bias_staged[place] = load_pack(columns[i], gemm_bias_ptr);
-      if (active) bias_staged[place] = load_pack(columns[i], bias_ptr);
-      if (active) groupnorm_weight_staged[place] = load_pack(columns[i], groupnorm_weight_ptr);
-      if (active) groupnorm_bias_staged[place] = load_pack(columns[i], groupnorm_bias_ptr);
+      if (kAddsBias<T>) gemm_bias_staged[place] = load_constants(columns[i], gemm_bias_ptr);
+      bias_staged[place] = load_constants(columns[i], bias_ptr);
+      groupnorm_weight_staged[place] = load_constants(columns[i], groupnorm_weight_ptr);
+      groupnorm_bias_staged[place] = load_constants(columns[i], groupnorm_bias_ptr);
     } else {
-      load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[kStaged ? 0 : i]);
-      load_values(columns[i], bias_ptr, active, bias[kStaged ? 0 : i]);
-      load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[kStaged ? 0 : i]);
-      load_values(columns[i], groupnorm_bias_ptr, active, groupnorm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
+          gemm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], bias_ptr, columns[i].any(), bias[kStaged ? 0 : i]);
+      load_values(columns[i], groupnorm_weight_ptr, columns[i].any(),
+          groupnorm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], groupnorm_bias_ptr, columns[i].any(),
+          groupnorm_bias[kStaged ? 0 : i]);
     }
   }
 
@@ -667,16 +669,17 @@ backward_row(
   Acc groupnorm_weight[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const bool active = columns[i].any();
     if (kStaged) {
       const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T> && active) gemm_bias_staged[place] = load_pack(columns[i], gemm_bias_ptr);
-      if (active) bias_staged[place] = load_pack(columns[i], bias_ptr);
-      if (active) groupnorm_weight_staged[place] = load_pack(columns[i], groupnorm_weight_ptr);
+      if (kAddsBias<T>) gemm_bias_staged[place] = load_constants(columns[i], gemm_bias_ptr);
+      bias_staged[place] = load_constants(columns[i], bias_ptr);
+      groupnorm_weight_staged[place] = load_constants(columns[i], groupnorm_weight_ptr);
     } else {
-      load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[kStaged ? 0 : i]);
-      load_values(columns[i], bias_ptr, active, bias[kStaged ? 0 : i]);
-      load_values(columns[i], groupnorm_weight_ptr, active, groupnorm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
+          gemm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], bias_ptr, columns[i].any(), bias[kStaged ? 0 : i]);
+      load_values(columns[i], groupnorm_weight_ptr, columns[i].any(),
+          groupnorm_weight[kStaged ? 0 : i]);
     }
   }
   Acc grad_y_sum[kLarge ? 1 : kItems][kVec] = {};
@@ -684,9 +687,10 @@ backward_row(
   Acc d_plus_bias_sum[kLarge ? 1 : kItems][kVec] = {};
 #pragma unroll
   for (int i = 0; kLarge && i < kItems; ++i) {
-    grad_y_sum_staged[i * blockDim.x + threadIdx.x] = loaded(grad_y_sum[0]);
-    d_groupnorm_weight_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_groupnorm_weight_sum[0]);
-    d_plus_bias_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_plus_bias_sum[0]);
+    const int place = i * blockDim.x + threadIdx.x;
+    grad_y_sum_staged[place] = loaded(grad_y_sum[0]);
+    d_groupnorm_weight_sum_staged[place] = loaded(d_groupnorm_weight_sum[0]);
+    d_plus_bias_sum_staged[place] = loaded(d_plus_bias_sum[0]);
   }
 
   // The next row is on its way while this one is used.

@@ -105,16 +105,18 @@ forward_row(
   Acc group_norm_bias[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const bool active = columns[i].any();
     if (kStaged) {
       const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T> && active) gemm_bias_staged[place] = load_pack(columns[i], gemm_bias_ptr);
-      if (active) group_norm_weight_staged[place] = load_pack(columns[i], group_norm_weight_ptr);
-      if (active) group_norm_bias_staged[place] = load_pack(columns[i], group_norm_bias_ptr);
+      if (kAddsBias<T>) gemm_bias_staged[place] = load_constants(columns[i], gemm_bias_ptr);
+      group_norm_weight_staged[place] = load_constants(columns[i], group_norm_weight_ptr);
+      group_norm_bias_staged[place] = load_constants(columns[i], group_norm_bias_ptr);
     } else {
-      load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[kStaged ? 0 : i]);
-      load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[kStaged ? 0 : i]);
-      load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
+          gemm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
+          group_norm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_bias_ptr, columns[i].any(),
+          group_norm_bias[kStaged ? 0 : i]);
     }
   }
 
@@ -636,16 +638,18 @@ backward_row(
   Acc group_norm_bias[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const bool active = columns[i].any();
     if (kStaged) {
       const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T> && active) gemm_bias_staged[place] = load_pack(columns[i], gemm_bias_ptr);
-      if (active) group_norm_weight_staged[place] = load_pack(columns[i], group_norm_weight_ptr);
-      if (active) group_norm_bias_staged[place] = load_pack(columns[i], group_norm_bias_ptr);
+      if (kAddsBias<T>) gemm_bias_staged[place] = load_constants(columns[i], gemm_bias_ptr);
+      group_norm_weight_staged[place] = load_constants(columns[i], group_norm_weight_ptr);
+      group_norm_bias_staged[place] = load_constants(columns[i], group_norm_bias_ptr);
     } else {
-      load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[kStaged ? 0 : i]);
-      load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[kStaged ? 0 : i]);
-      load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
+          gemm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
+          group_norm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_bias_ptr, columns[i].any(),
+          group_norm_bias[kStaged ? 0 : i]);
     }
   }
   Acc d_group_norm_sum[kLarge ? 1 : kItems][kVec] = {};
@@ -653,10 +657,10 @@ backward_row(
   Acc d_gemm_sum[kLarge ? 1 : kItems][kVec] = {};
 #pragma unroll
   for (int i = 0; kLarge && i < kItems; ++i) {
-    d_group_norm_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_group_norm_sum[0]);
-    d_group_norm_weight_sum_staged[i * blockDim.x + threadIdx.x] =
-        loaded(d_group_norm_weight_sum[0]);
-    d_gemm_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_gemm_sum[0]);
+    const int place = i * blockDim.x + threadIdx.x;
+    d_group_norm_sum_staged[place] = loaded(d_group_norm_sum[0]);
+    d_group_norm_weight_sum_staged[place] = loaded(d_group_norm_weight_sum[0]);
+    d_gemm_sum_staged[place] = loaded(d_gemm_sum[0]);
   }
 
   // The next row is on its way while this one is used.

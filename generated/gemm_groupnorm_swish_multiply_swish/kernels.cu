@@ -113,18 +113,21 @@ forward_row(
   Acc multiply_weight[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const bool active = columns[i].any();
     if (kStaged) {
       const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T> && active) gemm_bias_staged[place] = load_pack(columns[i], gemm_bias_ptr);
-      if (active) group_norm_weight_staged[place] = load_pack(columns[i], group_norm_weight_ptr);
-      if (active) group_norm_bias_staged[place] = load_pack(columns[i], group_norm_bias_ptr);
-      if (active) multiply_weight_staged[place] = load_pack(columns[i], multiply_weight_ptr);
+      if (kAddsBias<T>) gemm_bias_staged[place] = load_constants(columns[i], gemm_bias_ptr);
+      group_norm_weight_staged[place] = load_constants(columns[i], group_norm_weight_ptr);
+      group_norm_bias_staged[place] = load_constants(columns[i], group_norm_bias_ptr);
+      multiply_weight_staged[place] = load_constants(columns[i], multiply_weight_ptr);
     } else {
-      load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[kStaged ? 0 : i]);
-      load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[kStaged ? 0 : i]);
-      load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[kStaged ? 0 : i]);
-      load_values(columns[i], multiply_weight_ptr, active, multiply_weight[kStaged ? 0 : i]);
+      load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
+          gemm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
+          group_norm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_bias_ptr, columns[i].any(),
+          group_norm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], multiply_weight_ptr, columns[i].any(),
+          multiply_weight[kStaged ? 0 : i]);
     }
   }
 
@@ -674,18 +677,21 @@ backward_row(
   Acc multiply_weight[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const bool active = columns[i].any();
     if (kStaged) {
       const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T> && active) gemm_bias_staged[place] = load_pack(columns[i], gemm_bias_ptr);
-      if (active) group_norm_weight_staged[place] = load_pack(columns[i], group_norm_weight_ptr);
-      if (active) group_norm_bias_staged[place] = load_pack(columns[i], group_norm_bias_ptr);
-      if (active) multiply_weight_staged[place] = load_pack(columns[i], multiply_weight_ptr);
+      if (kAddsBias<T>) gemm_bias_staged[place] = load_constants(columns[i], gemm_bias_ptr);
+      group_norm_weight_staged[place] = load_constants(columns[i], group_norm_weight_ptr);
+      group_norm_bias_staged[place] = load_constants(columns[i], group_norm_bias_ptr);
+      multiply_weight_staged[place] = load_constants(columns[i], multiply_weight_ptr);
     } else {
-      load_values(columns[i], gemm_bias_ptr, active && kAddsBias<T>, gemm_bias[kStaged ? 0 : i]);
-      load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[kStaged ? 0 : i]);
-      load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[kStaged ? 0 : i]);
-      load_values(columns[i], multiply_weight_ptr, active, multiply_weight[kStaged ? 0 : i]);
+      load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
+          gemm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
+          group_norm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_bias_ptr, columns[i].any(),
+          group_norm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], multiply_weight_ptr, columns[i].any(),
+          multiply_weight[kStaged ? 0 : i]);
     }
   }
   Acc d_multiply_weight_sum[kItems][kVec] = {};

@@ -103,18 +103,16 @@ forward_row(
   Acc norm_bias[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const bool active = columns[i].any();
     if (kStaged) {
       const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T> && active) linear_bias_staged[place] =
-          load_pack(columns[i], linear_bias_ptr);
-      if (active) norm_weight_staged[place] = load_pack(columns[i], norm_weight_ptr);
-      if (active) norm_bias_staged[place] = load_pack(columns[i], norm_bias_ptr);
+      if (kAddsBias<T>) linear_bias_staged[place] = load_constants(columns[i], linear_bias_ptr);
+      norm_weight_staged[place] = load_constants(columns[i], norm_weight_ptr);
+      norm_bias_staged[place] = load_constants(columns[i], norm_bias_ptr);
     } else {
-      load_values(columns[i], linear_bias_ptr, active && kAddsBias<T>,
+      load_values(columns[i], linear_bias_ptr, columns[i].any() && kAddsBias<T>,
           linear_bias[kStaged ? 0 : i]);
-      load_values(columns[i], norm_weight_ptr, active, norm_weight[kStaged ? 0 : i]);
-      load_values(columns[i], norm_bias_ptr, active, norm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], norm_weight_ptr, columns[i].any(), norm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], norm_bias_ptr, columns[i].any(), norm_bias[kStaged ? 0 : i]);
     }
   }
 
@@ -620,18 +618,16 @@ backward_row(
   Acc norm_bias[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const bool active = columns[i].any();
     if (kStaged) {
       const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T> && active) linear_bias_staged[place] =
-          load_pack(columns[i], linear_bias_ptr);
-      if (active) norm_weight_staged[place] = load_pack(columns[i], norm_weight_ptr);
-      if (active) norm_bias_staged[place] = load_pack(columns[i], norm_bias_ptr);
+      if (kAddsBias<T>) linear_bias_staged[place] = load_constants(columns[i], linear_bias_ptr);
+      norm_weight_staged[place] = load_constants(columns[i], norm_weight_ptr);
+      norm_bias_staged[place] = load_constants(columns[i], norm_bias_ptr);
     } else {
-      load_values(columns[i], linear_bias_ptr, active && kAddsBias<T>,
+      load_values(columns[i], linear_bias_ptr, columns[i].any() && kAddsBias<T>,
           linear_bias[kStaged ? 0 : i]);
-      load_values(columns[i], norm_weight_ptr, active, norm_weight[kStaged ? 0 : i]);
-      load_values(columns[i], norm_bias_ptr, active, norm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], norm_weight_ptr, columns[i].any(), norm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], norm_bias_ptr, columns[i].any(), norm_bias[kStaged ? 0 : i]);
     }
   }
   Acc d_norm_sum[kLarge ? 1 : kItems][kVec] = {};
@@ -639,9 +635,10 @@ backward_row(
   Acc d_linear_sum[kLarge ? 1 : kItems][kVec] = {};
 #pragma unroll
   for (int i = 0; kLarge && i < kItems; ++i) {
-    d_norm_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_norm_sum[0]);
-    d_norm_weight_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_norm_weight_sum[0]);
-    d_linear_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_linear_sum[0]);
+    const int place = i * blockDim.x + threadIdx.x;
+    d_norm_sum_staged[place] = loaded(d_norm_sum[0]);
+    d_norm_weight_sum_staged[place] = loaded(d_norm_weight_sum[0]);
+    d_linear_sum_staged[place] = loaded(d_linear_sum[0]);
   }
 
   // The next row is on its way while this one is used.

@@ -105,16 +105,16 @@ forward_row(
   Acc gn_bias[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const bool active = columns[i].any();
     if (kStaged) {
       const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T> && active) fc_bias_staged[place] = load_pack(columns[i], fc_bias_ptr);
-      if (active) gn_weight_staged[place] = load_pack(columns[i], gn_weight_ptr);
-      if (active) gn_bias_staged[place] = load_pack(columns[i], gn_bias_ptr);
+      if (kAddsBias<T>) fc_bias_staged[place] = load_constants(columns[i], fc_bias_ptr);
+      gn_weight_staged[place] = load_constants(columns[i], gn_weight_ptr);
+      gn_bias_staged[place] = load_constants(columns[i], gn_bias_ptr);
     } else {
-      load_values(columns[i], fc_bias_ptr, active && kAddsBias<T>, fc_bias[kStaged ? 0 : i]);
-      load_values(columns[i], gn_weight_ptr, active, gn_weight[kStaged ? 0 : i]);
-      load_values(columns[i], gn_bias_ptr, active, gn_bias[kStaged ? 0 : i]);
+      load_values(columns[i], fc_bias_ptr, columns[i].any() && kAddsBias<T>,
+          fc_bias[kStaged ? 0 : i]);
+      load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight[kStaged ? 0 : i]);
+      load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias[kStaged ? 0 : i]);
     }
   }
 
@@ -624,16 +624,16 @@ backward_row(
   Acc gn_bias[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const bool active = columns[i].any();
     if (kStaged) {
       const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T> && active) fc_bias_staged[place] = load_pack(columns[i], fc_bias_ptr);
-      if (active) gn_weight_staged[place] = load_pack(columns[i], gn_weight_ptr);
-      if (active) gn_bias_staged[place] = load_pack(columns[i], gn_bias_ptr);
+      if (kAddsBias<T>) fc_bias_staged[place] = load_constants(columns[i], fc_bias_ptr);
+      gn_weight_staged[place] = load_constants(columns[i], gn_weight_ptr);
+      gn_bias_staged[place] = load_constants(columns[i], gn_bias_ptr);
     } else {
-      load_values(columns[i], fc_bias_ptr, active && kAddsBias<T>, fc_bias[kStaged ? 0 : i]);
-      load_values(columns[i], gn_weight_ptr, active, gn_weight[kStaged ? 0 : i]);
-      load_values(columns[i], gn_bias_ptr, active, gn_bias[kStaged ? 0 : i]);
+      load_values(columns[i], fc_bias_ptr, columns[i].any() && kAddsBias<T>,
+          fc_bias[kStaged ? 0 : i]);
+      load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight[kStaged ? 0 : i]);
+      load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias[kStaged ? 0 : i]);
     }
   }
   Acc d_gn_sum[kLarge ? 1 : kItems][kVec] = {};
@@ -641,9 +641,10 @@ backward_row(
   Acc d_fc_sum[kLarge ? 1 : kItems][kVec] = {};
 #pragma unroll
   for (int i = 0; kLarge && i < kItems; ++i) {
-    d_gn_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_gn_sum[0]);
-    d_gn_weight_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_gn_weight_sum[0]);
-    d_fc_sum_staged[i * blockDim.x + threadIdx.x] = loaded(d_fc_sum[0]);
+    const int place = i * blockDim.x + threadIdx.x;
+    d_gn_sum_staged[place] = loaded(d_gn_sum[0]);
+    d_gn_weight_sum_staged[place] = loaded(d_gn_weight_sum[0]);
+    d_fc_sum_staged[place] = loaded(d_fc_sum[0]);
   }
 
   // The next row is on its way while this one is used.

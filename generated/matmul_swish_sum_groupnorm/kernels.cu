@@ -109,20 +109,20 @@ forward_row(
   Acc group_norm_bias[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    const bool active = columns[i].any();
     if (kStaged) {
       const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T> && active) matmul_bias_staged[place] =
-          load_pack(columns[i], matmul_bias_ptr);
-      if (active) bias_staged[place] = load_pack(columns[i], bias_ptr);
-      if (active) group_norm_weight_staged[place] = load_pack(columns[i], group_norm_weight_ptr);
-      if (active) group_norm_bias_staged[place] = load_pack(columns[i], group_norm_bias_ptr);
+      if (kAddsBias<T>) matmul_bias_staged[place] = load_constants(columns[i], matmul_bias_ptr);
+      bias_staged[place] = load_constants(columns[i], bias_ptr);
+      group_norm_weight_staged[place] = load_constants(columns[i], group_norm_weight_ptr);
+      group_norm_bias_staged[place] = load_constants(columns[i], group_norm_bias_ptr);
     } else {
-      load_values(columns[i], matmul_bias_ptr, active && kAddsBias<T>,
+      load_values(columns[i], matmul_bias_ptr, columns[i].any() && kAddsBias<T>,
           matmul_bias[kStaged ? 0 : i]);
-      load_values(columns[i], bias_ptr, active, bias[kStaged ? 0 : i]);
-      load_values(columns[i], group_norm_weight_ptr, active, group_norm_weight[kStaged ? 0 : i]);
-      load_values(columns[i], group_norm_bias_ptr, active, group_norm_bias[kStaged ? 0 : i]);
+      load_values(columns[i], bias_ptr, columns[i].any(), bias[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
+          group_norm_weight[kStaged ? 0 : i]);
+      load_values(columns[i], group_norm_bias_ptr, columns[i].any(),
+          group_norm_bias[kStaged ? 0 : i]);
     }
   }
 

@@ -192,6 +192,13 @@ __device__ __forceinline__ Loaded<T, N> load_pack(const Ragged<N>& columns, cons
   return loaded;
 }
 
+// The same where there may be none: zero then.
+template <typename ColumnsOf, typename T>
+__device__ __forceinline__ auto load_constants(const ColumnsOf& columns, const T* row) {
+  using Constants = decltype(load_pack(columns, row));
+  return columns.any() ? load_pack(columns, row) : Constants{};
+}
+
 template <int N, bool kPacked, typename T>
 __device__ __forceinline__ void store_pack(
     const Columns<N, kPacked>& columns, T* row, const Pack<T, N>& pack) {

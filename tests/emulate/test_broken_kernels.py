@@ -21,10 +21,11 @@ from tests.emulate.mutants.mutant import Mutant  # noqa: E402
 from tests.emulate.mutants.odd_sizes import ODD_SIZES  # noqa: E402
 from tests.emulate.mutants.scenario import Alike, Copy, Tail, build, choose  # noqa: E402
 from tests.emulate.mutants.shared_memory import SHARED  # noqa: E402
+from tests.emulate.mutants.staged import STAGED  # noqa: E402
 from tests.emulate.mutants.stores import STORES  # noqa: E402
 from tests.emulate.mutants.sums import SUMS  # noqa: E402
 
-_KINDS = (BARRIERS, BOUNDS, CLUSTERS, COUNTS, FETCHES, ODD_SIZES, SHARED, STORES, SUMS)
+_KINDS = (BARRIERS, BOUNDS, CLUSTERS, COUNTS, FETCHES, ODD_SIZES, SHARED, STAGED, STORES, SUMS)
 MUTANTS = dict(enumerate((mutant for kind in _KINDS for mutant in kind), start=1))
 
 # Between them they have every kind of kernel.
@@ -85,7 +86,7 @@ SCENARIOS = {
     "longer segments": Tail("group norm", 3, 2110, 1, schedule="split"),
     "longer segments, far from zero": Tail("group norm", 3, 2112, 1, schedule="split", mean=1000.0),
     "longest segments": Tail("group norm", 2, 8200, 1, schedule="split"),
-    # A thread has more than two vectors.
+    # Blocks are large: what they have of their columns is in shared memory.
     "longest rows": Tail("group norm", 3, 4200, 1, schedule="on chip if it fits"),
     # Columns that are not neighbours.
     "odd columns": Tail("batch norm", 70, 33, schedule="on chip"),

@@ -56,7 +56,7 @@ def test_every_schedule_against_double_precision(name, cache, tmp_path):
 @pytest.mark.parametrize("name", ["layer_norm_of_input", "rms_norm_of_input"])
 def test_norms_of_the_input_in_16_bits_up_to_what_registers_hold_and_beyond(name, cache, tmp_path):
     plan, library, module_class, mode = in_16_bits(name, cache, tmp_path)
-    for channels, on_chip in ((4096, True), (4104, False)):
+    for channels, on_chip in ((4096, True), (8192, True), (8200, False)):
         module = build(module_class, plan, channels)
         tensors = {each: torch.randn(3, channels).bfloat16() for each in (plan.chain.source.name, "grad_y")}
         expected = tail_reference(plan, module, tensors, mode, True)
@@ -86,8 +86,7 @@ def test_rows_in_16_bits_beside_other_phases(name, cache, tmp_path):
 
 @pytest.mark.parametrize("channels", [4104, 4097])
 def test_rows_of_large_blocks_in_16_bits(channels, cache, tmp_path):
-    """Forward two blocks take five rows, in an instance of their own (`large` in test_row_shapes.py). Backward it is
-    the split schedule."""
+    """Blocks take several rows, in instances of their own (`large` in test_row_schedules.py), backward too."""
     name = "layer_norm_of_input"
     plan, library, module_class, mode = in_16_bits(name, cache, tmp_path, multiprocessors=1)
     module = build(module_class, plan, channels)

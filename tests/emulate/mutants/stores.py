@@ -89,7 +89,7 @@ _MEAN = "store_values(columns, bn_mean_ptr, bn_mean);"
 _KEPT = "store_values(columns, bn_running_var_ptr, new_bn_running_var);"
 _WEIGHT = "store_values(columns, grad_bn_weight_ptr, bn_hat_d_over_divide_value_sum_scaled);"
 _SLOT = "store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, bn_centered_d_over_divide_value_sum);"
-_ROW_SLOT = "store_values(columns[i], mine + 2 * channels, d_gemm_sum[i]);"
+_ROW_SLOT = "store_values(columns[i], mine + 2 * channels, d_gemm_sum[own]);"
 
 PER_CHANNEL = [
     *_skips(

@@ -314,10 +314,10 @@ _GARBAGE = f"{nan('y')}|{wrong('y')}"
 ROWS = [
     Mutant(f"forward_row: {name}", run, old, new, caught, within="forward_row", nth=nth, of=of)
     for name, run, old, new, caught, nth, of in (
-        ("the first row is not loaded", "long rows", "if (kAhead) load_row(at, item);", "",
+        ("the first row is not loaded", "long rows", "load_row(at, item);", "",
          _GARBAGE, 0, 1),
         ("the next row is not loaded", "long rows",
-         "if (kAhead && base + step < rows) load_row(at + at_step, item + item_step);", "", wrong("y"), 0, 1),
+         "if (base + step < rows) load_row(at + at_step, item + item_step);", "", wrong("y"), 0, 1),
         ("the last row is not loaded", "long rows", "base + step < rows", "base + 2 * step < rows", wrong("y"), 0, 1),
         ("a warp has as many values as the group", "long rows",
          "inverse_part = part > Acc(0) ? Acc(1) / part : Acc(0);", "inverse_part = inverse_length;", wrong("y"), 0, 1),
@@ -330,8 +330,6 @@ ROWS = [
         ("a row is taken again", "long rows", "at += at_step", "at += 0", nan("y"), 0, 1),
         ("statistics of a row are stored again", "long rows", "item += item_step", "item += 0",
          nan("grad_gemm_product"), 0, 1),
-        ("a row of many vectors is not loaded", "longest rows", "if (!kAhead) load_row(at, item);", "",
-         _GARBAGE, 0, 1),
         ("a row is skipped", "long rows", "base += step", "base += 2 * step", nan("y"), 0, 1),
         ("lanes without an element count", "short rows", f"if (active) {_SQUARES}", _SQUARES, wrong("y"), 0, 1),
         ("one vector is held in the place of another", "short rows", "gemm_held[i][v]", "gemm_held[0][v]",
