@@ -180,16 +180,21 @@ __device__ __forceinline__ Loaded<T, N, kPacked> load_pack(
   return loaded;
 }
 
+// What exists of the vector at `from`, which need not begin at a multiple of one.
 template <int N, typename T>
-__device__ __forceinline__ Loaded<T, N> load_pack(const Ragged<N>& columns, const T* row) {
+__device__ __forceinline__ Loaded<T, N> load_single(const Ragged<N>& columns, const T* from) {
   Pack<T, N> pack = {};
 #pragma unroll
   for (int v = 0; v < N; ++v) {
-    if (columns.has(v)) pack[v] = row[columns.first + v];
+    if (columns.has(v)) pack[v] = from[v];
   }
   Loaded<T, N> loaded;
   memcpy(&loaded, &pack, sizeof(loaded));
   return loaded;
+}
+template <int N, typename T>
+__device__ __forceinline__ Loaded<T, N> load_pack(const Ragged<N>& columns, const T* row) {
+  return load_single(columns, row + columns.first);
 }
 
 // The same where there may be none: zero then.
@@ -228,9 +233,9 @@ __device__ __forceinline__ Loaded<T, N> load_pack(
 template <int N, typename T>
 __device__ __forceinline__ Loaded<T, N> load_pack(
     const Ragged<N>& columns, const T* tensor, int64_t row, int64_t whole) {
-  const T* const from = tensor + row;
-  if (row + columns.first + N > whole) return load_pack(columns, from);
-  return load_pack(Columns<N, true>{columns.first, 1, N}, from);
+  const T* const from = tensor + row + columns.first;
+  if (row + columns.first + N <= whole) return load_pack(Columns<N, true>{0, 1, N}, from);
+  return load_single(columns, from);
 }
 
 template <int N, typename T>

@@ -8,7 +8,7 @@ _PAST = r", \d+ bytes past its end"
 _BEFORE = r", \d+ bytes before its start"
 _OTHERS = r"which (another|thread)"
 _COLUMNS = "columns.cuh"
-_SINGLE = "return load_pack(columns, from);"
+_WHOLE = "return load_pack(Columns<N, true>{0, 1, N}, from);"
 
 # Single elements, of a tile of columns.
 SINGLE = [
@@ -67,8 +67,8 @@ RAGGED = [
          rf"{nan('y')}|{UNWRITTEN}"),
         ("vectors from where the segment begins", "odd rows", "segment_columns", _COLUMNS,
          "begin - (row + begin) % kVec", "begin", MISALIGNED),
-        ("the last vector as a whole", "odd rows", None, _COLUMNS, f"if (row + columns.first + N > whole) {_SINGLE}",
-         f"if (row + columns.first >= whole) {_SINGLE}", rf"reads .*{_PAST}"),
+        ("the last vector as a whole", "odd rows", None, _COLUMNS, f"if (row + columns.first + N <= whole) {_WHOLE}",
+         f"if (row + columns.first < whole) {_WHOLE}", rf"reads .*{_PAST}"),
         ("what does not exist is stored", "odd rows", None, _COLUMNS, "if (columns.has(v)) to[v] = pack[v];",
          "to[v] = pack[v];", rf"{_OTHERS}|{_PAST}|{wrong('y')}"),
         ("distances of what does not exist", "odd rows", "forward_row", "kernels.cu",
