@@ -44,9 +44,9 @@ class KernelRenderer:
         """C++: whether an instance of a row kernel keeps the constants of its columns in shared memory."""
         if self.kernel.kind != "row" or not self.column_leaves:
             return ""
-        if self.kernel.partial_sums and len(self.column_leaves) > _MOST_CONSTANTS:
-            return "kItems * kVec >= 8"
-        return "kLarge" if self._large() else ""
+        large = ["kLarge"] if self._large() else []
+        many = self.kernel.partial_sums and len(self.column_leaves) > _MOST_CONSTANTS
+        return " || ".join([*large, "kItems * kVec >= 8"] if many else large)
 
     def _large(self) -> bool:
         """Whether a row kernel has an instance for large blocks: all but those with too much to keep of a column."""

@@ -204,8 +204,10 @@ class LauncherRenderer:
             lines += ["const int vector = wide ? kWide : kRow;"]
         bytes_ = f"{context.row_exchange.replace('kVec', 'vector')} * sizeof(Acc)"
         if context.staged_arrays:
-            staged = "row.large" if context.staged in ("", "kLarge") else "row.items * vector >= 8"
-            bytes_ += f" + ({staged} ? row.block.x * kStagedBytes : 0)"
+            staged = (context.staged or "kLarge").replace("kLarge", "row.large")
+            staged = staged.replace("kItems * kVec", "row.items * vector")
+            lines += _wrapped(f"const size_t staged = {staged} ? row.block.x * kStagedBytes : 0;")
+            bytes_ += " + staged"
         lines += _wrapped(f"const size_t shared_bytes = {bytes_};")
         if kernel.partial_sums:
             return lines

@@ -41,11 +41,9 @@ def _break_point(line: str) -> int | None:
     best: tuple[int, int] | None = None
     depth = 0
     for at, char in enumerate(line[:WIDTH]):
-        # A template's arguments are in brackets, too; comparisons and shifts have spaces around them.
-        alone = line[at - 1 : at] == " "
-        if char in "([{" or (char == "<" and not alone):
+        if char in "([{" or (char == "<" and _of_template(line[:at])):
             depth += 1
-        elif char in ")]}" or (char == ">" and not alone):
+        elif char in ")]}" or (char == ">" and _of_template(line[:at])):
             depth -= 1
         if at < start:
             continue
@@ -53,6 +51,11 @@ def _break_point(line: str) -> int | None:
         if place is not None and place <= WIDTH and (best is None or depth <= best[0]):
             best = (depth, place)
     return best[1] if best else None
+
+
+def _of_template(before: str) -> bool:
+    """Whether `<` or `>` behind this text is a bracket: comparisons and shifts have a space in front of them."""
+    return not before.rstrip("<>").endswith((" ", "-"))
 
 
 def _candidate(line: str, at: int) -> int | None:

@@ -91,6 +91,24 @@ forward_row(
     inverse_part = part > Acc(0) ? Acc(1) / part : Acc(0);
     if (threadIdx.x % 32 == 0) warp_counts[threadIdx.x / 32] = part;
   }
+
+  // The next row is on its way while this one is used.
+  Loaded<T, kVec> linear_product_next[kItems];
+  const auto load_row = [&](int64_t at, int64_t item) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      linear_product_next[i] = {};
+      if (at >= size || !columns[i].any()) continue;
+      linear_product_next[i] = load_pack(columns[i], linear_product_ptr, at, whole);
+    }
+  };
+  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
+  // turn, by what the launcher gives: that takes no register and no multiplication. A turn's rows
+  // begin at the same place in a vector as those of the one before.
+  int64_t at = first * channels;
+  int64_t item = first * groups + segment;
+  load_row(at, item);
+
   // Constants of the columns stay in registers or, where those are short, in shared memory: in
   // places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
@@ -116,22 +134,6 @@ forward_row(
     }
   }
 
-  // The next row is on its way while this one is used.
-  Loaded<T, kVec> linear_product_next[kItems];
-  const auto load_row = [&](int64_t at, int64_t item) {
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      linear_product_next[i] = {};
-      if (at >= size || !columns[i].any()) continue;
-      linear_product_next[i] = load_pack(columns[i], linear_product_ptr, at, whole);
-    }
-  };
-  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
-  // turn, by what the launcher gives: that takes no register and no multiplication. A turn's rows
-  // begin at the same place in a vector as those of the one before.
-  int64_t at = first * channels;
-  int64_t item = first * groups + segment;
-  load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
     const bool valid = at < size;
@@ -434,7 +436,8 @@ cudaError_t forward_launch(
     auto* kernel = forward_row<T, Out, Param, kVec, kPacked, 1>;
     if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, 2>;
     if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, true>;
-    const size_t shared_bytes = 96 * sizeof(Acc) + (row.large ? row.block.x * kStagedBytes : 0);
+    const size_t staged = row.large ? row.block.x * kStagedBytes : 0;
+    const size_t shared_bytes = 96 * sizeof(Acc) + staged;
     const int resident = resident_blocks(kernel, row.block, shared_bytes, row.resident);
     set_row_blocks(row, shapes, kWork, rows, int64_t(1), length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, linear_product_ptr,
@@ -603,6 +606,31 @@ backward_row(
         first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   const Acc inverse_count = reciprocal(Acc(channels));
+
+  // The next row is on its way while this one is used.
+  Loaded<T, kVec> linear_product_next[kItems];
+  Loaded<Out, kVec> grad_y_next[kItems];
+  Acc norm_mean_next;
+  Acc norm_rstd_next;
+  const auto load_row = [&](int64_t at, int64_t item) {
+    norm_mean_next = at < size && segment < groups ? Acc(widen(norm_mean_ptr[item])) : Acc(0);
+    norm_rstd_next = at < size && segment < groups ? Acc(widen(norm_rstd_ptr[item])) : Acc(0);
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      linear_product_next[i] = {};
+      grad_y_next[i] = {};
+      if (at >= size || !columns[i].any()) continue;
+      linear_product_next[i] = load_pack(columns[i], linear_product_ptr, at, whole);
+      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, at, whole);
+    }
+  };
+  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
+  // turn, by what the launcher gives: that takes no register and no multiplication. A turn's rows
+  // begin at the same place in a vector as those of the one before.
+  int64_t at = first * channels;
+  int64_t item = first * groups + segment;
+  load_row(at, item);
+
   // Constants and sums of the columns stay in registers or, where those are short, in shared
   // memory: in places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
@@ -641,29 +669,6 @@ backward_row(
     d_linear_sum_staged[place] = loaded(d_linear_sum[0]);
   }
 
-  // The next row is on its way while this one is used.
-  Loaded<T, kVec> linear_product_next[kItems];
-  Loaded<Out, kVec> grad_y_next[kItems];
-  Acc norm_mean_next;
-  Acc norm_rstd_next;
-  const auto load_row = [&](int64_t at, int64_t item) {
-    norm_mean_next = at < size && segment < groups ? Acc(widen(norm_mean_ptr[item])) : Acc(0);
-    norm_rstd_next = at < size && segment < groups ? Acc(widen(norm_rstd_ptr[item])) : Acc(0);
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      linear_product_next[i] = {};
-      grad_y_next[i] = {};
-      if (at >= size || !columns[i].any()) continue;
-      linear_product_next[i] = load_pack(columns[i], linear_product_ptr, at, whole);
-      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, at, whole);
-    }
-  };
-  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
-  // turn, by what the launcher gives: that takes no register and no multiplication. A turn's rows
-  // begin at the same place in a vector as those of the one before.
-  int64_t at = first * channels;
-  int64_t item = first * groups + segment;
-  load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
     const bool valid = at < size;
@@ -676,7 +681,8 @@ backward_row(
     }
     const Acc norm_mean = norm_mean_next;
     const Acc norm_rstd = norm_rstd_next;
-    load_row(at + at_step, item + item_step);
+    // Behind a branch: else the compiler may put it off until it comes too late.
+    if (!kLarge || base + step < rows) load_row(at + at_step, item + item_step);
 
     Acc d_norm_hat_sum = Acc(0);
     Acc d_norm_hat_norm_hat_sum = Acc(0);
@@ -1135,8 +1141,8 @@ cudaError_t backward_launch(
     if (row.large) kernel = backward_row<T, Out, Param, kRow, kPacked, 2, true>;
     if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
     const int vector = wide ? kWide : kRow;
-    const size_t shared_bytes = 512 * vector * sizeof(Acc) + (row.large ? row.block.x * kStagedBytes
-        : 0);
+    const size_t staged = row.large ? row.block.x * kStagedBytes : 0;
+    const size_t shared_bytes = 512 * vector * sizeof(Acc) + staged;
     error = launch(kernel, row.grid, row.block, shared_bytes, stream, linear_product_ptr,
         grad_y_ptr, linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr, norm_weight_ptr, norm_bias_ptr,
         grad_linear_product_ptr, partials, rows, channels, int64_t(1), row.lanes, row.across,

@@ -94,6 +94,24 @@ forward_row(
     inverse_part = part > Acc(0) ? Acc(1) / part : Acc(0);
     if (threadIdx.x % 32 == 0) warp_counts[threadIdx.x / 32] = part;
   }
+
+  // The next row is on its way while this one is used.
+  Loaded<T, kVec> matmul_product_next[kItems];
+  const auto load_row = [&](int64_t at, int64_t item) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      matmul_product_next[i] = {};
+      if (at >= size || !columns[i].any()) continue;
+      matmul_product_next[i] = load_pack(columns[i], matmul_product_ptr, at, whole);
+    }
+  };
+  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
+  // turn, by what the launcher gives: that takes no register and no multiplication. A turn's rows
+  // begin at the same place in a vector as those of the one before.
+  int64_t at = first * channels;
+  int64_t item = first * groups + segment;
+  load_row(at, item);
+
   // Constants of the columns stay in registers or, where those are short, in shared memory: in
   // places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
@@ -126,22 +144,6 @@ forward_row(
     }
   }
 
-  // The next row is on its way while this one is used.
-  Loaded<T, kVec> matmul_product_next[kItems];
-  const auto load_row = [&](int64_t at, int64_t item) {
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      matmul_product_next[i] = {};
-      if (at >= size || !columns[i].any()) continue;
-      matmul_product_next[i] = load_pack(columns[i], matmul_product_ptr, at, whole);
-    }
-  };
-  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
-  // turn, by what the launcher gives: that takes no register and no multiplication. A turn's rows
-  // begin at the same place in a vector as those of the one before.
-  int64_t at = first * channels;
-  int64_t item = first * groups + segment;
-  load_row(at, item);
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
     const bool valid = at < size;
@@ -472,7 +474,8 @@ cudaError_t forward_launch(
     auto* kernel = forward_row<T, Out, Param, kVec, kPacked, 1>;
     if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, 2>;
     if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, true>;
-    const size_t shared_bytes = 96 * sizeof(Acc) + (row.large ? row.block.x * kStagedBytes : 0);
+    const size_t staged = row.large ? row.block.x * kStagedBytes : 0;
+    const size_t shared_bytes = 96 * sizeof(Acc) + staged;
     const int resident = resident_blocks(kernel, row.block, shared_bytes, row.resident);
     set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, matmul_product_ptr,
@@ -648,19 +651,6 @@ backward_row(
         first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   const Acc inverse_count = reciprocal(Acc(channels / groups));
-  Acc matmul_bias[kItems][kVec];
-  Acc bias[kItems][kVec];
-  Acc group_norm_weight[kItems][kVec];
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    load_values(columns[i], matmul_bias_ptr, columns[i].any() && kAddsBias<T>, matmul_bias[i]);
-    load_values(columns[i], bias_ptr, columns[i].any(), bias[i]);
-    load_values(columns[i], group_norm_weight_ptr, columns[i].any(), group_norm_weight[i]);
-  }
-  Acc grad_y_sum[kItems][kVec] = {};
-  Acc d_group_norm_weight_sum[kItems][kVec] = {};
-  Acc d_plus_bias_sum[kItems][kVec] = {};
-  Acc d_matmul_sum[kItems][kVec] = {};
 
   // The next row is on its way while this one is used.
   Loaded<T, kVec> matmul_product_next[kItems];
@@ -687,6 +677,21 @@ backward_row(
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
   load_row(at, item);
+
+  Acc matmul_bias[kItems][kVec];
+  Acc bias[kItems][kVec];
+  Acc group_norm_weight[kItems][kVec];
+#pragma unroll
+  for (int i = 0; i < kItems; ++i) {
+    load_values(columns[i], matmul_bias_ptr, columns[i].any() && kAddsBias<T>, matmul_bias[i]);
+    load_values(columns[i], bias_ptr, columns[i].any(), bias[i]);
+    load_values(columns[i], group_norm_weight_ptr, columns[i].any(), group_norm_weight[i]);
+  }
+  Acc grad_y_sum[kItems][kVec] = {};
+  Acc d_group_norm_weight_sum[kItems][kVec] = {};
+  Acc d_plus_bias_sum[kItems][kVec] = {};
+  Acc d_matmul_sum[kItems][kVec] = {};
+
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
     const bool valid = at < size;

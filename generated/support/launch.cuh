@@ -50,6 +50,16 @@ __device__ __forceinline__ void wait_for_earlier_kernels() {
 #endif
 }
 
+#if defined(__CUDACC__)
+// Beyond 48 KiB of dynamic shared memory a kernel has to opt in.
+template <typename... Params>
+cudaError_t allow_shared_memory(void (*kernel)(Params...), std::size_t shared_bytes) {
+  if (shared_bytes <= 48 * 1024) return cudaSuccess;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(shared_bytes));
+}
+#endif
+
 // Launches kernel(args...) on the stream and returns the launch's own error, if any. A grid without
 // blocks has no work: that is success, where the CUDA runtime would call it an error. Where grid.z
 // is more than 1, the blocks that differ in z alone are a cluster.
@@ -59,12 +69,7 @@ cudaError_t launch(
     cudaStream_t stream, Args&&... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
 #if defined(__CUDACC__)
-  cudaError_t error = cudaSuccess;
-  // Beyond 48 KiB of dynamic shared memory a kernel has to opt in.
-  if (shared_bytes > 48 * 1024) {
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(shared_bytes));
-  }
+  cudaError_t error = allow_shared_memory(kernel, shared_bytes);
   if (error == cudaSuccess) {
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
@@ -94,20 +99,22 @@ cudaError_t launch(
 #endif
 }
 
-// How many blocks of a kernel a multiprocessor of the current device holds: `least` by its launch
-// bounds, more where it needs fewer registers than those leave it. On the emulator it is `least`.
+// How many blocks of a kernel a multiprocessor of the current device holds. Where nobody says, as
+// on the emulator, it is `promised`: for so many there are registers by its launch bounds.
 template <typename... Params>
 int resident_blocks(
-    void (*kernel)(Params...), dim3 block, std::size_t shared_bytes, int least) {
+    void (*kernel)(Params...), dim3 block, std::size_t shared_bytes, int promised) {
   int blocks = 0;
 #if defined(__CUDACC__)
   const int threads = int(block.x * block.y);
-  if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes) !=
-      cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // whoever asks for the last error next is not to blame
+  cudaError_t error = allow_shared_memory(kernel, shared_bytes);
+  if (error == cudaSuccess) {
+    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes);
   }
+  // Whoever asks for the last error next is not to blame.
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
 #endif
-  return blocks > least ? blocks : least;
+  return blocks > 0 ? blocks : promised;
 }
 
 // The block's dynamic shared memory, aligned to 16 bytes: as many bytes as launch() was given.

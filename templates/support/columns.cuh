@@ -257,6 +257,14 @@ __device__ __forceinline__ void store_pack(
   }
 }
 
+// Values as they are loaded.
+template <int N, typename Acc>
+__device__ __forceinline__ Loaded<Acc, N> loaded(const Acc (&value)[N]) {
+  Loaded<Acc, N> found;
+  memcpy(&found, value, sizeof(found));
+  return found;
+}
+
 // The values of a vector that was loaded; where `present` is false, -0: to add that is nothing, for
 // the compiler too.
 template <int N, bool kPacked, typename Acc, typename T>
@@ -264,14 +272,6 @@ __device__ __forceinline__ void widen_values(
     const Loaded<T, N, kPacked>& loaded, bool present, Acc (&value)[N]) {
 #pragma unroll
   for (int v = 0; v < N; ++v) value[v] = present ? Acc(widen(loaded[v])) : Acc(-0.0);
-}
-
-// Values as they are loaded.
-template <int N, typename Acc>
-__device__ __forceinline__ Loaded<Acc, N> loaded(const Acc (&value)[N]) {
-  Loaded<Acc, N> found;
-  memcpy(&found, value, sizeof(found));
-  return found;
 }
 
 // The same of a vector at the thread's columns.

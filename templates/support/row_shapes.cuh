@@ -23,7 +23,7 @@ struct Row {
   int items;
   int period;
   bool large;    // as row_is_large() has it
-  int resident;  // blocks that a multiprocessor holds by the launch bounds
+  int resident;  // blocks that a multiprocessor has registers for, by the launch bounds
   int64_t step;  // rows from one turn of a block to the next
 };
 
@@ -35,7 +35,7 @@ struct RowWork {
   int again;      // tensors with all elements that the split schedule reads a second time
   int values;     // that are computed of an element
   int bytes;      // of an element in memory
-  int threads;    // of a block, at most: row_most_threads()
+  int threads;    // of a block with two vectors each, at most: row_most_threads()
 };
 
 // Threads of a block at most: with one vector each, with two, and in the instance for large blocks.
@@ -83,8 +83,8 @@ inline bool row_is_large(const RowWork& work, int vector, int threads, int64_t t
   return threads > kRowTwo || (work.threads > kRowTwo && little_more && many);
 }
 
-// How many blocks of `threads` a multiprocessor holds by these bounds. Registers are given to
-// warps: there is room for more blocks that are smaller.
+// How many blocks of `threads` a multiprocessor has registers for, by these bounds. They are given
+// to warps: there are more blocks that are smaller.
 inline int row_resident(const RowWork& work, int items, int vector, int threads, bool large) {
   const int bound = row_threads(items, vector, work.blocks, large);
   return bound * row_blocks(items, vector, work.blocks) / threads;
@@ -175,7 +175,8 @@ inline bool second_read_pays(
   // More than the usual instance holds: few turns, or much to do for little to read, but for ragged
   // ones, of which the split schedule is slow.
   if (lanes > kRowTwo) {
-    const bool heavy = work.bytes == 2 ? !sums_are_light(work) : work.values > 16;
+    const bool short_16 = !sums_are_light(work) && (lanes <= 768 || turns < 8);
+    const bool heavy = work.bytes == 2 ? short_16 : work.values > 16;
     return turns < 4 || (heavy && !ragged);
   }
   // Large blocks of the usual instance, of which a multiprocessor has a quarter of one to four
@@ -197,6 +198,7 @@ inline Row row_shape(
   const int period = packed ? 1 : row_period(groups * length, vector);
   const Row none{dim3(1), dim3(1), 0, 0, 0, 0, 1, false, 0, 0};
   Row shape{dim3(1), dim3(kRowOne), 1, 1, 1, 1, period, false, 0, 0};
+  if (work.threads < kRowOne) return none;
   // Turns of two vectors for 512 threads of each multiprocessor. Without one, a thread with column
   // sums has one vector, though a segment then takes two warps.
   const int64_t turns = rows * groups * length / (int64_t(2) * 512 * vector * multiprocessors);
@@ -236,7 +238,7 @@ inline Row row_shape(
       return none;
     }
     shape.block = dim3(unsigned(shape.lanes));
-    shape.large = shape.items == 2 && row_is_large(work, vector, shape.lanes, turns);
+    shape.large = row_is_large(work, vector, shape.lanes, turns);
   }
   shape.resident = row_resident(work, shape.items, vector, int(shape.block.x), shape.large);
   return shape;

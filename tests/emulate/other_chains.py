@@ -93,6 +93,8 @@ HAND_PICKED = {
     "group_norm_of_input": Other(("{op: group_norm, name: gn, num_groups: 1}", "{op: mul, input: x}"), linear=False),
     "groups_of_one_channel": Other(("{op: group_norm, name: gn, num_groups: 6}", "{op: exp}"), channels=6),
     "layer_norm_bare": Other(("{op: layer_norm, name: ln, affine: false}", "{op: softplus, beta: 2}"), linear=False),
+    # Backward, in evaluation, four constants and two sums of each column.
+    "layer_norm_bare_of_batch_norm": Other((BN, "{op: layer_norm, name: ln, affine: false}"), linear=False),
     "layer_norm_of_input": Other((LN, GELU), linear=False),
     "rms_norm_of_input": Other((RMS, SILU), linear=False),
     "layer_norm_without_bias": Other(("{op: layer_norm, name: ln, bias: false}", SILU)),

@@ -85,18 +85,33 @@ def test_rows_in_16_bits_beside_other_phases(name, cache, tmp_path):
 
 
 @pytest.mark.parametrize("channels", [4104, 4097])
-def test_rows_of_large_blocks_in_16_bits(channels, cache, tmp_path):
+@pytest.mark.parametrize("name", ["layer_norm_of_input", "layer_norm_without_bias"])
+def test_rows_of_large_blocks_in_16_bits(name, channels, cache, tmp_path):
     """Blocks take several rows, in instances of their own (`large` in test_row_schedules.py), backward too."""
-    name = "layer_norm_of_input"
     plan, library, module_class, mode = in_16_bits(name, cache, tmp_path, multiprocessors=1)
     module = build(module_class, plan, channels)
-    tensors = {each: torch.randn(5, channels).bfloat16() for each in (plan.chain.source.name, "grad_y")}
+    names = [plan.chain.source.name, *plan.chain.tail_inputs, "grad_y"]
+    tensors = {each: torch.randn(5, channels).bfloat16() for each in dict.fromkeys(names)}
     expected = tail_reference(plan, module, tensors, mode, True)
     tail = EmulatedTail(plan, plan.variants[0], library, module)
     found = tail.run(tensors, mode).values
     assert compare(found, expected, f"{channels}")
     other = tail.run(tensors, mode, seed=1).values
     assert all(torch.equal(found[name], other[name]) for name in found)
+
+
+@pytest.mark.parametrize("dtype, channels", [("float64", 2100), ("float32", 4200)])
+def test_large_blocks_that_keep_constants_and_sums(dtype, channels, cache, tmp_path):
+    """Each thread four columns in double precision, of which the usual instance keeps constants in registers."""
+    name = "layer_norm_bare_of_batch_norm"
+    plan = write(name, CASES[name].spec(name), tmp_path)
+    library = compile_kernels(tmp_path / name / "kernels.cu", cache=cache, defines=["FUSEGEN_VERIFICATION"])
+    module = build(fusegen.load(name, tmp_path), plan, channels)
+    mode = next(mode for mode in plan.modes if set(mode.roles.values()) <= {dtype, "int64"})
+    tensors = {each: torch.randn(3, channels).to(getattr(torch, dtype)) for each in (plan.chain.source.name, "grad_y")}
+    expected = tail_reference(plan, module, tensors, mode, False)
+    tail = EmulatedTail(plan, plan.variants[-1], library, module)
+    assert compare(tail.run(tensors, mode, schedule="on chip").values, expected, name)
 
 
 def test_a_negative_momentum_of_one_norm_counts_the_other_one_once(cache, tmp_path):

@@ -71,8 +71,11 @@ def test_rows_longer_than_the_usual_instance_holds_with_column_sums(shape):
     assert [items(100_000, 8192, values=values) for values in (16, 17)] == [2, 0]
     assert items(100_000, 8189, packed=False, values=17) == 2
     # 16 bits are half as much to read again, for as many sums.
-    assert [items(100_000, 8192, bytes=2, sums=2, constants=constants) for constants in (1, 2)] == [2, 0]
-    assert items(100_000, 8192, bytes=2, again=3) == items(100_000, 8189, bytes=2, packed=False) == 2
+    half = {"bytes": 2, "sums": 2}
+    assert [items(100_000, 6144, **half, constants=constants) for constants in (1, 2)] == [2, 0]
+    assert items(100_000, 6148, **half, constants=2) == 2
+    assert [items(rows, 8192, **half, constants=2) for rows in (2 * few - 1, 2 * few)] == [0, 2]
+    assert items(100_000, 4100, bytes=2, again=3) == items(100_000, 8189, bytes=2, packed=False) == 2
 
 
 def test_large_blocks_with_column_sums_are_left_to_the_split_schedule(shape):

@@ -59,13 +59,45 @@ def test_row_work(name: str, tmp_path: Path) -> None:
     assert [(*map(int, numbers), large == "true") for *numbers, large in found] == expected
 
 
-def test_what_is_staged_has_room_for_constants_and_sums(tmp_path: Path) -> None:
-    """Forward three constants of vectors as wide as they are, backward as many sums, in four neighbours at most; and
-    more than three constants without an instance for large blocks."""
-    bytes_ = r"constexpr int kStagedBytes =\s+(.*?);"
-    found = re.findall(bytes_, kernels(tmp_path, (LINEAR, LAYER)), re.DOTALL)
-    assert found == ["2 * kVec * (3 * sizeof(Param))", "2 * kRow * (2 * sizeof(Param) + 3 * sizeof(Acc))"]
-    assert re.findall(bytes_, kernels(tmp_path, ("op: layer_norm, name: ln, affine: false",)), re.DOTALL) == []
+# Steps, and of the forward and of the backward row kernel: the bytes of a thread's columns, when they are in shared
+# memory, in the kernel and for its launch, and what else has to fit there.
+STAGED_CHAINS = {
+    "bias_in_front": (
+        (LINEAR, LAYER),
+        [
+            ("2 * kVec * (3 * sizeof(Param))", "kLarge", "row.large", "96 * sizeof(Acc)"),
+            ("2 * kRow * (2 * sizeof(Param) + 3 * sizeof(Acc))", "kLarge", "row.large", "512 * kWide * sizeof(Acc)"),
+        ],
+    ),
+    # Four constants, and sums of them all, which leaves no instance for large blocks.
+    "too_much_to_keep": (
+        ROW_CHAINS["too_much_to_keep"][0],
+        [
+            ("2 * kVec * (4 * sizeof(Param))", "kLarge", "row.large", "96 * sizeof(Acc)"),
+            (
+                "2 * kRow * (4 * sizeof(Param))",
+                "kItems * kVec >= 8",
+                "row.items * vector >= 8",
+                "512 * kWide * sizeof(Acc)",
+            ),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STAGED_CHAINS)
+def test_what_large_blocks_keep_in_shared_memory_has_room_there(name: str, tmp_path: Path) -> None:
+    steps, expected = STAGED_CHAINS[name]
+    text = kernels(tmp_path, steps)
+    bytes_ = re.findall(r"constexpr int kStagedBytes =\s+(.*?);", text, re.DOTALL)
+    kept = re.findall(r"constexpr bool kStaged = (.*?);", text)
+    launched = re.findall(r"const size_t staged = (.*?) \? row\.block\.x \* kStagedBytes : 0;", text)
+    room = re.findall(r"row_most_threads\(\w+, kStagedBytes, kSharedBytes - (.*?)\)\};", text)
+    assert list(zip(bytes_, kept, launched, room, strict=True)) == expected
+
+
+def test_without_anything_to_keep_there_shared_memory_is_for_exchanges(tmp_path: Path) -> None:
+    assert "kStagedBytes" not in kernels(tmp_path, ("op: layer_norm, name: ln, affine: false",))
 
 
 @pytest.mark.parametrize("name", ["plain", "layer"])
