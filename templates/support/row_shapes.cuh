@@ -173,10 +173,11 @@ inline bool second_read_pays(
     int multiprocessors) {
   if (work.sums == 0) return false;
   // More than the usual instance holds: few turns, or much to do for little to read, but for ragged
-  // ones, of which the split schedule is slow.
+  // ones, of which the split schedule is slow. In 16 bits there is half as much to read, for as
+  // many sums.
   if (lanes > kRowTwo) {
-    const bool short_16 = !sums_are_light(work) && (lanes <= 768 || turns < 8);
-    const bool heavy = work.bytes == 2 ? short_16 : work.values > 16;
+    const bool little = lanes <= 768 || turns < 8;
+    const bool heavy = work.bytes == 2 ? little && !sums_are_light(work) : work.values > 16;
     return turns < 4 || (heavy && !ragged);
   }
   // Large blocks of the usual instance, of which a multiprocessor has a quarter of one to four
