@@ -108,7 +108,7 @@ forward_row(
   // begin at the same place in a vector as those of the one before.
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
-  load_row(at, item);
+  load_row(at, item);  // before anything that is waited for
 
   // Constants of the columns stay in registers or, where those are short, in shared memory: in
   // places of the thread's own, so nobody waits for them.
@@ -649,7 +649,7 @@ backward_row(
   // begin at the same place in a vector as those of the one before.
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
-  load_row(at, item);
+  load_row(at, item);  // before anything that is waited for
 
   // Constants and sums of the columns stay in registers or, where those are short, in shared
   // memory: in places of the thread's own, so nobody waits for them.
