@@ -119,8 +119,8 @@ class Stage:
 class KernelContext:
     """One kernel.
 
-    staged: C++, whether an instance of a row kernel keeps the constants of its columns in shared memory; empty where
-    none does. large: whether a row kernel has an instance for large blocks, which keeps sums of columns there, too.
+    large: whether a row kernel has an instance for large blocks, which keeps constants and sums of its columns in
+    shared memory. many_constants: whether those with eight columns a thread keep constants there in any case.
     """
 
     name: str
@@ -130,8 +130,8 @@ class KernelContext:
     scalars: list[str]
     scalar_loads: list[Load]
     column_loads: list[Load]
-    staged: str
     large: bool
+    many_constants: bool
     segment_loads: list[Load]
     column_arrays: list[str]
     column_lines: list[str]
@@ -185,20 +185,30 @@ class KernelContext:
         sums = [len(self.totals(stage.sweep)) for stage in self.stages]
         return max(2 if self.has_moments else 0, *sums)
 
+    def partials_of(self, sweep: Sweep) -> list[Sum]:
+        """The sums that a sweep adds to what leaves the kernel as partial results."""
+        return [s for s in sweep.sums if self.is_partial(s)]
+
+    @property
+    def stages_constants(self) -> bool:
+        """Whether some instance of a row kernel keeps the constants of its columns in shared memory."""
+        return bool(self.column_loads) and (self.large or self.many_constants)
+
+    def staged(self, large: str, columns: str) -> str:
+        """C++: whether an instance of a row kernel keeps anything of its columns in shared memory, given whether it is
+        the one for large blocks and how many columns a thread has."""
+        cases = {large: self.large, f"{columns} >= 8": self.many_constants}
+        return " || ".join(case for case, applies in cases.items() if applies)
+
     @property
     def staged_arrays(self) -> list[tuple[str, str]]:
         """What instances of a row kernel keep in shared memory, and its type: of each column."""
-        constants = [(load.name, load.type) for load in self.column_loads] if self.staged else []
+        constants = [(load.name, load.type) for load in self.column_loads] if self.stages_constants else []
         return constants + ([(sum_.name, "Acc") for sum_ in self.partial_sums] if self.large else [])
 
-    @property
-    def partial_names(self) -> list[str]:
-        return [sum_.name for sum_ in self.partial_sums]
-
-    @property
-    def row_exchange(self) -> str:
-        """C++: how many values the threads of a row kernel exchange through shared memory."""
-        return "512 * kVec" if self.partial_sums else str(32 * (self.exchanged_by_warps + self.has_moments))
+    def row_exchange(self, vector: str) -> str:
+        """C++: how many values the threads of a row kernel exchange through shared memory, given those of a vector."""
+        return f"512 * {vector}" if self.partial_sums else str(32 * (self.exchanged_by_warps + self.has_moments))
 
     @property
     def arrays(self) -> int:

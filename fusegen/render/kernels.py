@@ -24,7 +24,7 @@ class KernelRenderer:
         self.by_segment = kernel.kind in ("row", "segment")
         self.expressions = Expressions(self._reference, self._count)
         self.column_leaves = {t.node for t in kernel.vectors if t.node.extent == CHANNEL}
-        self.staged = self._staged()
+        self.large, self.many_constants = self._large(), self._many_constants()
         self.held: list[Node] = []
         self.element_vectors: set[Node] = set()
 
@@ -34,19 +34,17 @@ class KernelRenderer:
         if node.extent == CHANNEL and self.kernel.kind not in ("finalise", "total"):
             if node in self.element_vectors:
                 return node.name
-            place = "" if self.kernel.kind != "row" else "[kept]" if self.staged else "[i]"
+            staged = self.large or self.many_constants
+            place = "" if self.kernel.kind != "row" else "[kept]" if staged else "[i]"
             return f"{node.name}{place}[v]"
         if node.op == "moments" and self.kernel.kind == "column":
             return f"{node.name}[v]"
         return node.name
 
-    def _staged(self) -> str:
-        """C++: whether an instance of a row kernel keeps the constants of its columns in shared memory."""
-        if self.kernel.kind != "row" or not self.column_leaves:
-            return ""
-        large = ["kLarge"] if self._large() else []
-        many = self.kernel.partial_sums and len(self.column_leaves) > _MOST_CONSTANTS
-        return " || ".join([*large, "kItems * kVec >= 8"] if many else large)
+    def _many_constants(self) -> bool:
+        """Whether a row kernel has more constants of a column than fit registers beside sums of it."""
+        sums = bool(self.kernel.partial_sums)
+        return self.kernel.kind == "row" and sums and len(self.column_leaves) > _MOST_CONSTANTS
 
     def _large(self) -> bool:
         """Whether a row kernel has an instance for large blocks: all but those with too much to keep of a column."""
@@ -130,8 +128,8 @@ class KernelRenderer:
             scalars=scalar_lines,
             scalar_loads=[self._load(t) for t in vectors if t.extent == SCALAR],
             column_loads=[self._load(t) for t in vectors if t.extent == CHANNEL and t.node not in self.owned],
-            staged=self.staged,
-            large=self._large(),
+            large=self.large,
+            many_constants=self.many_constants,
             segment_loads=[self._load(t) for t in vectors if t.extent.is_segment and not self._is_inner(t.node)],
             column_arrays=column_arrays,
             column_lines=column_lines,

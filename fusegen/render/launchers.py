@@ -202,10 +202,9 @@ class LauncherRenderer:
         if kernel.partial_sums:
             lines += _wrapped(f"if (wide) {instance('kWide', 'kPacked', '1')}")
             lines += ["const int vector = wide ? kWide : kRow;"]
-        bytes_ = f"{context.row_exchange.replace('kVec', 'vector')} * sizeof(Acc)"
+        bytes_ = f"{context.row_exchange('vector')} * sizeof(Acc)"
         if context.staged_arrays:
-            staged = (context.staged or "kLarge").replace("kLarge", "row.large")
-            staged = staged.replace("kItems * kVec", "row.items * vector")
+            staged = context.staged("row.large", "row.items * vector")
             lines += _wrapped(f"const size_t staged = {staged} ? row.block.x * kStagedBytes : 0;")
             bytes_ += " + staged"
         lines += _wrapped(f"const size_t shared_bytes = {bytes_};")
