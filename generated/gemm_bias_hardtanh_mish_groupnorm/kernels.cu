@@ -16,6 +16,7 @@
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
 #include "../support/row_shapes.cuh"
+#include "../support/runs.cuh"
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
@@ -76,13 +77,14 @@ forward_row(
   const int lane = seat.lane;
   constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
   Acc* shared = shared_memory<Acc>();
+  constexpr bool kRuns = row_has_runs(kPacked, kItems, kVec, sizeof(T), false);
   int64_t base = int64_t(blockIdx.y) * height;
   const int64_t first = base + seat.row;
-  SegmentColumns<kVec, kPacked> columns[kItems];
+  RowColumns<kVec, kPacked, kRuns> columns[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
-    columns[i] = segment_columns<kVec, kPacked>(
+    columns[i] = row_columns<kVec, kPacked, kRuns>(
         first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   // The moments of a long segment are made of those of its warps, with as many values each.
@@ -98,18 +100,18 @@ forward_row(
   }
 
   // The next row is on its way while this one is used.
-  Loaded<T, kVec> gemm_product_next[kItems];
+  RowLoad<T, kVec, kRuns> gemm_product_next[kItems];
   const auto load_row = [&](int64_t at, int64_t item) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       gemm_product_next[i] = {};
       if (at >= size || !columns[i].any()) continue;
-      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, at, whole);
+      gemm_product_next[i] = ask_row(columns[i], gemm_product_ptr, at, size, whole);
     }
   };
   // Where the thread's row begins, and the number of its segment. Both are added to from turn to
-  // turn, by what the launcher gives: that takes no register and no multiplication. A turn's rows
-  // begin at the same place in a vector as those of the one before.
+  // turn, by what the launcher gives: that takes no register and no multiplication. But for runs, a
+  // turn's rows begin at the same place in a vector as those of the one before.
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
   load_row(at, item);  // before anything that is waited for
@@ -151,7 +153,7 @@ forward_row(
     Loaded<T, kVec> gemm_product_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-      gemm_product_in[i] = gemm_product_next[i];
+      gemm_product_in[i] = arrived(columns[i], gemm_product_ptr, at, gemm_product_next[i]);
     }
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (base + step < rows) load_row(at + at_step, item + item_step);
@@ -468,7 +470,7 @@ cudaError_t forward_launch(
   constexpr RowWork kWork{0, 4, 4, 1, 9, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc))};
   const int64_t length = channels / groups, size = rows * channels;
-  const bool doubles = kPacked && row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
+  const bool doubles = row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
   Row row = row_shape(
       shapes, kWork, rows, groups, length, kVec, kPacked, 2, doubles, kMultiprocessors);
   if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
@@ -643,23 +645,24 @@ backward_row(
   constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
   constexpr bool kKeepsLane = sizeof(T) < 4;  // in float32, column sums need its register
   Acc* shared = shared_memory<Acc>();
+  constexpr bool kRuns = row_has_runs(kPacked, kItems, kVec, sizeof(T), true);
   // All rows of a block begin at the same place in a vector, so that its threads have sums of the
-  // same columns: they are that far apart.
-  const unsigned apart = kPacked ? 1 : period;
+  // same columns: they are that far apart. Runs begin anywhere.
+  const unsigned apart = kPacked || kRuns ? 1 : period;
   int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
   const int64_t first = base + seat.row * apart;
-  SegmentColumns<kVec, kPacked> columns[kItems];
+  RowColumns<kVec, kPacked, kRuns> columns[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
-    columns[i] = segment_columns<kVec, kPacked>(
+    columns[i] = row_columns<kVec, kPacked, kRuns>(
         first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
   }
   const Acc inverse_count = reciprocal(Acc(channels / groups));
 
   // The next row is on its way while this one is used.
-  Loaded<T, kVec> gemm_product_next[kItems];
-  Loaded<Out, kVec> grad_y_next[kItems];
+  RowLoad<T, kVec, kRuns> gemm_product_next[kItems];
+  RowLoad<Out, kVec, kRuns> grad_y_next[kItems];
   Acc groupnorm_mean_next;
   Acc groupnorm_rstd_next;
   const auto load_row = [&](int64_t at, int64_t item) {
@@ -672,13 +675,13 @@ backward_row(
       gemm_product_next[i] = {};
       grad_y_next[i] = {};
       if (at >= size || !columns[i].any()) continue;
-      gemm_product_next[i] = load_pack(columns[i], gemm_product_ptr, at, whole);
-      grad_y_next[i] = load_pack(columns[i], grad_y_ptr, at, whole);
+      gemm_product_next[i] = ask_row(columns[i], gemm_product_ptr, at, size, whole);
+      grad_y_next[i] = ask_row(columns[i], grad_y_ptr, at, size, whole);
     }
   };
   // Where the thread's row begins, and the number of its segment. Both are added to from turn to
-  // turn, by what the launcher gives: that takes no register and no multiplication. A turn's rows
-  // begin at the same place in a vector as those of the one before.
+  // turn, by what the launcher gives: that takes no register and no multiplication. But for runs, a
+  // turn's rows begin at the same place in a vector as those of the one before.
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
   load_row(at, item);  // before anything that is waited for
@@ -730,8 +733,8 @@ backward_row(
     Loaded<Out, kVec> grad_y_in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-      gemm_product_in[i] = gemm_product_next[i];
-      grad_y_in[i] = grad_y_next[i];
+      gemm_product_in[i] = arrived(columns[i], gemm_product_ptr, at, gemm_product_next[i]);
+      grad_y_in[i] = arrived(columns[i], grad_y_ptr, at, grad_y_next[i]);
     }
     const Acc groupnorm_mean = groupnorm_mean_next;
     const Acc groupnorm_rstd = groupnorm_rstd_next;
@@ -1190,16 +1193,16 @@ cudaError_t backward_launch(
   // Each segment stays in registers.
   // With column sums a thread has no room for two vectors of 16 bytes, but for one.
   constexpr int kRow = std::min(kVec, 4);
-  constexpr int kWide = kPacked ? kVectorOf<T, 0> : kRow;
+  constexpr int kWide = kVectorOf<T, 0>;
   // Of a thread that keeps what it has of its columns in shared memory.
   constexpr int kStagedBytes = 2 * kRow * (3 * sizeof(Param) + 3 * sizeof(Acc));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{3, 3, 3, 2, 17, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 512 * kWide * sizeof(Acc))};
   const int64_t length = channels / groups, size = rows * channels;
-  const bool wide = kWide > kRow && length % kWide == 0 && length <= 32 * kWide &&
+  const bool wide = kWide > kRow && (!kPacked || length % kWide == 0) && length <= 32 * kWide &&
       row_doubles(shapes, size, kWide, kMultiprocessors);
-  const bool doubles = kPacked && sizeof(T) == 2 &&
+  const bool doubles = (kPacked ? sizeof(T) == 2 : ragged_doubles(kWork)) &&
       row_doubles(shapes, size, 2 * kRow, kMultiprocessors);
   Row row = row_shape(
       shapes, kWork, rows, groups, length, wide ? kWide : kRow, kPacked, wide ? 1 : 2,

@@ -3,7 +3,8 @@
 // Packed: neighbours, kVec of them, which one access to memory moves. That needs rows, and groups
 // of them, which begin at multiples of a vector. Where they do not, it depends on the kernel:
 // - a stream takes so many rows at a time that they end at one (Line);
-// - segments take the vectors of memory that they touch (Ragged);
+// - segments take the vectors of memory that they touch (Ragged), or neighbours as if they were
+//   packed (Run, in runs.cuh);
 // - tiles of columns take single elements (Columns that are not packed).
 #pragma once
 
@@ -181,8 +182,8 @@ __device__ __forceinline__ Loaded<T, N, kPacked> load_pack(
 }
 
 // What exists of the vector at `from`, which need not begin at a multiple of one.
-template <int N, typename T>
-__device__ __forceinline__ Loaded<T, N> load_single(const Ragged<N>& columns, const T* from) {
+template <template <int> typename ColumnsOf, int N, typename T>
+__device__ __forceinline__ Loaded<T, N> load_single(const ColumnsOf<N>& columns, const T* from) {
   Pack<T, N> pack = {};
 #pragma unroll
   for (int v = 0; v < N; ++v) {
@@ -192,8 +193,8 @@ __device__ __forceinline__ Loaded<T, N> load_single(const Ragged<N>& columns, co
   memcpy(&loaded, &pack, sizeof(loaded));
   return loaded;
 }
-template <int N, typename T>
-__device__ __forceinline__ Loaded<T, N> load_pack(const Ragged<N>& columns, const T* row) {
+template <template <int> typename ColumnsOf, int N, typename T>
+__device__ __forceinline__ Loaded<T, N> load_pack(const ColumnsOf<N>& columns, const T* row) {
   return load_single(columns, row + columns.first);
 }
 
@@ -282,9 +283,9 @@ __device__ __forceinline__ void load_values(
   if (present) loaded = load_pack(columns, row);
   widen_values(loaded, present, value);
 }
-template <int N, typename Acc, typename T>
+template <template <int> typename ColumnsOf, int N, typename Acc, typename T>
 __device__ __forceinline__ void load_values(
-    const Ragged<N>& columns, const T* row, bool present, Acc (&value)[N]) {
+    const ColumnsOf<N>& columns, const T* row, bool present, Acc (&value)[N]) {
 #pragma unroll
   for (int v = 0; v < N; ++v) {
     value[v] = present && columns.has(v) ? Acc(widen(row[columns.at(v)])) : Acc(-0.0);
@@ -306,9 +307,9 @@ __device__ __forceinline__ void store_values(
   for (int v = 0; v < N; ++v) pack[v] = narrow<T>(value[v]);
   store_pack(columns, row, pack);
 }
-template <int N, typename Acc, typename T>
+template <template <int> typename ColumnsOf, int N, typename Acc, typename T>
 __device__ __forceinline__ void store_values(
-    const Ragged<N>& columns, T* row, const Acc (&value)[N]) {
+    const ColumnsOf<N>& columns, T* row, const Acc (&value)[N]) {
 #pragma unroll
   for (int v = 0; v < N; ++v) {
     if (columns.has(v)) row[columns.at(v)] = narrow<T>(value[v]);

@@ -60,6 +60,15 @@ constexpr int row_blocks(int items, int vector, int blocks) {
   return items > 1 ? 1 : vector > 4 ? blocks - 1 : blocks;
 }
 
+// Whether threads have runs, where segments do not begin at multiples of a vector; otherwise they
+// have the vectors that a segment touches. Those are fewer accesses to memory, but as many as one
+// vector more: runs pay where that is many of a segment's threads, as measured. With two items a
+// segment is longer, and in 16 bits a run is more accesses, too many for a kernel that does little
+// else.
+constexpr bool row_has_runs(bool packed, int items, int vector, int bytes, bool sums) {
+  return !packed && items == 1 && (bytes > 2 || (sums && vector > 4));
+}
+
 // Warps of a row kernel's block, at most.
 template <int kItems, bool kLarge>
 constexpr int kRowWarps = (kItems == 1 ? kRowOne : kLarge ? kRowLarge : kRowTwo) / 32;
@@ -187,6 +196,14 @@ inline bool second_read_pays(
   return large && segments * some > multiprocessors && segments <= some * multiprocessors;
 }
 
+// Whether a long segment that does not begin at a multiple of a vector may have two a thread. With
+// column sums in float32 that takes the last registers.
+inline bool ragged_doubles(const RowWork& work) {
+  if (work.sums == 0 || work.bytes == 2) return true;
+  const bool staged = work.constants > 3;  // where they take none
+  return staged || work.values + work.sums + work.constants <= 21;
+}
+
 // All of a launch but how many blocks it has, which set_row_blocks() decides.
 // items is 0 where a segment is longer than `most_items` vectors for each thread of a block, and
 // where the split schedule is faster, if the sizes decide. `doubles`: whether two vectors a thread
@@ -195,26 +212,30 @@ inline Row row_shape(
     const Shapes& shapes, const RowWork& work, int64_t rows, int64_t groups, int64_t length,
     int vector, bool packed, int most_items, bool doubles, int multiprocessors) {
   // Where a segment does not begin at a multiple of a vector, it touches up to one more.
-  const int64_t vectors = packed ? ceil_div(length, vector) : (length + vector - 2) / vector + 1;
-  const int period = packed ? 1 : row_period(groups * length, vector);
+  const auto vectors = [&](int items) {
+    const bool runs = row_has_runs(packed, items, vector, work.bytes, work.sums > 0);
+    return packed || runs ? ceil_div(length, vector) : (length + vector - 2) / vector + 1;
+  };
   const Row none{dim3(1), dim3(1), 0, 0, 0, 0, 1, false, 0, 0};
-  Row shape{dim3(1), dim3(kRowOne), 1, 1, 1, 1, period, false, 0, 0};
+  Row shape{dim3(1), dim3(kRowOne), 1, 1, 1, 1, 1, false, 0, 0};
   if (work.threads < kRowOne) return none;
   // Turns of two vectors for 512 threads of each multiprocessor. Without one, a thread with column
   // sums has one vector, though a segment then takes two warps.
   const int64_t turns = rows * groups * length / (int64_t(2) * 512 * vector * multiprocessors);
   // Eight elements that do not begin with a vector are many instructions: smaller blocks do better.
   const bool ragged = !packed && vector > 4 && work.sums == 0;
-  if (vectors <= (work.sums > 0 && turns < 1 ? 32 : 32 * most_items)) {
+  const bool two_fit = vectors(most_items) <= 32 * most_items;
+  if (vectors(1) <= 32 || (two_fit && (work.sums == 0 || turns >= 1))) {
     // Short segments: some lanes of a warp each, with two vectors where one leaves more lanes idle
     // and there is a turn for them, or where that is asked for and leaves no more of them idle. Not
     // a lane alone: its neighbours' vectors would be two apart.
-    const int half = row_lanes(ceil_div(vectors, most_items));
-    shape.lanes = vectors <= 32 ? row_lanes(vectors) : half;
+    const int half = row_lanes(ceil_div(vectors(most_items), most_items));
+    shape.lanes = vectors(1) <= 32 ? row_lanes(vectors(1)) : half;
     const int a_warp_of_one = 32 / shape.lanes * most_items, a_warp_of_two = 32 / half;
     const bool fuller = turns >= 1 && a_warp_of_two > a_warp_of_one;
-    const bool twice = doubles && work.sums == 0 && half > 1 && a_warp_of_two == a_warp_of_one;
-    if (vectors > 32 || fuller || twice) {
+    const bool twice =
+        packed && doubles && work.sums == 0 && half > 1 && a_warp_of_two == a_warp_of_one;
+    if (vectors(1) > 32 || fuller || twice) {
       shape.items = most_items;
       shape.lanes = half;
     }
@@ -227,9 +248,9 @@ inline Row row_shape(
     // Long segments: one block each, of up to 256 threads, then with two items, in whole warps.
     // Fewer warps exchange their results sooner: where it is asked for, with two items from the
     // beginning, if that leaves no more threads idle.
-    const auto threads = [&](int items) { return ceil_div(vectors, 32 * items) * 32; };
+    const auto threads = [&](int items) { return ceil_div(vectors(items), 32 * items) * 32; };
     const bool twice = doubles && threads(most_items) * most_items == threads(1);
-    if (twice || vectors > kRowOne) shape.items = most_items;
+    if (twice || vectors(1) > kRowOne) shape.items = most_items;
     const int64_t needed = threads(shape.items);
     if (needed > (shape.items > 1 ? work.threads : kRowOne)) return none;
     shape.lanes = int(needed);
@@ -241,6 +262,8 @@ inline Row row_shape(
     shape.block = dim3(unsigned(shape.lanes));
     shape.large = row_is_large(work, vector, shape.lanes, turns);
   }
+  const bool runs = row_has_runs(packed, shape.items, vector, work.bytes, work.sums > 0);
+  if (!packed && !runs) shape.period = row_period(groups * length, vector);
   shape.resident = row_resident(work, shape.items, vector, int(shape.block.x), shape.large);
   return shape;
 }

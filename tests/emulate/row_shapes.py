@@ -31,9 +31,13 @@ extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, i
     fusegen::set_row_blocks(row, shapes, work, rows, groups, length, blocks, 132);
   }
   const int64_t fields[] = {row.items, row.lanes, row.across, row.height, row.block.x, row.block.y,
-                            row.grid.x, row.grid.y, row.step, row.large};
-  for (int i = 0; i < 10; ++i) found[i] = fields[i];
+                            row.grid.x, row.grid.y, row.step, row.large, row.period};
+  for (int i = 0; i < 11; ++i) found[i] = fields[i];
   return cudaGetLastError();
+}
+
+extern "C" int64_t ragged_doubles(int sums, int64_t constants, int64_t values, int64_t bytes) {
+  return fusegen::ragged_doubles(fusegen::RowWork{sums, 3, int(constants), 1, int(values), int(bytes), 512});
 }
 
 __global__ void take_seats(int lanes, int across, int height, int* found) {
@@ -46,10 +50,11 @@ extern "C" int seats(int threads, int* found, int64_t lanes, int64_t across, int
   return fusegen::launch(take_seats, dim3(1), dim3(threads), 0, nullptr, int(lanes), int(across), int(height), found);
 }
 """
-_FIELDS = ("items", "lanes", "across", "height", "threads", "one", "grid_x", "grid_y", "step", "large")
+_FIELDS = ("items", "lanes", "across", "height", "threads", "one", "grid_x", "grid_y", "step", "large", "period")
 
-# Of RowWork, of Shapes, and what the launcher passes on; `resident` 0 is what the launch bounds promise.
-_WORK = {"sums": 3, "blocks": 4, "constants": 4, "again": 1, "values": 10, "bytes": 4, "has_large": False, "staged": 0}
+# Of RowWork, of Shapes, and what the launcher passes on; `resident` 0 is what the launch bounds promise. `bytes` 0
+# are those of an element of which a vector has 16 bytes.
+_WORK = {"sums": 3, "blocks": 4, "constants": 4, "again": 1, "values": 10, "bytes": 0, "has_large": False, "staged": 0}
 _DEFAULTS = {"most_items": 2, "row_waves": 1, "doubles": False, **_WORK, "schedule": "automatic", "resident": 0}
 
 
@@ -71,8 +76,13 @@ class RowShapes:
         assert values.keys() == _DEFAULTS.keys()
         values["schedule"] = SCHEDULES.index(values["schedule"])
         values["has_large"] = values["has_large"] or values["sums"] == 0
+        values["bytes"] = values["bytes"] or 16 // vector
         self._library.call("shape", vector, self._found, *map(int, (rows, groups, length, packed, *values.values())))
         return dict(zip(_FIELDS, self._found.tensor().tolist(), strict=True))
+
+    def ragged_doubles(self, *, sums: int, constants: int, values: int, bytes: int) -> bool:
+        """Whether threads of a long segment without vectors may have two of them."""
+        return bool(self._library.call_int64("ragged_doubles", sums, constants, values, bytes))
 
     def seats(self, threads: int, lanes: int, across: int, height: int) -> list[list[int]]:
         """What each thread of a block takes: whether it does, its row, segment, lane and slot."""

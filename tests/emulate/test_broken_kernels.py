@@ -99,7 +99,8 @@ SCENARIOS = {
     "more odd rows, split": Tail("batch norm", 330, 33, schedule="split in eight blocks"),
     # A group is nine lanes, of which a warp has three times as many; a block has every other of 24 rows.
     "odd rows": Tail("group norm", 41, 66, 2, schedule="on chip"),
-    "odd rows, one group": Tail("group norm", 41, 65, 1, schedule="on chip"),
+    "odd rows by vectors": Tail("group norm", 41, 266, 2, schedule="on chip"),
+    "odd rows by vectors, one group": Tail("group norm", 41, 133, 1, schedule="on chip"),
     "odd segments": Tail("group norm", 9, 66, 2, schedule="split"),
 }
 OF_COPY = {

@@ -84,6 +84,24 @@ def test_rows_in_16_bits_beside_other_phases(name, cache, tmp_path):
         assert compare(tail.run(tensors, mode, shapes=forced_shapes(schedule)).values, expected, schedule)
 
 
+@pytest.mark.parametrize("channels", [31, 33, 762])
+@pytest.mark.parametrize("name", ["layer_norm_of_input", "layer_norm_without_bias"])
+def test_odd_rows_in_16_bits(name, channels, cache, tmp_path):
+    """By the vectors that a row touches, or by runs: backward, with eight columns a thread. Where they begin, rows of
+    762 touch as many vectors as three warps have, or one more: then a fourth warp has values, else none."""
+    plan, library, module_class, mode = in_16_bits(name, cache, tmp_path, multiprocessors=1)
+    module = build(module_class, plan, channels)
+    names = [plan.chain.source.name, *plan.chain.tail_inputs, "grad_y"]
+    tensors = {each: torch.randn(41, channels).bfloat16() for each in dict.fromkeys(names)}
+    expected = tail_reference(plan, module, tensors, mode, True)
+    for schedule in ("on chip", "twice a share"):
+        tail = EmulatedTail(plan, plan.variants[0], library, module)
+        found = tail.run(tensors, mode, shapes=forced_shapes(schedule)).values
+        assert compare(found, expected, schedule)
+        again = tail.run(tensors, mode, shapes=forced_shapes(schedule), seed=1).values
+        assert all(torch.equal(found[name], again[name]) for name in found)
+
+
 @pytest.mark.parametrize("channels", [4104, 4097])
 @pytest.mark.parametrize("name", ["layer_norm_of_input", "layer_norm_without_bias"])
 def test_rows_of_large_blocks_in_16_bits(name, channels, cache, tmp_path):

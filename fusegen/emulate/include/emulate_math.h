@@ -29,6 +29,14 @@ inline double max(double a, double b) { return fmax(a, b); }
 
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
+// A word out of two that follow each other; `bits` counts from the lower end, modulo 32.
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned bits) {
+  return unsigned((std::uint64_t(high) << 32 | low) >> bits % 32);
+}
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned bits) {
+  return unsigned((std::uint64_t(high) << 32 | low) << bits % 32 >> 32);
+}
+
 // Operations that a compiler must not contract; sources are compiled with -ffp-contract=off anyway.
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }

@@ -59,23 +59,23 @@ LINES = [
 RAGGED = [
     Mutant(f"{run}: {name}", run, old, new, caught, within=within, file=file)
     for name, run, within, file, old, new, caught in (
-        ("the element before a segment", "odd rows", "ragged", _COLUMNS, "(1u << low)", "(1u << low) / 2",
+        ("the element before a segment", "odd rows by vectors", "ragged", _COLUMNS, "(1u << low)", "(1u << low) / 2",
          rf"{_OTHERS}|{_BEFORE}|{_PAST}|{wrong('y')}"),
-        ("the element behind a segment", "odd rows", "ragged", _COLUMNS, "end - first", "end + 1 - first",
+        ("the element behind a segment", "odd rows by vectors", "ragged", _COLUMNS, "end - first", "end + 1 - first",
          rf"{_OTHERS}|{_PAST}|{wrong('y')}"),
-        ("a segment's last element is missing", "odd rows", "ragged", _COLUMNS, "end - first", "end - 1 - first",
-         rf"{nan('y')}|{UNWRITTEN}"),
-        ("vectors from where the segment begins", "odd rows", "segment_columns", _COLUMNS,
+        ("a segment's last element is missing", "odd rows by vectors", "ragged", _COLUMNS, "end - first",
+         "end - 1 - first", rf"{nan('y')}|{UNWRITTEN}"),
+        ("vectors from where the segment begins", "odd rows by vectors", "segment_columns", _COLUMNS,
          "begin - (row + begin) % kVec", "begin", MISALIGNED),
-        ("the last vector as a whole", "odd rows", None, _COLUMNS, f"if (row + columns.first + N <= whole) {_WHOLE}",
-         f"if (row + columns.first < whole) {_WHOLE}", rf"reads .*{_PAST}"),
-        ("what does not exist is stored", "odd rows", None, _COLUMNS, "if (columns.has(v)) to[v] = pack[v];",
+        ("the last vector as a whole", "odd rows by vectors", None, _COLUMNS,
+         f"if (row + columns.first + N <= whole) {_WHOLE}", f"if (row + columns.first < whole) {_WHOLE}", rf"reads .*{_PAST}"),
+        ("what does not exist is stored", "odd rows by vectors", None, _COLUMNS, "if (columns.has(v)) to[v] = pack[v];",
          "to[v] = pack[v];", rf"{_OTHERS}|{_PAST}|{wrong('y')}"),
         ("distances of what does not exist", "odd rows", "forward_row", "kernels.cu",
          "columns[i].has(v) ? gemm - group_norm_moments.mean : Acc(0)", "gemm - group_norm_moments.mean",
          wrong("y")),
-        ("sums of rows that begin elsewhere in a vector", "odd rows, one group", "backward_row", "kernels.cu",
-         "kPacked ? 1 : period", "1", wrong("grad_gemm_bias")),
+        ("sums of rows that begin elsewhere in a vector", "odd rows by vectors, one group", "backward_row",
+         "kernels.cu", "kPacked || kRuns ? 1 : period", "1", wrong("grad_gemm_bias")),
         ("what does not exist of a segment", "odd segments", "forward_segments", "kernels.cu",
          "if (columns[u].has(v)) add_value(group_norm_moments_sums, group_norm_moments_of[v]);",
          "add_value(group_norm_moments_sums, group_norm_moments_of[v]);", wrong("y")),
@@ -90,14 +90,27 @@ RAGGED = [
     )
 ]  # fmt: skip
 
+# Neighbours, wherever they begin.
+RUNS = [
+    Mutant(f"odd rows: {name}", "odd rows", old, new, caught, within=within, file="runs.cuh")
+    for name, within, old, new, caught in (
+        ("a run's last element is missing", "row_columns", "int(left)", "int(left) - 1", rf"{nan('y')}|{UNWRITTEN}"),
+        ("the element behind a segment", "row_columns", "end - first", "end + 1 - first",
+         rf"{_OTHERS}|{_PAST}|{wrong('y')}"),
+        ("elements behind the last one", None, "at + N <= size", "at < size", rf"reads .*{_PAST}"),
+        ("what does not exist is stored", None, "if (columns.has(v)) to[v] = pack.element[v];",
+         "to[v] = pack.element[v];", rf"{_OTHERS}|{_PAST}|{wrong('y')}"),
+    )
+]  # fmt: skip
+
 # Where a segment begins in memory.
 BEGINNINGS = [
     Mutant(f"{run}: {name}", run, "first * channels", new, caught, within="forward_row", of=2)
     for name, run, new, caught in (
-        ("vectors of another row", "odd rows", "0 * channels", MISALIGNED),
-        ("vectors of the block's first row for all", "odd rows, one group", "base * channels",
+        ("vectors of another row", "odd rows by vectors", "0 * channels", MISALIGNED),
+        ("vectors of the block's first row for all", "odd rows by vectors, one group", "base * channels",
          rf"{MISALIGNED}|{nan('y')}"),
     )
 ]  # fmt: skip
 
-ODD_SIZES = [*SINGLE, *LINES, *RAGGED, *BEGINNINGS]
+ODD_SIZES = [*SINGLE, *LINES, *RAGGED, *RUNS, *BEGINNINGS]

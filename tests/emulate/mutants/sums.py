@@ -321,8 +321,6 @@ ROWS = [
         ("the last row is not loaded", "long rows", "base + step < rows", "base + 2 * step < rows", wrong("y"), 0, 1),
         ("a warp has as many values as the group", "long rows",
          "inverse_part = part > Acc(0) ? Acc(1) / part : Acc(0);", "inverse_part = inverse_length;", wrong("y"), 0, 1),
-        ("a warp without values", "long odd rows", "part > Acc(0) ? Acc(1) / part : Acc(0)", "Acc(1) / part",
-         nan("y"), 0, 1),
         ("a warp has whole vectors", "long odd rows", "columns[i].size()", "(columns[i].any() ? kVec : 0)",
          wrong("y"), 0, 1),
         ("the row after the next is loaded", "long rows", "at + at_step", "at + 2 * at_step",
