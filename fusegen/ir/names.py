@@ -32,7 +32,7 @@ KERNEL_NAMES = frozenset(
     tanh_backward across again height seat seat_of sum_over_rows Seat begin fetch here next take end_row wait_for_rows
     Incoming Place kCopied kRowsAhead kWarps inverse_part left moments_of_parts moments_over_warps sum_in_lanes
     warp_counts Values first_values kEarly of_first values values_of kVectorsAtOnce one_of widen_values
-    kLarge kRowWarps load_constants loaded place places row_has_runs kRuns Run RowColumns row_columns Crossing RowLoad
+    kLarge kRowWarps load_constants loaded place places kHasRuns kRuns Run RowColumns row_columns Crossing RowLoad
     bits_before ask_row arrived ragged_doubles
     """.split()
 )

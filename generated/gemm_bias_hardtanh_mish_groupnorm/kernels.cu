@@ -77,7 +77,7 @@ forward_row(
   const int lane = seat.lane;
   constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
   Acc* shared = shared_memory<Acc>();
-  constexpr bool kRuns = row_has_runs(kPacked, kItems, kVec, sizeof(T), false);
+  constexpr bool kRuns = kHasRuns<T, kVec, kPacked, kItems, false>;
   int64_t base = int64_t(blockIdx.y) * height;
   const int64_t first = base + seat.row;
   RowColumns<kVec, kPacked, kRuns> columns[kItems];
@@ -645,7 +645,7 @@ backward_row(
   constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
   constexpr bool kKeepsLane = sizeof(T) < 4;  // in float32, column sums need its register
   Acc* shared = shared_memory<Acc>();
-  constexpr bool kRuns = row_has_runs(kPacked, kItems, kVec, sizeof(T), true);
+  constexpr bool kRuns = kHasRuns<T, kVec, kPacked, kItems, true>;
   // All rows of a block begin at the same place in a vector, so that its threads have sums of the
   // same columns: they are that far apart. Runs begin anywhere.
   const unsigned apart = kPacked || kRuns ? 1 : period;

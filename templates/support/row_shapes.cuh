@@ -68,6 +68,8 @@ constexpr int row_blocks(int items, int vector, int blocks) {
 constexpr bool row_has_runs(bool packed, int items, int vector, int bytes, bool sums) {
   return !packed && items == 1 && (bytes > 2 || (sums && vector > 4));
 }
+template <typename T, int kVec, bool kPacked, int kItems, bool kSums>
+constexpr bool kHasRuns = row_has_runs(kPacked, kItems, kVec, sizeof(T), kSums);
 
 // Warps of a row kernel's block, at most.
 template <int kItems, bool kLarge>
