@@ -1200,7 +1200,7 @@ cudaError_t backward_launch(
   constexpr RowWork kWork{3, 3, 3, 2, 17, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 512 * kWide * sizeof(Acc))};
   const int64_t length = channels / groups, size = rows * channels;
-  const bool wide = kWide > kRow && (!kPacked || length % kWide == 0) && length <= 32 * kWide &&
+  const bool wide = kWide > kRow && row_can_be_wide(kWork, kPacked, length, kWide) &&
       row_doubles(shapes, size, kWide, kMultiprocessors);
   const bool doubles = (kPacked ? sizeof(T) == 2 : ragged_doubles(kWork)) &&
       row_doubles(shapes, size, 2 * kRow, kMultiprocessors);

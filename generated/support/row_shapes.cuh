@@ -110,6 +110,14 @@ inline bool row_doubles(const Shapes& shapes, int64_t elements, int share, int m
   return elements >= int64_t(6) * 512 * share * multiprocessors;
 }
 
+// Whether a kernel with column sums can have `wide` elements a thread, 16 bytes, of a segment of a
+// warp. Without vectors they are runs, and words of three tensors to read take longer than what is
+// saved by fewer threads, but for the shortest.
+inline bool row_can_be_wide(const RowWork& work, bool packed, int64_t length, int wide) {
+  if (packed) return length % wide == 0 && length <= 32 * wide;
+  return length <= (work.again > 2 ? 4 : 32) * wide;
+}
+
 // Lanes of a warp for a segment of up to 32 vectors. The sum over a power of two is the simpler
 // one, so there are fewer only where a warp then holds more segments.
 inline int row_lanes(int64_t vectors) {

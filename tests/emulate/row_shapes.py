@@ -40,6 +40,10 @@ extern "C" int64_t ragged_doubles(int sums, int64_t constants, int64_t values, i
   return fusegen::ragged_doubles(fusegen::RowWork{sums, 3, int(constants), 1, int(values), int(bytes), 512});
 }
 
+extern "C" int64_t can_be_wide(int again, int64_t packed, int64_t length, int64_t wide) {
+  return fusegen::row_can_be_wide(fusegen::RowWork{3, 3, 3, again, 15, 2, 512}, packed != 0, length, int(wide));
+}
+
 __global__ void take_seats(int lanes, int across, int height, int* found) {
   const fusegen::Seat seat = fusegen::seat_of<true>(threadIdx.x, lanes, across, height);
   const int values[] = {seat.taken, seat.row, seat.segment, seat.lane, seat.slot};
@@ -83,6 +87,10 @@ class RowShapes:
     def ragged_doubles(self, *, sums: int, constants: int, values: int, bytes: int) -> bool:
         """Whether threads of a long segment without vectors may have two of them."""
         return bool(self._library.call_int64("ragged_doubles", sums, constants, values, bytes))
+
+    def can_be_wide(self, length: int, *, again: int, packed: bool) -> bool:
+        """Whether threads with column sums may have eight elements of 16 bits of a segment."""
+        return bool(self._library.call_int64("can_be_wide", again, int(packed), length, 8))
 
     def seats(self, threads: int, lanes: int, across: int, height: int) -> list[list[int]]:
         """What each thread of a block takes: whether it does, its row, segment, lane and slot."""

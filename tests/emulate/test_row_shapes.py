@@ -291,6 +291,17 @@ def test_runs_take_no_more_threads_than_vectors_do(shape):
     assert lanes(254, 4) == (1, 64)
 
 
+def test_eight_elements_of_16_bits_a_thread_beside_column_sums(shape):
+    """Of a warp's segments; without vectors fewer where many tensors are read word by word."""
+
+    def longest(**work):
+        return max(length for length in range(1, 600) if shape.can_be_wide(length, **work))
+
+    assert [longest(again=again, packed=True) for again in (2, 3)] == [256, 256]
+    assert [longest(again=again, packed=False) for again in (2, 3)] == [256, 32]
+    assert shape.can_be_wide(36, again=2, packed=False) and not shape.can_be_wide(36, again=2, packed=True)
+
+
 def test_two_vectors_a_thread_of_a_long_segment_without_vectors(shape):
     """Where no more threads are idle, and with column sums in float32 where registers are left."""
 
