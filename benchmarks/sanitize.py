@@ -25,6 +25,7 @@ from fusegen.verify.suite import Suite
 SIZES = (
     *((33, 71, 96, 6), (33, 71, 97, 1), (3, 17, 20001, 3), (3, 17, 40000, 2), (3001, 17, 24, 4), (3001, 17, 21, 3)),
     (531, 17, 4097, 1),  # large blocks, backward too
+    (13200, 17, 252, 4),  # runs of eight elements of 16 bits
 )
 
 
