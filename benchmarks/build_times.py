@@ -1,10 +1,11 @@
-"""Times of cold and repeated builds of the seed specs, and of importing what was built.
+"""Times of cold and repeated builds of the seed specs, of importing what was built, and of a cold build's parts.
 
     PYTHONPATH=. python benchmarks/build_times.py [--runs 3] [--out benchmarks/results/build_times_2_cores.csv]
 
 Needs a CUDA compiler and no GPU. Each figure is the median of some runs in processes of their own. `cpu_s` is the
 user and system time of a build with all its compilers: it bounds the wall time on any number of cores, and says
-what a build costs where other work makes the wall time meaningless.
+what a build costs where other work makes the wall time meaningless. Parts are the compilations of a build, one after
+another, and the headers of its binding alone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from subjects import CHAINS, SEEDS
+
+from fusegen.build.commands import Commands
+from fusegen.build.key import collect_inputs
+from fusegen.build.libraries import find_libraries
+from fusegen.build.toolchain import find_toolchain
 
 ROOT = Path(__file__).parent.parent
 SPECS = [CHAINS[name].spec for name in SEEDS]
@@ -46,7 +52,7 @@ class Row:
     wall_s: float
     cpu_s: float | None
     runs: int
-    limit_s: float
+    limit_s: float | None
     cores: int
     load: float  # of the machine before the first run: well below one where nothing else ran
 
@@ -56,8 +62,13 @@ def build(output: Path, specs: list[str], targets: tuple[str, ...]) -> tuple[flo
     command = [sys.executable, "-m", "fusegen", "build", "--output", os.fspath(output)]
     command += [argument for target in targets for argument in ("--target", target)]
     command += [os.fspath(ROOT / "specs" / f"{name}.yaml") for name in specs]
+    return run(command, ROOT)
+
+
+def run(command: list[str], folder: Path) -> tuple[float, float]:
+    """Wall and CPU seconds of one process and its children."""
     before, started = os.times(), time.monotonic()
-    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True)
     wall, after = time.monotonic() - started, os.times()
     if done.returncode != 0:
         raise SystemExit(done.stderr)
@@ -73,10 +84,28 @@ def environment() -> dict[str, str]:
 def cold(folder: Path, specs: list[str], targets: tuple[str, ...], runs: int) -> tuple[float, float]:
     """Medians of builds that find nothing; the last one stays in `folder/generated`."""
     measured = []
-    for run in range(runs):
-        output = folder / "generated" if run == runs - 1 else folder / f"cold-{run}"
+    for number in range(runs):
+        output = folder / "generated" if number == runs - 1 else folder / f"cold-{number}"
         measured.append(build(output, specs, targets))
     return medians(measured)
+
+
+def parts(package: Path, targets: tuple[str, ...], runs: int) -> dict[str, tuple[float, float]]:
+    """What each object of a rendered package takes to compile, and what of the binding its headers do."""
+    toolchain, libraries = find_toolchain(), find_libraries()
+    inputs = collect_inputs(package, targets=targets, verification=False, toolchain=toolchain, libraries=libraries)
+    commands = Commands(inputs, toolchain, libraries, targets, False)
+    found = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        for unit in inputs.units:
+            command = list(commands.compile_step(unit, Path(temporary) / "object.o").command)
+            found[str(unit)] = medians([run(command, package) for _ in range(runs)])
+        for name, header in (("pybind11", "pybind11/pybind11.h"), ("LibTorch's stable ABI", "torch_glue.h")):
+            source = Path(temporary) / "header.cpp"
+            source.write_text(f"#include <{header}>\n", encoding="utf-8")
+            only = [os.fspath(source) if word == inputs.cxx[0].source.name else word for word in command]
+            found[f"headers of {name} alone"] = medians([run(only, package) for _ in range(runs)])
+    return found
 
 
 def import_seconds(folder: Path, name: str) -> float:
@@ -95,7 +124,9 @@ def measure(runs: int, many: int) -> list[Row]:
     rows: list[Row] = []
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
 
-    def add(what: str, specs: str, targets: tuple[str, ...], times: tuple[float, float | None], n: int, limit: float):
+    def add(
+        what: str, specs: str, targets: tuple[str, ...], times: tuple[float, float | None], n: int, limit: float | None
+    ):
         wall, cpu = times
         cpu = None if cpu is None else round(cpu, 3)
         rows.append(Row(what, specs, " ".join(targets), round(wall, 3), cpu, n, limit, cores, round(load, 1)))
@@ -109,6 +140,8 @@ def measure(runs: int, many: int) -> list[Row]:
             add("no-op build", name, ONE, medians(again), many, 0.5)
             imported = [import_seconds(folder, name) for _ in range(many)]
             add("import", name, ONE, (statistics.median(imported), None), many, 0.05)
+            for part, times in parts(folder / "generated" / name, ONE, runs).items() if name == SPECS[0] else ():
+                add(part, name, ONE, times, runs, None)
     with tempfile.TemporaryDirectory() as temporary:
         add("cold build", "all seed specs", ALL, cold(Path(temporary), SPECS, ALL, runs), runs, 90)
     return rows
