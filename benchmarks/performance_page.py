@@ -13,7 +13,15 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from performance_sections import build_section, host_section, kernels_section, limits_section, read_lines
+from performance_sections import (
+    build_section,
+    host_section,
+    is_small,
+    kernels_section,
+    limits_section,
+    read_lines,
+)
+from performance_targets import targets_section
 
 from fusegen.bench.names import COPY, FUSED, GRAPH_PEERS, MODES, PEERS, STEP, SUBJECTS
 from fusegen.bench.rows import Row, by_configuration, latest, read_rows
@@ -22,9 +30,6 @@ from fusegen.bench.scale_text import scale_section
 from fusegen.bench.table import number
 
 RESULTS, PAGE = Path("benchmarks/results"), Path("docs/performance.md")
-# Products of the extents below which the host decides how long a call takes: rows x input features x channels, or
-# rows x channels.
-_SMALL = {3: 2**33, 2: 2**22}
 _HEAD = """# Performance
 
 Written by `benchmarks/performance_page.py` from the CSVs in `benchmarks/results/`, which have every figure with its
@@ -53,8 +58,8 @@ def page(rows: Sequence[Row], kernels: Sequence[dict[str, str]]) -> str:
     parts = [_HEAD]
     for gpu in dict.fromkeys(row.gpu for row in rows):
         mine = [row for row in rows if row.gpu == gpu]
-        small = [row for row in mine if _is_small(row.shape)]
-        large = [row for row in mine if not _is_small(row.shape)]
+        small = [row for row in mine if is_small(row.shape)]
+        large = [row for row in mine if not is_small(row.shape)]
         parts.append(f"## {gpu}\n\n{_origin(mine)}")
         for title, table in (
             ("Large shapes: device time, ms", _device(large)),
@@ -207,11 +212,6 @@ def _digits(value: float | None, digits: int = 3) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def _is_small(shape: str) -> bool:
-    extents = [int(extent) for extent in shape.split("x")]
-    return math.prod(extents) < _SMALL[len(extents)]
-
-
 def page_of(results: Path) -> str:
     """The page of all CSVs in `results`."""
     rows = [row for path in sorted(results.glob("bench_*.csv")) for row in read_rows(path)]
@@ -220,12 +220,14 @@ def page_of(results: Path) -> str:
     def lines(name: str) -> list[dict[str, str]]:
         return [line for path in sorted(results.glob(f"{name}_*.csv")) for line in read_lines(path)]
 
+    kernels, host, builds = (lines(name) for name in ("kernel_times", "host_time", "build_times"))
     parts = [
-        page(rows, lines("kernel_times")),
+        page(rows, kernels),
         limits_section(lines("kernel_limits"), _markdown),
         scale_section(scale, _markdown),
-        host_section(lines("host_time"), _markdown),
-        build_section(lines("build_times"), _markdown),
+        host_section(host, _markdown),
+        build_section(builds, _markdown),
+        targets_section(latest(rows), kernels, scale, host, builds, _markdown),
     ]
     return "\n".join(part.strip("\n") + "\n" for part in parts if part)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -43,6 +44,17 @@ _BUILD = """## Builds and imports
 By `benchmarks/build_times.py`, in seconds, on {cores} cores with a load of {load} when it began: medians of the wall
 time, and the CPU time of a build with all of its compilers. What is wanted is the wall time on two idle cores.
 """
+
+
+# Products of the extents below which the host decides how long a call takes: rows x input features x channels, or
+# rows x channels.
+_SMALL = {3: 2**33, 2: 2**22}
+
+
+def is_small(shape: str) -> bool:
+    """Whether the host decides how long a call takes, at rows x input features x channels or rows x channels."""
+    extents = [int(extent) for extent in shape.split("x")]
+    return math.prod(extents) < _SMALL[len(extents)]
 
 
 def read_lines(path: Path) -> list[Line]:

@@ -66,6 +66,49 @@ def test_what_the_page_has_of_a_run() -> None:
     assert "| forward | 3.0 | 1.10 |" in text and "library |" not in text
 
 
+def test_what_is_wanted_and_what_was_measured() -> None:
+    """Each line by its own threshold, the reason behind it from the same figures."""
+    targets = script("performance_targets")
+    chain = {"spec": "gemm_scale_bn", "subject": "fused", "dtype": "bf16", "mode": "train-forward-backward"}
+    step = {"shape": "1024x8192x8192", "device_ms": 0.5, "contraction_ms": 0.45, "floor_ms": 0.02}
+    small = {"shape": "64x256x256"}
+    rows = [
+        row(**chain, **step, device_ratio=0.8, tail_over_floor=1.31),
+        row(**chain | {"mode": "train-forward"}, **step, device_ratio=1.01, tail_over_floor=1.2),
+        row(subject="fused", wall_us=50.0, **small),
+        row(subject="eager", wall_us=130.0, **small),
+        row(subject="compile", wall_us=120.0, **small),
+        row(subject="reduce-overhead", wall_us=40.0, **small),
+    ]
+    device = rows[0].gpu
+    kernels = [{"device": device, "ratio": "1.25", "bytes": str(2**27)}, {"device": device, "ratio": "9", "bytes": "1"}]
+    place = {"config": "kb97", "shape": "1x2x3", "precision": "fp32", "device": device}
+    times = {("eager", "step"): 200.0, ("fused", "step"): 160.0, ("bare", "step"): 90.0}
+    times |= {("fused", "op forward"): 30.0, ("fused", "op backward"): 45.0}
+    host = [{**place, "subject": s, "part": p, "microseconds": str(time)} for (s, p), time in times.items()]
+    builds = [
+        {"what": "cold build", "specs": "a", "targets": "sm_90", "wall_s": "13", "limit_s": "12"},
+        {"what": "cold build", "specs": "b", "targets": "sm_90", "wall_s": "11", "limit_s": "12"},
+        {"what": "kernels.cu", "specs": "a", "targets": "sm_90", "wall_s": "9", "limit_s": ""},
+        {"what": "cold build", "specs": "all", "targets": "sm_80 sm_90", "wall_s": "80", "limit_s": "90"},
+    ]
+    text = targets.targets_section(rows, kernels, [], host, builds, listed)
+
+    def line(wanted: str, measured: str, met: str) -> bool:
+        return str({"wanted": wanted, "measured": measured, "met": met}) in text
+
+    assert line("tails in bf16 at most 1.3 of the floor", "1 of 2, worst 1.31", "no") and "tails in fp32" not in text
+    assert line("kernels that move more than the L2 holds at 85% of a copy's speed", "0 of 1, worst 80%", "no")
+    assert line("chains at least as fast as the fastest peer", "1 of 2, worst 1.010 of its time", "no")
+    assert line("1.15 times faster in bf16, forward and backward, chains with batch norm", "1.25 to 1.25", "yes")
+    assert "'fastest peer / fused': '1.25', 'fastest peer / (contraction + floor)': '1.33'" in text
+    assert line("small shapes 2.5 times faster than peers without CUDA graphs", "2.40 to 2.40", "no")
+    assert line("and faster than with them", "0 of 1, least 0.80", "no") and "are 82% to 82% of eager's" in text
+    assert line("cold build of a seed spec for 1 architecture within 12 s", "11 to 13 s", "no")
+    assert line("cold build of all for 2 architectures within 90 s", "80 s", "yes") and "kernels.cu" not in text
+    assert targets.targets_section([], kernels, [], host, builds, listed) == ""
+
+
 def test_what_was_not_taken_in_rounds_is_said_so() -> None:
     assert "one subject after another" in script().page([row(device_ms=1.0, command="python time.py")], [])
 

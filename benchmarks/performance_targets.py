@@ -1,0 +1,203 @@
+"""The part of docs/performance.md that says what is wanted, what was measured, and what stands in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from performance_sections import Line, Markdown, is_small
+
+from fusegen.bench.names import FUSED, GRAPH_PEERS, PEERS, STEP
+from fusegen.bench.rows import Row, by_configuration
+from fusegen.bench.scale import MOST_JUMP, MOST_OVER_BEST, ScaleRow, grouped, jumps, poor_choices
+from fusegen.plan.shapes import AUTOMATIC
+
+MOST_OF_FLOOR, LEAST_SHARE, LEAST_GAIN, LEAST_SMALL_GAIN = 1.3, 0.85, 1.15, 2.5
+_BEYOND_L2 = 50 * 2**20  # bytes
+_GAINED = ("matmul_bn_bias_div_swish", "gemm_scale_bn", "gemm_scale_bn_4096")
+_HEAD = """## What is wanted, and what stands in the way, {device}
+
+"""
+_TAILS = """
+**Tails and kernels.** In float32 most are within what is wanted. Those that are not, and those in 16 bits, have more
+instructions for each element, or more of the special unit's, than a copy leaves slots for (*What bounds the kernels*):
+an element of 16 bits takes half as long to move and as long to compute. Batch norm over 16384 rows reads twice what
+no block or cluster of blocks can hold; forward that is three passes over memory for the floor's two.
+"""
+_GAIN = """
+**{gain} times faster in bf16.** The contraction is the same library call for everybody. This is how much faster than
+the fastest peer a training step would be whose tail took no longer than a copy, the floor:
+
+{table}"""
+_SMALL = """
+**Small shapes.** What autograd itself takes for as many inputs (*bare*) and the two ops' calls are {least} of eager's
+step, the fused step is {fused} (*The host's time*). Between them lie the Python of the module and its Function, the
+tensors that are saved and unpacked, and waking the thread of the engine, which takes what the machine makes of it.
+"""
+_BUILD = """
+**Builds.** A cold build is as long as its compilers' CPU time on all cores: templates of kernels for five modes, and
+the binding, whose headers take most of its time.
+"""
+_SCALE = """
+**Scale.** The jumps are beside sizes that fill vectors and warps: where rows or groups begin within a vector, threads
+idle at their ends and elements are moved by smaller accesses. The largest are backward passes of groups of just more
+than 4096 elements, too many for a block that keeps eight constants and sums of each column: they are read twice.
+"""
+
+
+def targets_section(
+    rows: Sequence[Row],
+    kernels: Sequence[Line],
+    scale: Sequence[ScaleRow],
+    host: Sequence[Line],
+    builds: Sequence[Line],
+    markdown: Markdown,
+) -> str:
+    """A part for each GPU that `fusegen bench` measured; rows as of its last run. Nothing without them."""
+    parts = []
+    for device in dict.fromkeys(row.gpu for row in rows):
+        mine = [row for row in rows if row.gpu == device]
+        table = [
+            *_tails(mine),
+            *_kernels([line for line in kernels if line["device"] == device]),
+            *_whole_chains(mine),
+            *_small_shapes(mine),
+            *_builds(builds),
+            *_scale([row for row in scale if row.device == device]),
+        ]
+        parts += [_HEAD.format(device=device) + markdown(table), _TAILS]
+        gains = _gains(mine)
+        if gains:
+            parts.append(_GAIN.format(gain=LEAST_GAIN, table=markdown(gains)))
+        steps = _steps([line for line in host if line["device"] == device])
+        if steps:
+            least, fused = (f"{min(shares):.0%} to {max(shares):.0%}" for shares in zip(*steps, strict=True))
+            parts.append(_SMALL.format(least=least, fused=fused))
+        parts += [_BUILD] * bool(builds) + [_SCALE] * bool(scale)
+    return "".join(parts)
+
+
+def _line(wanted: str, measured: str, met: bool) -> Line:
+    return {"wanted": wanted, "measured": measured, "met": "yes" if met else "no"}
+
+
+def _share(met: Sequence[bool]) -> str:
+    return f"{sum(met)} of {len(met)}"
+
+
+def _fused(rows: Sequence[Row], *, small: bool) -> list[Row]:
+    return [row for row in rows if row.subject == FUSED and is_small(row.shape) == small]
+
+
+def _tails(rows: Sequence[Row]) -> list[Line]:
+    found = []
+    for dtype in ("fp32", "bf16"):
+        tails = [row.tail_over_floor for row in _fused(rows, small=False) if row.dtype == dtype and row.tail_over_floor]
+        if tails:
+            met = [tail <= MOST_OF_FLOOR for tail in tails]
+            wanted = f"tails in {dtype} at most {MOST_OF_FLOOR:g} of the floor"
+            found.append(_line(wanted, f"{_share(met)}, worst {max(tails):.2f}", all(met)))
+    return found
+
+
+def _kernels(lines: Sequence[Line]) -> list[Line]:
+    ratios = [float(line["ratio"]) for line in lines if line["ratio"] and int(line["bytes"]) > _BEYOND_L2]
+    if not ratios:
+        return []
+    met = [ratio <= 1 / LEAST_SHARE for ratio in ratios]
+    wanted = f"kernels that move more than the L2 holds at {LEAST_SHARE:.0%} of a copy's speed"
+    return [_line(wanted, f"{_share(met)}, worst {1 / max(ratios):.0%}", all(met))]
+
+
+def _whole_chains(rows: Sequence[Row]) -> list[Line]:
+    ratios = [row.device_ratio for row in _fused(rows, small=False) if row.device_ratio is not None]
+    gains = [1 / row.device_ratio for row in _gained(rows) if row.device_ratio]
+    found = []
+    if ratios:
+        met = [ratio <= 1 for ratio in ratios]
+        wanted = "chains at least as fast as the fastest peer"
+        found.append(_line(wanted, f"{_share(met)}, worst {max(ratios):.3f} of its time", all(met)))
+    if gains:
+        wanted = f"{LEAST_GAIN:g} times faster in bf16, forward and backward, chains with batch norm"
+        found.append(_line(wanted, f"{min(gains):.2f} to {max(gains):.2f}", min(gains) >= LEAST_GAIN))
+    return found
+
+
+def _gained(rows: Sequence[Row]) -> list[Row]:
+    large = _fused(rows, small=False)
+    return [row for row in large if row.spec in _GAINED and row.dtype == "bf16" and row.mode == STEP]
+
+
+def _gains(rows: Sequence[Row]) -> list[Line]:
+    """Over the fastest peer: what the fused chain is, and one with a tail as fast as a copy."""
+    table = []
+    for row in _gained(rows):
+        if row.device_ms and row.device_ratio and row.contraction_ms and row.floor_ms:
+            peer, least = row.device_ms / row.device_ratio, row.contraction_ms + row.floor_ms
+            table.append(
+                {
+                    "chain": row.spec,
+                    "size": row.shape,
+                    "fastest peer / fused": f"{1 / row.device_ratio:.2f}",
+                    "fastest peer / (contraction + floor)": f"{peer / least:.2f}",
+                }
+            )
+    return table
+
+
+def _small_shapes(rows: Sequence[Row]) -> list[Line]:
+    plain, graphs = [], []
+    for _, found in by_configuration([row for row in rows if is_small(row.shape)]):
+        fused = found.get(FUSED)
+        if fused is None or not fused.wall_us:
+            continue
+        times = {name: found[name].wall_us for name in PEERS if name in found and found[name].wall_us}
+        plain += [min(time for name, time in times.items() if name not in GRAPH_PEERS) / fused.wall_us]
+        graphs += [time / fused.wall_us for name, time in times.items() if name in GRAPH_PEERS]
+    found = []
+    if plain:
+        wanted = f"small shapes {LEAST_SMALL_GAIN:g} times faster than peers without CUDA graphs"
+        found.append(_line(wanted, f"{min(plain):.2f} to {max(plain):.2f}", min(plain) >= LEAST_SMALL_GAIN))
+    if graphs:
+        measured = f"{_share([ratio > 1 for ratio in graphs])}, least {min(graphs):.2f}"
+        found.append(_line("and faster than with them", measured, min(graphs) > 1))
+    return found
+
+
+def _steps(lines: Sequence[Line]) -> list[tuple[float, float]]:
+    """Of eager's step at each size: what autograd and the ops alone take, and what the fused step does."""
+    places: dict[tuple[str, ...], dict[tuple[str, str], float]] = {}
+    for line in lines:
+        place = places.setdefault((line["config"], line["shape"], line["precision"]), {})
+        place[line["subject"], line["part"]] = float(line["microseconds"])
+    found = []
+    for times in places.values():
+        least = times["bare", "step"] + times["fused", "op forward"] + times["fused", "op backward"]
+        found.append((least / times["eager", "step"], times["fused", "step"] / times["eager", "step"]))
+    return found
+
+
+def _builds(lines: Sequence[Line]) -> list[Line]:
+    found = []
+    for what, targets in dict.fromkeys((line["what"], line["targets"]) for line in lines if line["limit_s"]):
+        same = [line for line in lines if (line["what"], line["targets"]) == (what, targets)]
+        walls, limit = [float(line["wall_s"]) for line in same], float(same[0]["limit_s"])
+        specs = "of a seed spec" if len(same) > 1 else "of " + same[0]["specs"]
+        several = "s" if " " in targets else ""
+        wanted = f"{what} {specs} for {len(targets.split())} architecture{several} within {limit:g} s"
+        least = "" if len(walls) == 1 else f"{min(walls):.3g} to "
+        found.append(_line(wanted, f"{least}{max(walls):.3g} s", max(walls) <= limit))
+    return found
+
+
+def _scale(rows: Sequence[ScaleRow]) -> list[Line]:
+    if not rows:
+        return []
+    worst, choices = jumps(rows), poor_choices(rows)
+    sizes = len(grouped([row for row in rows if row.schedule == AUTOMATIC], "spec", "program", "dtype", "rows",
+                        "channels", "groups"))  # fmt: skip
+    jump = f"{len(worst)}, largest {worst[0].ratio:.2f}" if worst else "none"
+    choice = f"{sizes - len(choices)} of {sizes}" + (f", worst {choices[0].ratio:.2f}" if choices else "")
+    return [
+        _line(f"no element more than {MOST_JUMP:g} times what it takes at a neighbouring size", jump, not worst),
+        _line(f"the schedule chosen within {MOST_OVER_BEST:g} of the fastest", choice, not choices),
+    ]
