@@ -167,7 +167,8 @@ BROKEN = [
                 "forward_row",
             ),
             *_broken(
-                chain, "on chip", "the rest of the distances stays", [c for c in _CONSTANT if c.values > 3],
+                # Of 257 values warps have 128, 128 and one: their means are exact.
+                chain, "on chip", "the rest of the distances stays", [c for c in _CONSTANT if 3 < c.values < 257],
                 f"correct({norm}_moments, {norm}_moments_rest, inverse_part);", "", "forward_row",
             ),
             *_broken(
