@@ -98,12 +98,14 @@ def parts(package: Path, targets: tuple[str, ...], runs: int) -> dict[str, tuple
     found = {}
     with tempfile.TemporaryDirectory() as temporary:
         for unit in inputs.units:
-            command = list(commands.compile_step(unit, Path(temporary) / "object.o").command)
-            found[str(unit)] = medians([run(command, package) for _ in range(runs)])
+            step = commands.compile_step(unit, Path(temporary) / "object.o")
+            found[str(unit)] = medians([run(list(step.command), package) for _ in range(runs)])
+        binding = inputs.cxx[0]
+        command = list(commands.compile_step(binding, Path(temporary) / "object.o").command)
         for name, header in (("pybind11", "pybind11/pybind11.h"), ("LibTorch's stable ABI", "torch_glue.h")):
             source = Path(temporary) / "header.cpp"
             source.write_text(f"#include <{header}>\n", encoding="utf-8")
-            only = [os.fspath(source) if word == inputs.cxx[0].source.name else word for word in command]
+            only = [os.fspath(source) if word == binding.source.name else word for word in command]
             found[f"headers of {name} alone"] = medians([run(only, package) for _ in range(runs)])
     return found
 

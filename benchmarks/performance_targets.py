@@ -12,7 +12,7 @@ from fusegen.bench.scale import MOST_JUMP, MOST_OVER_BEST, ScaleRow, grouped, ju
 from fusegen.plan.shapes import AUTOMATIC
 
 MOST_OF_FLOOR, LEAST_SHARE, LEAST_GAIN, LEAST_SMALL_GAIN = 1.3, 0.85, 1.15, 2.5
-_BEYOND_L2 = 50 * 2**20  # bytes
+_BEYOND_L2 = 50 * 2**20  # bytes: what that of an H100 or H200 has
 _GAINED = ("matmul_bn_bias_div_swish", "gemm_scale_bn", "gemm_scale_bn_4096")
 _HEAD = """## What is wanted, and what stands in the way, {device}
 
@@ -34,8 +34,8 @@ step, the fused step is {fused} (*The host's time*). Between them lie the Python
 tensors that are saved and unpacked, and waking the thread of the engine, which takes what the machine makes of it.
 """
 _BUILD = """
-**Builds.** A cold build is as long as its compilers' CPU time on all cores: templates of kernels for five modes, and
-the binding, whose headers take most of its time.
+**Builds.** A cold build takes the CPU time of its compilers, divided by the cores (*Builds and imports*): instances of
+the kernels for five modes with vectors and without, and a binding.
 """
 _SCALE = """
 **Scale.** The jumps are beside sizes that fill vectors and warps: where rows or groups begin within a vector, threads
@@ -72,7 +72,7 @@ def targets_section(
         if steps:
             least, fused = (f"{min(shares):.0%} to {max(shares):.0%}" for shares in zip(*steps, strict=True))
             parts.append(_SMALL.format(least=least, fused=fused))
-        parts += [_BUILD] * bool(builds) + [_SCALE] * bool(scale)
+        parts += [_BUILD] * bool(builds) + [_SCALE] * any(row.device == device for row in scale)
     return "".join(parts)
 
 
@@ -151,7 +151,8 @@ def _small_shapes(rows: Sequence[Row]) -> list[Line]:
         if fused is None or not fused.wall_us:
             continue
         times = {name: found[name].wall_us for name in PEERS if name in found and found[name].wall_us}
-        plain += [min(time for name, time in times.items() if name not in GRAPH_PEERS) / fused.wall_us]
+        without = [time for name, time in times.items() if name not in GRAPH_PEERS]
+        plain += [min(without) / fused.wall_us] if without else []
         graphs += [time / fused.wall_us for name, time in times.items() if name in GRAPH_PEERS]
     found = []
     if plain:
@@ -193,8 +194,9 @@ def _scale(rows: Sequence[ScaleRow]) -> list[Line]:
     if not rows:
         return []
     worst, choices = jumps(rows), poor_choices(rows)
-    sizes = len(grouped([row for row in rows if row.schedule == AUTOMATIC], "spec", "program", "dtype", "rows",
-                        "channels", "groups"))  # fmt: skip
+    # Where there was something to choose.
+    forced = [row for row in rows if row.schedule != AUTOMATIC]
+    sizes = len(grouped(forced, "spec", "program", "dtype", "rows", "channels", "groups"))
     jump = f"{len(worst)}, largest {worst[0].ratio:.2f}" if worst else "none"
     choice = f"{sizes - len(choices)} of {sizes}" + (f", worst {choices[0].ratio:.2f}" if choices else "")
     return [

@@ -18,7 +18,7 @@ def row_work(contexts: Contexts, program: Program, schedule: Schedule, row: Kern
     """RowWork of templates/support/row_shapes.cuh."""
     context = contexts[row.name]
     values = len({node for pass_ in row.passes for node in pass_.values})
-    exchange = f"{context.row_exchange('kWide')} * sizeof(Acc)"
+    exchange = f"{context.row_exchange('kRow')} * sizeof(Acc)"  # of large blocks, which are never wide
     staged = f", kStagedBytes, kSharedBytes - {exchange}" if context.staged_arrays else ""
     again = _read_again(contexts, program, schedule)
     counts = f"{context.row_blocks}, {len(context.column_loads)}, {again}, {values}"

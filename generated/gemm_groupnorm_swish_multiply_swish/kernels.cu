@@ -1233,7 +1233,7 @@ cudaError_t backward_launch(
   constexpr int kStagedBytes = 2 * kRow * (4 * sizeof(Param));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{4, 3, 4, 2, 22, sizeof(T),
-      row_most_threads(false, kStagedBytes, kSharedBytes - 512 * kWide * sizeof(Acc))};
+      row_most_threads(false, kStagedBytes, kSharedBytes - 512 * kRow * sizeof(Acc))};
   const int64_t length = channels / groups, size = rows * channels;
   const bool wide = kWide > kRow && row_can_be_wide(kWork, kPacked, length, kWide) &&
       row_doubles(shapes, size, kWide, kMultiprocessors);

@@ -1123,7 +1123,7 @@ cudaError_t backward_launch(
   constexpr int kStagedBytes = 2 * kRow * (3 * sizeof(Param) + 3 * sizeof(Acc));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{3, 3, 3, 2, 15, sizeof(T),
-      row_most_threads(true, kStagedBytes, kSharedBytes - 512 * kWide * sizeof(Acc))};
+      row_most_threads(true, kStagedBytes, kSharedBytes - 512 * kRow * sizeof(Acc))};
   const int64_t length = channels / int64_t(1), size = rows * channels;
   const bool wide = kWide > kRow && row_can_be_wide(kWork, kPacked, length, kWide) &&
       row_doubles(shapes, size, kWide, kMultiprocessors);

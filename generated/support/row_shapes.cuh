@@ -170,7 +170,8 @@ inline void set_row_blocks(
     Row& row, const Shapes& shapes, const RowWork& work, int64_t rows, int64_t groups,
     int64_t length, int resident, int multiprocessors) {
   const int64_t across = ceil_div(groups, row.across);
-  // All turns of a thread begin at the same place in a vector: blocks come by the period.
+  // But for runs, all turns of a thread begin at the same place in a vector: blocks come by the
+  // period.
   int64_t down = int64_t(resident) * multiprocessors * shapes.row_waves / (across * row.period);
   if (down < 1) down = 1;
   const int64_t turns = ceil_div(rows, row.height);

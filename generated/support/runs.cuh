@@ -21,7 +21,8 @@ struct Run {
   __device__ __forceinline__ bool any() const { return count > 0; }
   __device__ __forceinline__ bool has(int v) const { return v < count; }
   __device__ __forceinline__ int size() const { return count; }
-  __device__ __forceinline__ int64_t at(int v) const { return first + v; }
+  // Column v; the first one in place of one that does not exist.
+  __device__ __forceinline__ int64_t at(int v) const { return first + (has(v) ? v : 0); }
 };
 
 template <int kVec, bool kPacked, bool kRuns>

@@ -79,7 +79,7 @@ SCENARIOS = {
     "long rows": Tail("group norm", 9, 544, 2, schedule="on chip"),
     # Two warps with two vectors a thread, where one would take four.
     "long rows, twice a share": Tail("group norm", 9, 512, 1, schedule="twice a share"),
-    # Where a row begins at a multiple of a vector, the last of its four warps has nothing.
+    # The last of three warps has fewer values than the others.
     "long odd rows": Tail("group norm", 9, 382, 1, schedule="on chip"),
     "segments": Tail("group norm", 41, 264, 2, schedule="split"),
     # A thread has several vectors, and several batches of them.
@@ -97,7 +97,7 @@ SCENARIOS = {
     "two odd blocks, split": Tail("batch norm", 200, 33, schedule="split"),
     # Two blocks of 32 lines and one of 19, whose last line has two rows: twelve partial results of a column.
     "more odd rows, split": Tail("batch norm", 330, 33, schedule="split in eight blocks"),
-    # A group is nine lanes, of which a warp has three times as many; a block has every other of 24 rows.
+    # A group is nine lanes, of which a warp has three times as many, or more than a warp has with one vector each.
     "odd rows": Tail("group norm", 41, 66, 2, schedule="on chip"),
     "odd rows by vectors": Tail("group norm", 41, 266, 2, schedule="on chip"),
     "odd rows by vectors, one group": Tail("group norm", 41, 133, 1, schedule="on chip"),

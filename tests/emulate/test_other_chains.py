@@ -102,6 +102,24 @@ def test_odd_rows_in_16_bits(name, channels, cache, tmp_path):
         assert all(torch.equal(found[name], again[name]) for name in found)
 
 
+@pytest.mark.parametrize("groups, channels, bits", [(3, 9, 32), (5, 10, 32), (4, 36, 16)])
+@pytest.mark.parametrize("name", ["group_before_layer", "rms_between_groups"])
+def test_groups_of_rows_whose_last_thread_has_fewer_columns(name, groups, channels, bits, cache, tmp_path):
+    """What is known of a column's group is not asked for behind the last one."""
+    if bits == 16:
+        plan, library, module_class, mode = in_16_bits(name, cache, tmp_path, multiprocessors=1)
+    else:
+        plan = write(name, CASES[name].spec(name), tmp_path)
+        library = compile_kernels(tmp_path / name / "kernels.cu", cache=cache)
+        module_class, mode = fusegen.load(name, tmp_path), plan.modes[0]
+    module = build(module_class, plan, channels, groups)
+    dtype = torch.bfloat16 if bits == 16 else torch.float32
+    tensors = {each: torch.randn(4, channels).to(dtype) for each in (plan.chain.source.name, "grad_y")}
+    expected = tail_reference(plan, module, tensors, mode, True)
+    tail = EmulatedTail(plan, plan.variants[0], library, module)
+    assert compare(tail.run(tensors, mode, shapes=forced_shapes("twice a share")).values, expected, name)
+
+
 @pytest.mark.parametrize("channels", [4104, 4097])
 @pytest.mark.parametrize("name", ["layer_norm_of_input", "layer_norm_without_bias"])
 def test_rows_of_large_blocks_in_16_bits(name, channels, cache, tmp_path):
@@ -152,9 +170,9 @@ def in_16_bits(name, cache, root, multiprocessors=None):
     return plan, library, fusegen.load(name, root), mode
 
 
-def build(module_class, plan, channels: int):
+def build(module_class, plan, channels: int, groups: int = 4):
     """An instance with every parameter and buffer away from its initial value."""
-    sizes = {"features": channels, "in_features": channels, "groups_of_gn": 4, "scale_by": 1.25}
+    sizes = {"features": channels, "in_features": channels, "groups_of_gn": groups, "scale_by": 1.25}
     module = module_class(**{name: sizes[name] for name in plan.spec.arguments})
     for tensor in (*module.parameters(), *module.buffers()):
         if tensor.is_floating_point():
