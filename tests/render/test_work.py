@@ -66,7 +66,7 @@ STAGED_CHAINS = {
         (LINEAR, LAYER),
         [
             ("2 * kVec * (3 * sizeof(Param))", "kLarge", "row.large", "96 * sizeof(Acc)"),
-            ("2 * kRow * (2 * sizeof(Param) + 3 * sizeof(Acc))", "kLarge", "row.large", "512 * kWide * sizeof(Acc)"),
+            ("2 * kRow * (2 * sizeof(Param) + 3 * sizeof(Acc))", "kLarge", "row.large", "512 * kRow * sizeof(Acc)"),
         ],
     ),
     # Four constants, and sums of them all, which leaves no instance for large blocks.
@@ -78,7 +78,7 @@ STAGED_CHAINS = {
                 "2 * kRow * (4 * sizeof(Param))",
                 "kItems * kVec >= 8",
                 "row.items * vector >= 8",
-                "512 * kWide * sizeof(Acc)",
+                "512 * kRow * sizeof(Acc)",
             ),
         ],
     ),
