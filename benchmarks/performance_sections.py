@@ -82,18 +82,28 @@ def limits_section(lines: Sequence[Line], markdown: Markdown) -> str:
     return device_section(_LIMITS, lines, markdown)
 
 
-def host_section(lines: Sequence[Line], markdown: Markdown) -> str:
-    """Steps of the fused module, eager and a Function that does nothing, and the ops; nothing without lines."""
+def host_times(lines: Sequence[Line]) -> dict[tuple[str, ...], dict[tuple[str, str], float]]:
+    """Microseconds by subject and part, for each device, configuration, size and precision of host_time.py."""
     places: dict[tuple[str, ...], dict[tuple[str, str], float]] = {}
     for line in lines:
         place = (line["device"], line["config"], line["shape"], line["precision"])
         places.setdefault(place, {})[line["subject"], line["part"]] = float(line["microseconds"])
+    return places
+
+
+def ops_time(times: Mapping[tuple[str, str], float]) -> float:
+    """The fused module's two ops, each called alone."""
+    return times["fused", "op forward"] + times["fused", "op backward"]
+
+
+def host_section(lines: Sequence[Line], markdown: Markdown) -> str:
+    """Steps of the fused module, eager and a Function that does nothing, and the ops; nothing without lines."""
     table = []
-    for place, times in places.items():
+    for place, times in host_times(lines).items():
         row = dict(zip(("device", "config", "size", "dtype"), place, strict=True))
         row |= _steps(times, "step")
         row["eager / 2.5"] = f"{times['eager', 'step'] / 2.5:.0f}"
-        row["ops"] = f"{times['fused', 'op forward'] + times['fused', 'op backward']:.0f}"
+        row["ops"] = f"{ops_time(times):.0f}"
         if ("fused", "one thread") in times:
             row |= {f"{name}, one thread": text for name, text in _steps(times, "one thread").items()}
         table.append(row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from performance_sections import Line, Markdown, is_small
+from performance_sections import Line, Markdown, host_times, is_small, ops_time
 
 from fusegen.bench.names import FUSED, GRAPH_PEERS, PEERS, STEP
 from fusegen.bench.rows import Row, by_configuration
@@ -166,14 +166,10 @@ def _small_shapes(rows: Sequence[Row]) -> list[Line]:
 
 def _steps(lines: Sequence[Line]) -> list[tuple[float, float]]:
     """Of eager's step at each size: what autograd and the ops alone take, and what the fused step does."""
-    places: dict[tuple[str, ...], dict[tuple[str, str], float]] = {}
-    for line in lines:
-        place = places.setdefault((line["config"], line["shape"], line["precision"]), {})
-        place[line["subject"], line["part"]] = float(line["microseconds"])
     found = []
-    for times in places.values():
-        least = times["bare", "step"] + times["fused", "op forward"] + times["fused", "op backward"]
-        found.append((least / times["eager", "step"], times["fused", "step"] / times["eager", "step"]))
+    for times in host_times(lines).values():
+        least, eager = times["bare", "step"] + ops_time(times), times["eager", "step"]
+        found.append((least / eager, times["fused", "step"] / eager))
     return found
 
 
