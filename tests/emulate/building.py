@@ -69,12 +69,13 @@ def forced_shapes(schedule: str) -> Shapes | None:
     return Shapes(schedule.replace(" ", "_"))
 
 
-def compiled_shapes(source: str, root: Path) -> EmulatedLibrary:
-    """The text of a kernels.cu that calls functions of the support headers, compiled below `root`."""
+def compiled_shapes(source: str, root: Path, *, checked: bool = False) -> EmulatedLibrary:
+    """The text of a kernels.cu that calls functions of the support headers, compiled below `root`. checked: as
+    compile_kernels() has it."""
     shutil.copytree(templates_directory() / "support", root / "support")
     (root / "shapes").mkdir()
     (root / "shapes" / "kernels.cu").write_text(source, encoding="utf-8")
-    return compile_kernels(root / "shapes" / "kernels.cu", cache=root / "cache", checked=False)
+    return compile_kernels(root / "shapes" / "kernels.cu", cache=root / "cache", checked=checked)
 
 
 def size(dim: Dim, dynamic: int) -> int:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 import torch
 
-from fusegen.emulate import Buffer, EmulatedLibrary, compile_kernels
-from fusegen.paths import templates_directory
+from fusegen.emulate import Buffer, EmulatedLibrary
+from tests.emulate.building import compiled_shapes
 
 SOURCE = """
 #include "../support/launch.cuh"
@@ -48,11 +46,7 @@ TYPES = [(8, torch.bfloat16), (8, torch.float32), (4, torch.float32), (2, torch.
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory) -> EmulatedLibrary:
-    root = tmp_path_factory.mktemp("runs")
-    shutil.copytree(templates_directory() / "support", root / "support")
-    (root / "runs").mkdir()
-    (root / "runs" / "kernels.cu").write_text(SOURCE, encoding="utf-8")
-    return compile_kernels(root / "runs" / "kernels.cu", cache=root / "cache")
+    return compiled_shapes(SOURCE, tmp_path_factory.mktemp("runs"), checked=True)
 
 
 @pytest.mark.parametrize("vector, dtype", TYPES)
