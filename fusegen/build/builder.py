@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -154,7 +155,9 @@ class _Build:
         """Runs the steps of all jobs as one graph: a core that one package leaves idle works for another."""
         from fusegen.build.steps import Step, run_steps
 
-        steps = [step for job in jobs for step in job.steps()]
+        # Cores that no other compilation would use.
+        threads = len(os.sched_getaffinity(0)) // max(1, sum(len(job.missing) for job in jobs))
+        steps = [step for job in jobs for step in job.steps(threads)]
         linked = {job.output: job for job in jobs}
         results: dict[Path, BuildResult] = {}
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusegen.build.flags import cxx_flags, link_flags, nvcc_flags, part_flags
+from fusegen.build.flags import cxx_flags, link_flags, nvcc_flags, part_flags, split_flags
 from fusegen.build.key import Inputs, Unit
 from fusegen.build.libraries import Libraries
 from fusegen.build.steps import Step
@@ -24,11 +24,15 @@ class Commands:
     targets: Sequence[str]
     verification: bool
 
-    def compile_step(self, unit: Unit, output: Path) -> Step:
-        """Compiles one unit. The source's name is relative to the package, so `__FILE__` has no machine's path."""
+    def compile_step(self, unit: Unit, output: Path, *, threads: int = 1) -> Step:
+        """Compiles one unit, that many kernels of a CUDA source at the same time.
+
+        The source's name is relative to the package, so `__FILE__` has no machine's path.
+        """
         source, package = unit.source, self.inputs.package
         if unit in self.inputs.cuda:
             compiler = [os.fspath(self.toolchain.nvcc.path), *nvcc_flags(self.targets, self.verification)]
+            compiler += split_flags(threads)
             if unit.part is not None:
                 compiler += part_flags(unit.part)
             if self.toolchain.host_option:

@@ -48,9 +48,10 @@ class Job:
         """Where the link leaves the extension."""
         return self.work / OUTPUT
 
-    def steps(self) -> list[Step]:
-        """A compilation for every object that is missing, and the link."""
-        steps = [self.commands.compile_step(unit, self.work / self.names[unit]) for unit in self.missing]
+    def steps(self, threads: int) -> list[Step]:
+        """A compilation for every object that is missing, each on so many cores if it can be, and the link."""
+        compile_step = self.commands.compile_step
+        steps = [compile_step(unit, self.work / self.names[unit], threads=threads) for unit in self.missing]
         objects = [(self.work if unit in self.missing else self.store) / name for unit, name in self.names.items()]
         return [*steps, self.commands.link_step(objects, self.output)]
 
