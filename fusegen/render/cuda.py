@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fusegen.ir.graph import Node
 from fusegen.plan.model import Kernel, Program, Variant
 from fusegen.plan.plan import Plan
+from fusegen.render.contexts import KernelContext
 from fusegen.render.environment import render
 from fusegen.render.expressions import Expressions
 from fusegen.render.kernels import KernelRenderer
@@ -25,6 +26,12 @@ class ProgramText:
     kernels: list[str]
     launcher: str
     entry: str
+
+
+@dataclass(frozen=True)
+class KernelText:
+    text: str
+    types: list[str]  # its template parameters that are types
 
 
 @dataclass(frozen=True)
@@ -71,19 +78,34 @@ def chain_lines(plan: Plan) -> list[str]:
 def _program(plan: Plan, variant: Variant, program: Program) -> ProgramText:
     roles = type_roles(plan.modes[0].roles)
     types = [type_parameter(role) for role in roles]
-    declared = ", ".join(f"typename {name}" for name in types)
     contexts = {kernel.name: KernelRenderer(kernel).context() for kernel in _distinct(program)}
-    launcher = LauncherRenderer(program, contexts, types, symbol(plan.spec.name, program)).context()
+    kernels = {name: _kernel(context, types) for name, context in contexts.items()}
+    used = {name: kernel.types for name, kernel in kernels.items()}
+    launcher = LauncherRenderer(program, contexts, types, used, symbol(plan.spec.name, program)).context()
     modes = mode_contexts(plan.modes)
     tuned = table(plan, program)
     return ProgramText(
         title=program.name.replace("_", " "),
         omitted="FUSEGEN_BACKWARD_ONLY" if program is variant.forward else "FUSEGEN_FORWARD_ONLY",
         formula=_formula(program),
-        kernels=[render(f"kernels/{k.kind}.cu.j2", k=k, types=declared) for k in contexts.values()],
-        launcher=render("launcher.cu.j2", p=launcher, types=declared, modes=modes, tuned=tuned),
+        kernels=[kernel.text for kernel in kernels.values()],
+        launcher=render("launcher.cu.j2", p=launcher, types=_declared(types), modes=modes, tuned=tuned),
         entry=render("entry.cu.j2", p=launcher, tuned=tuned),
     )
+
+
+def _kernel(context: KernelContext, types: list[str]) -> KernelText:
+    """The kernel as a template over those of the types that it names: one that reads no parameter has no instance for
+    each of their dtypes."""
+    every = _declared(types)
+    text = render(f"kernels/{context.kind}.cu.j2", k=context, types=every)
+    body = text.replace(every, "", 1)
+    used = [name for name in types if re.search(rf"\b{name}\b", body)]
+    return KernelText(text.replace(every, _declared(used), 1), used)
+
+
+def _declared(types: list[str]) -> str:
+    return ", ".join(f"typename {name}" for name in types)
 
 
 def _distinct(program: Program) -> list[Kernel]:

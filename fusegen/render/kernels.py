@@ -10,7 +10,7 @@ from fusegen.ops.functions import COSTLY, SLOPES
 from fusegen.plan.model import Kernel, Pass, Tensor
 from fusegen.render.contexts import Count, KernelContext, Load, Parameter, Stage, Store, Sum, Sweep
 from fusegen.render.expressions import Expressions
-from fusegen.render.types import pointer, type_parameter
+from fusegen.render.types import element_type, pointer
 
 _MOST_CONSTANTS = 3  # of a column that fit registers beside sums of it, for eight columns
 _MOST_STAGED = 6  # constants and sums of a column that fit shared memory, for eight columns of 1024 threads
@@ -56,7 +56,7 @@ class KernelRenderer:
         conditions += [f"{pointer(tensor)} != nullptr"] if tensor.optional else []
         conditions += ["kAddsBias<T>"] if tensor.in_product else []
         index = self._segment_index(tensor) if tensor.extent.is_segment else ""
-        return Load(tensor.node.name, pointer(tensor), type_parameter(tensor.role), " && ".join(conditions), index)
+        return Load(tensor.node.name, pointer(tensor), element_type(tensor), " && ".join(conditions), index)
 
     def _segment_index(self, tensor: Tensor) -> str:
         if self.kernel.kind == "stream":
@@ -79,7 +79,7 @@ class KernelRenderer:
         return f"channels / {'inner_groups' if self.by_segment and self.kernel.groups == 1 else 'groups'}"
 
     def _store(self, tensor: Tensor) -> Store:
-        value, type_ = self.expressions.operand(tensor.node), type_parameter(tensor.role)
+        value, type_ = self.expressions.operand(tensor.node), element_type(tensor)
         narrowed = value if tensor.role == "accumulator" else f"narrow<{type_}>({value})"
         return Store(tensor.name, pointer(tensor), type_, tensor.optional, value, narrowed)
 
@@ -328,13 +328,11 @@ class KernelRenderer:
         found: dict[str, Parameter] = {}
         for tensor in kernel.reads:
             if tensor.name not in written:
-                declaration = f"const {type_parameter(tensor.role)}* __restrict__ {pointer(tensor)}"
+                declaration = f"const {element_type(tensor)}* __restrict__ {pointer(tensor)}"
                 found[tensor.name] = Parameter(declaration, pointer(tensor))
         for tensor in kernel.writes:
             restrict = "" if tensor.name in {t.name for t in kernel.reads} else "__restrict__ "
-            found[tensor.name] = Parameter(
-                f"{type_parameter(tensor.role)}* {restrict}{pointer(tensor)}", pointer(tensor)
-            )
+            found[tensor.name] = Parameter(f"{element_type(tensor)}* {restrict}{pointer(tensor)}", pointer(tensor))
         parameters = list(found.values())
         if kernel.partial_sums:
             const = "const " if kernel.kind == "finalise" else ""

@@ -11,7 +11,7 @@ from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.render.contexts import KernelContext
 from fusegen.render.environment import wrap
 from fusegen.render.layout import WIDTH
-from fusegen.render.types import CPP, pointer, type_parameter, type_roles
+from fusegen.render.types import CPP, element_type, pointer, type_roles
 from fusegen.render.work import STREAMS, column_work, row_staged, row_work, stream_work
 
 _COMMENT = {
@@ -99,18 +99,30 @@ def _pointer(tensor: Tensor, const: str) -> Pointer:
     return Pointer(
         name=pointer(tensor),
         field=tensor.name,
-        type=const + type_parameter(tensor.role),
+        type=const + element_type(tensor),
         declaration=f"{const}void* {tensor.name}",
     )
 
 
 class LauncherRenderer:
-    """Makes the launcher's context of one program. contexts: of its kernels, by name."""
+    """Makes the launcher's context of one program.
 
-    def __init__(self, program: Program, contexts: Mapping[str, KernelContext], types: list[str], symbol: str) -> None:
+    contexts: of its kernels, by name. types: the launcher's template parameters that are types. used: those of each
+    kernel.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        contexts: Mapping[str, KernelContext],
+        types: list[str],
+        used: Mapping[str, list[str]],
+        symbol: str,
+    ) -> None:
         self.program = program
         self.contexts = contexts
         self.types = types
+        self.used = used
         self.symbol = symbol
         self.groups = "groups" if program.groups is not None else "int64_t(1)"
 
@@ -191,7 +203,7 @@ class LauncherRenderer:
         has."""
 
         def instance(*arguments: str) -> str:
-            return f"kernel = {kernel.name}<{', '.join([*self.types, *arguments])}>;"
+            return f"kernel = {kernel.name}<{', '.join([*self.used[kernel.name], *arguments])}>;"
 
         context = self.contexts[kernel.name]
         vector = "kRow" if kernel.partial_sums else "kVec"
@@ -221,7 +233,7 @@ class LauncherRenderer:
         """The lines that launch one of a schedule's kernels."""
         context = self.contexts[kernel.name]
         arguments = [p.argument for p in context.parameters]
-        types = ", ".join(self.types)
+        types = ", ".join(self.used[kernel.name])
         vector = {"finalise": "", "total": "", "column": ", kColumns, kPacked"}.get(kernel.kind, ", kVec, kPacked")
         name = f"{kernel.name}<{types}{vector}>"
         lines: list[str] = []

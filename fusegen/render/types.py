@@ -19,6 +19,12 @@ def type_parameter(role: Role) -> str:
     return _FIXED.get(role) or "".join(part.capitalize() for part in role.removeprefix("input ").split("_")) + "In"
 
 
+def element_type(tensor: Tensor) -> str:
+    """The template parameter (or type) of a tensor's elements. A bias that the library adds in 16 bits is read in
+    float32 and float64 alone, where parameters have the dtype of activations."""
+    return type_parameter("activation" if tensor.in_product else tensor.role)
+
+
 def type_roles(roles: dict[Role, str]) -> list[Role]:
     """The roles that are template parameters, in the order of the parameter list."""
     return ["activation", "output", "parameter", *sorted(role for role in roles if role.startswith("input "))]

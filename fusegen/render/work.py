@@ -28,7 +28,7 @@ def row_work(contexts: Contexts, program: Program, schedule: Schedule, row: Kern
 def row_staged(contexts: Contexts, row: Kernel) -> str:
     """C++: the bytes of shared memory in which a thread keeps what it has of its columns; empty where none does."""
     counts = Counter(type_ for _, type_ in contexts[row.name].staged_arrays)
-    sizes = " + ".join(f"{count} * sizeof({type_})" for type_, count in counts.items())
+    sizes = " + ".join(f"{f'{n} * ' if n > 1 else ''}sizeof({type_})" for type_, n in counts.items())
     vector = "kRow" if row.partial_sums else "kVec"
     return f"2 * {vector} * ({sizes})" if sizes else ""
 

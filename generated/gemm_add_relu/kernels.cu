@@ -307,7 +307,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 
 // Column sums from partial results.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_bias_ptr,
     const Accumulate<T>* __restrict__ partials,
@@ -377,8 +377,8 @@ cudaError_t backward_launch(
         * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, bias_ptr, grad_gemm_product_ptr,
         partials, rows, channels, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_bias_ptr, partials, rows, channels, int64_t(sums.grid.y *
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_bias_ptr, partials, rows, channels, int64_t(sums.grid.y *
         sums.period));
   }
 }

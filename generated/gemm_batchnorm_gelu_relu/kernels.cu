@@ -49,7 +49,7 @@ namespace {
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_column(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
     const Param* __restrict__ batch_norm_bias_ptr,
     Accumulate<T>* __restrict__ batch_norm_mean_ptr,
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
 
 // Column sums, one partial result per block of rows.
 
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
+template <typename T, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
@@ -285,9 +285,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
 
 // Combines the partial results of each column.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
     Accumulate<T>* __restrict__ batch_norm_mean_ptr,
     Accumulate<T>* __restrict__ batch_norm_rstd_ptr,
@@ -480,7 +480,7 @@ cudaError_t train_forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* batch_norm_weight_ptr = static_cast<const Param*>(a.batch_norm_weight);
   auto* batch_norm_bias_ptr = static_cast<const Param*>(a.batch_norm_bias);
   auto* y_ptr = static_cast<Out*>(a.y);
@@ -520,17 +520,16 @@ cudaError_t train_forward_launch(
     auto* batch_norm_center_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_forward_partials<T, Out, Param, kVec, kPacked>, sum.grid, sum.block,
-        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, partials, rows, channels,
-        sum.lines, sum.lines_per_block, sum.period, whole);
+    error = launch(train_forward_partials<T, kVec, kPacked>, sum.grid, sum.block, kStreamThreads * 2
+        * kVec * sizeof(Acc), stream, gemm_product_ptr, partials, rows, channels, sum.lines,
+        sum.lines_per_block, sum.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, batch_norm_weight_ptr,
-        batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_running_mean_ptr,
-        batch_norm_running_var_ptr, batch_norm_scale_ptr, batch_norm_center_ptr,
-        batch_norm_num_batches_tracked_ptr, partials, Acc(a.batch_norm_eps),
-        Acc(a.batch_norm_momentum), rows, channels, int64_t(sum.grid.y * sum.period),
-        sum.lines_per_block, sum.period);
+    error = launch(train_forward_finalise<T, Param>, finalise.grid, finalise.block, kStreamThreads *
+        2 * sizeof(Acc), stream, gemm_bias_ptr, batch_norm_weight_ptr, batch_norm_mean_ptr,
+        batch_norm_rstd_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
+        batch_norm_scale_ptr, batch_norm_center_ptr, batch_norm_num_batches_tracked_ptr, partials,
+        Acc(a.batch_norm_eps), Acc(a.batch_norm_momentum), rows, channels, int64_t(sum.grid.y *
+        sum.period), sum.lines_per_block, sum.period);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
         stream, gemm_product_ptr, batch_norm_bias_ptr, batch_norm_scale_ptr, batch_norm_center_ptr,
@@ -651,7 +650,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_column(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Accumulate<T>* __restrict__ batch_norm_mean_ptr,
     const Accumulate<T>* __restrict__ batch_norm_rstd_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
@@ -788,7 +787,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Accumulate<T>* __restrict__ batch_norm_mean_ptr,
     const Accumulate<T>* __restrict__ batch_norm_rstd_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
@@ -892,7 +891,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
 
 // Combines the partial results of each column.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
     const Accumulate<T>* __restrict__ batch_norm_rstd_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
@@ -958,7 +957,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Accumulate<T>* __restrict__ batch_norm_mean_ptr,
     const Accumulate<T>* __restrict__ batch_norm_rstd_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
@@ -1082,7 +1081,7 @@ cudaError_t train_backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* batch_norm_weight_ptr = static_cast<const Param*>(a.batch_norm_weight);
   auto* batch_norm_bias_ptr = static_cast<const Param*>(a.batch_norm_bias);
   auto* batch_norm_mean_ptr = static_cast<const Accumulate<T>*>(a.batch_norm_mean);
@@ -1128,11 +1127,10 @@ cudaError_t train_backward_launch(
         batch_norm_bias_ptr, partials, rows, channels, sums.lines, sums.lines_per_block,
         sums.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, batch_norm_rstd_ptr, batch_norm_weight_ptr,
-        grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr,
-        batch_norm_grad_slope_ptr, batch_norm_grad_mean_ptr, partials, rows, channels,
-        int64_t(sums.grid.y * sums.period));
+    error = launch(train_backward_finalise<T, Param>, finalise.grid, finalise.block, kStreamThreads
+        * 2 * sizeof(Acc), stream, batch_norm_rstd_ptr, batch_norm_weight_ptr, grad_gemm_bias_ptr,
+        grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, batch_norm_grad_slope_ptr,
+        batch_norm_grad_mean_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
     return launch(train_backward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
         stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, batch_norm_mean_ptr,
@@ -1248,7 +1246,7 @@ namespace {
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ batch_norm_running_mean_ptr,
     const Param* __restrict__ batch_norm_running_var_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
@@ -1353,7 +1351,7 @@ cudaError_t eval_forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* batch_norm_weight_ptr = static_cast<const Param*>(a.batch_norm_weight);
   auto* batch_norm_bias_ptr = static_cast<const Param*>(a.batch_norm_bias);
   auto* batch_norm_running_mean_ptr = static_cast<const Param*>(a.batch_norm_running_mean);
@@ -1481,7 +1479,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ batch_norm_running_mean_ptr,
     const Param* __restrict__ batch_norm_running_var_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
@@ -1592,7 +1590,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 
 // Column sums from partial results.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     const Param* __restrict__ batch_norm_running_var_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
@@ -1670,7 +1668,7 @@ cudaError_t eval_backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* batch_norm_weight_ptr = static_cast<const Param*>(a.batch_norm_weight);
   auto* batch_norm_bias_ptr = static_cast<const Param*>(a.batch_norm_bias);
   auto* batch_norm_running_mean_ptr = static_cast<const Param*>(a.batch_norm_running_mean);
@@ -1696,8 +1694,8 @@ cudaError_t eval_backward_launch(
         Acc(a.batch_norm_eps), rows, channels, sums.lines, sums.lines_per_block, sums.period,
         whole);
     if (error != cudaSuccess) return error;
-    return launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, batch_norm_running_var_ptr, batch_norm_weight_ptr,
+    return launch(eval_backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads
+        * 2 * sizeof(Acc), stream, batch_norm_running_var_ptr, batch_norm_weight_ptr,
         grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, partials,
         Acc(a.batch_norm_eps), rows, channels, int64_t(sums.grid.y * sums.period));
   }

@@ -57,7 +57,7 @@ __global__ void
 __launch_bounds__(row_threads(kItems, kVec, 4, kLarge), row_blocks(kItems, kVec, 4))
 forward_row(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ bias_ptr,
     const Param* __restrict__ groupnorm_weight_ptr,
     const Param* __restrict__ groupnorm_bias_ptr,
@@ -119,7 +119,7 @@ forward_row(
   // Constants of the columns stay in registers or, where those are short, in shared memory: in
   // places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
-  auto* const gemm_bias_staged = behind<Loaded<Param, kVec>>(shared, 96);
+  auto* const gemm_bias_staged = behind<Loaded<T, kVec>>(shared, 96);
   auto* const bias_staged = behind<Loaded<Param, kVec>>(gemm_bias_staged, places);
   auto* const groupnorm_weight_staged = behind<Loaded<Param, kVec>>(bias_staged, places);
   auto* const groupnorm_bias_staged = behind<Loaded<Param, kVec>>(groupnorm_weight_staged, places);
@@ -240,7 +240,7 @@ forward_row(
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ bias_ptr,
     Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> gemm_product_in[kVectorsAtOnce];
-      Loaded<Param, kVec> gemm_bias_in[kVectorsAtOnce];
+      Loaded<T, kVec> gemm_bias_in[kVectorsAtOnce];
       Loaded<Param, kVec> bias_in[kVectorsAtOnce];
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
@@ -331,7 +331,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ bias_ptr,
     const Param* __restrict__ groupnorm_weight_ptr,
     const Param* __restrict__ groupnorm_bias_ptr,
@@ -454,7 +454,7 @@ cudaError_t forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* bias_ptr = static_cast<const Param*>(a.bias);
   auto* groupnorm_weight_ptr = static_cast<const Param*>(a.groupnorm_weight);
   auto* groupnorm_bias_ptr = static_cast<const Param*>(a.groupnorm_bias);
@@ -465,7 +465,7 @@ cudaError_t forward_launch(
 
   // Each segment stays in registers.
   // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kVec * (4 * sizeof(Param));
+  constexpr int kStagedBytes = 2 * kVec * (sizeof(T) + 3 * sizeof(Param));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{0, 4, 4, 1, 9, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc))};
@@ -626,7 +626,7 @@ __launch_bounds__(row_threads(kItems, kVec, 3, kLarge), row_blocks(kItems, kVec,
 backward_row(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ bias_ptr,
     const Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     const Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
@@ -689,7 +689,7 @@ backward_row(
   // Constants and sums of the columns stay in registers or, where those are short, in shared
   // memory: in places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
-  auto* const gemm_bias_staged = behind<Loaded<Param, kVec>>(shared, 512 * kVec);
+  auto* const gemm_bias_staged = behind<Loaded<T, kVec>>(shared, 512 * kVec);
   auto* const bias_staged = behind<Loaded<Param, kVec>>(gemm_bias_staged, places);
   auto* const groupnorm_weight_staged = behind<Loaded<Param, kVec>>(bias_staged, places);
   auto* const grad_y_sum_staged = behind<Loaded<Acc, kVec>>(groupnorm_weight_staged, places);
@@ -857,7 +857,7 @@ backward_row(
 
 // Column sums from partial results.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_gemm_bias_ptr,
     Param* __restrict__ grad_bias_ptr,
@@ -916,7 +916,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ bias_ptr,
     const Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     const Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
@@ -944,7 +944,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> gemm_product_in[kVectorsAtOnce];
       Loaded<Out, kVec> grad_y_in[kVectorsAtOnce];
-      Loaded<Param, kVec> gemm_bias_in[kVectorsAtOnce];
+      Loaded<T, kVec> gemm_bias_in[kVectorsAtOnce];
       Loaded<Param, kVec> bias_in[kVectorsAtOnce];
       Loaded<Param, kVec> groupnorm_weight_in[kVectorsAtOnce];
 #pragma unroll
@@ -1019,7 +1019,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ bias_ptr,
     const Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     const Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
@@ -1178,7 +1178,7 @@ cudaError_t backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* bias_ptr = static_cast<const Param*>(a.bias);
   auto* groupnorm_weight_ptr = static_cast<const Param*>(a.groupnorm_weight);
   auto* groupnorm_mean_ptr = static_cast<const Accumulate<T>*>(a.groupnorm_mean);
@@ -1195,7 +1195,7 @@ cudaError_t backward_launch(
   constexpr int kRow = std::min(kVec, 4);
   constexpr int kWide = kVectorOf<T, 0>;
   // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kRow * (3 * sizeof(Param) + 3 * sizeof(Acc));
+  constexpr int kStagedBytes = 2 * kRow * (sizeof(T) + 2 * sizeof(Param) + 3 * sizeof(Acc));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{3, 3, 3, 2, 17, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 512 * kRow * sizeof(Acc))};
@@ -1226,8 +1226,8 @@ cudaError_t backward_launch(
         grad_gemm_product_ptr, partials, rows, channels, groups, row.lanes, row.across, row.height,
         row.period, row.step, row.step * groups, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_bias_ptr, grad_groupnorm_weight_ptr,
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_bias_ptr, grad_groupnorm_weight_ptr,
         grad_groupnorm_bias_ptr, partials, rows, channels, int64_t(row.grid.y));
   }
 
@@ -1252,8 +1252,8 @@ cudaError_t backward_launch(
         groupnorm_grad_slope_ptr, groupnorm_grad_mean_ptr, grad_gemm_product_ptr, partials, rows,
         channels, groups, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_bias_ptr, grad_groupnorm_weight_ptr,
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_bias_ptr, grad_groupnorm_weight_ptr,
         grad_groupnorm_bias_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }

@@ -52,7 +52,7 @@ __global__ void
 __launch_bounds__(row_threads(kItems, kVec, 4, kLarge), row_blocks(kItems, kVec, 4))
 forward_row(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
     const Param* __restrict__ group_norm_bias_ptr,
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
@@ -115,7 +115,7 @@ forward_row(
   // Constants of the columns stay in registers or, where those are short, in shared memory: in
   // places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
-  auto* const gemm_bias_staged = behind<Loaded<Param, kVec>>(shared, 96);
+  auto* const gemm_bias_staged = behind<Loaded<T, kVec>>(shared, 96);
   auto* const group_norm_weight_staged = behind<Loaded<Param, kVec>>(gemm_bias_staged, places);
   auto* const group_norm_bias_staged =
       behind<Loaded<Param, kVec>>(group_norm_weight_staged, places);
@@ -227,10 +227,10 @@ forward_row(
 
 // Statistics of each row or group.
 
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
+template <typename T, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Accumulate<T> group_norm_eps,
@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> gemm_product_in[kVectorsAtOnce];
-      Loaded<Param, kVec> gemm_bias_in[kVectorsAtOnce];
+      Loaded<T, kVec> gemm_bias_in[kVectorsAtOnce];
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
@@ -306,7 +306,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
     const Param* __restrict__ group_norm_bias_ptr,
     const Accumulate<T>* __restrict__ group_norm_mean_ptr,
@@ -424,7 +424,7 @@ cudaError_t forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight);
   auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias);
   auto* y_ptr = static_cast<Out*>(a.y);
@@ -434,7 +434,7 @@ cudaError_t forward_launch(
 
   // Each segment stays in registers.
   // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kVec * (3 * sizeof(Param));
+  constexpr int kStagedBytes = 2 * kVec * (sizeof(T) + 2 * sizeof(Param));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{0, 4, 3, 1, 6, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc))};
@@ -465,7 +465,7 @@ cudaError_t forward_launch(
         shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
+    error = launch(forward_segments<T, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr,
         group_norm_mean_ptr, group_norm_rstd_ptr, Acc(a.group_norm_eps), rows, channels, groups,
         whole);
@@ -592,7 +592,7 @@ __launch_bounds__(row_threads(kItems, kVec, 3, kLarge), row_blocks(kItems, kVec,
 backward_row(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Accumulate<T>* __restrict__ group_norm_mean_ptr,
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
@@ -657,7 +657,7 @@ backward_row(
   // Constants and sums of the columns stay in registers or, where those are short, in shared
   // memory: in places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
-  auto* const gemm_bias_staged = behind<Loaded<Param, kVec>>(shared, 512 * kVec);
+  auto* const gemm_bias_staged = behind<Loaded<T, kVec>>(shared, 512 * kVec);
   auto* const group_norm_weight_staged = behind<Loaded<Param, kVec>>(gemm_bias_staged, places);
   auto* const group_norm_bias_staged =
       behind<Loaded<Param, kVec>>(group_norm_weight_staged, places);
@@ -820,7 +820,7 @@ backward_row(
 
 // Column sums from partial results.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_gemm_bias_ptr,
     Param* __restrict__ grad_group_norm_weight_ptr,
@@ -877,7 +877,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Accumulate<T>* __restrict__ group_norm_mean_ptr,
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
@@ -907,7 +907,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> gemm_product_in[kVectorsAtOnce];
       Loaded<Out, kVec> grad_y_in[kVectorsAtOnce];
-      Loaded<Param, kVec> gemm_bias_in[kVectorsAtOnce];
+      Loaded<T, kVec> gemm_bias_in[kVectorsAtOnce];
       Loaded<Param, kVec> group_norm_weight_in[kVectorsAtOnce];
       Loaded<Param, kVec> group_norm_bias_in[kVectorsAtOnce];
 #pragma unroll
@@ -982,7 +982,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Accumulate<T>* __restrict__ group_norm_mean_ptr,
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
@@ -1138,7 +1138,7 @@ cudaError_t backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight);
   auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias);
   auto* group_norm_mean_ptr = static_cast<const Accumulate<T>*>(a.group_norm_mean);
@@ -1154,7 +1154,7 @@ cudaError_t backward_launch(
   constexpr int kRow = std::min(kVec, 4);
   constexpr int kWide = kVectorOf<T, 0>;
   // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kRow * (3 * sizeof(Param) + 3 * sizeof(Acc));
+  constexpr int kStagedBytes = 2 * kRow * (sizeof(T) + 2 * sizeof(Param) + 3 * sizeof(Acc));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{3, 3, 3, 2, 13, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 512 * kRow * sizeof(Acc))};
@@ -1186,8 +1186,8 @@ cudaError_t backward_launch(
         Acc(a.hardtanh_min), rows, channels, groups, row.lanes, row.across, row.height, row.period,
         row.step, row.step * groups, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, partials, rows, channels, int64_t(row.grid.y));
   }
 
@@ -1214,8 +1214,8 @@ cudaError_t backward_launch(
         grad_gemm_product_ptr, partials, Acc(a.hardtanh_max), Acc(a.hardtanh_min), rows, channels,
         groups, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }

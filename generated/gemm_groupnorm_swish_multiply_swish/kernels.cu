@@ -59,7 +59,7 @@ __global__ void
 __launch_bounds__(row_threads(kItems, kVec, 4, kLarge), row_blocks(kItems, kVec, 4))
 forward_row(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
     const Param* __restrict__ group_norm_bias_ptr,
     const Param* __restrict__ multiply_weight_ptr,
@@ -121,7 +121,7 @@ forward_row(
   // Constants of the columns stay in registers or, where those are short, in shared memory: in
   // places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
-  auto* const gemm_bias_staged = behind<Loaded<Param, kVec>>(shared, 96);
+  auto* const gemm_bias_staged = behind<Loaded<T, kVec>>(shared, 96);
   auto* const group_norm_weight_staged = behind<Loaded<Param, kVec>>(gemm_bias_staged, places);
   auto* const group_norm_bias_staged =
       behind<Loaded<Param, kVec>>(group_norm_weight_staged, places);
@@ -243,10 +243,10 @@ forward_row(
 
 // Statistics of each row or group.
 
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
+template <typename T, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Accumulate<T> group_norm_eps,
@@ -268,7 +268,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> gemm_product_in[kVectorsAtOnce];
-      Loaded<Param, kVec> gemm_bias_in[kVectorsAtOnce];
+      Loaded<T, kVec> gemm_bias_in[kVectorsAtOnce];
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
@@ -322,7 +322,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
     const Param* __restrict__ group_norm_bias_ptr,
     const Param* __restrict__ multiply_weight_ptr,
@@ -446,7 +446,7 @@ cudaError_t forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight);
   auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias);
   auto* multiply_weight_ptr = static_cast<const Param*>(a.multiply_weight);
@@ -457,7 +457,7 @@ cudaError_t forward_launch(
 
   // Each segment stays in registers.
   // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kVec * (4 * sizeof(Param));
+  constexpr int kStagedBytes = 2 * kVec * (sizeof(T) + 3 * sizeof(Param));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{0, 4, 4, 1, 10, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc))};
@@ -488,7 +488,7 @@ cudaError_t forward_launch(
         shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
+    error = launch(forward_segments<T, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr,
         group_norm_mean_ptr, group_norm_rstd_ptr, Acc(a.group_norm_eps), rows, channels, groups,
         whole);
@@ -634,7 +634,7 @@ __launch_bounds__(row_threads(kItems, kVec, 3, false), row_blocks(kItems, kVec, 
 backward_row(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Accumulate<T>* __restrict__ group_norm_mean_ptr,
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
@@ -698,7 +698,7 @@ backward_row(
   // Constants of the columns stay in registers or, where those are short, in shared memory: in
   // places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
-  auto* const gemm_bias_staged = behind<Loaded<Param, kVec>>(shared, 512 * kVec);
+  auto* const gemm_bias_staged = behind<Loaded<T, kVec>>(shared, 512 * kVec);
   auto* const group_norm_weight_staged = behind<Loaded<Param, kVec>>(gemm_bias_staged, places);
   auto* const group_norm_bias_staged =
       behind<Loaded<Param, kVec>>(group_norm_weight_staged, places);
@@ -859,7 +859,7 @@ backward_row(
 
 // Column sums from partial results.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_gemm_bias_ptr,
     Param* __restrict__ grad_group_norm_weight_ptr,
@@ -923,7 +923,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Accumulate<T>* __restrict__ group_norm_mean_ptr,
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
@@ -952,7 +952,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> gemm_product_in[kVectorsAtOnce];
       Loaded<Out, kVec> grad_y_in[kVectorsAtOnce];
-      Loaded<Param, kVec> gemm_bias_in[kVectorsAtOnce];
+      Loaded<T, kVec> gemm_bias_in[kVectorsAtOnce];
       Loaded<Param, kVec> group_norm_weight_in[kVectorsAtOnce];
       Loaded<Param, kVec> group_norm_bias_in[kVectorsAtOnce];
       Loaded<Param, kVec> multiply_weight_in[kVectorsAtOnce];
@@ -1044,7 +1044,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Accumulate<T>* __restrict__ group_norm_mean_ptr,
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
@@ -1212,7 +1212,7 @@ cudaError_t backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight);
   auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias);
   auto* multiply_weight_ptr = static_cast<const Param*>(a.multiply_weight);
@@ -1230,7 +1230,7 @@ cudaError_t backward_launch(
   constexpr int kRow = std::min(kVec, 4);
   constexpr int kWide = kVectorOf<T, 0>;
   // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kRow * (4 * sizeof(Param));
+  constexpr int kStagedBytes = 2 * kRow * (sizeof(T) + 3 * sizeof(Param));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{4, 3, 4, 2, 22, sizeof(T),
       row_most_threads(false, kStagedBytes, kSharedBytes - 512 * kRow * sizeof(Acc))};
@@ -1261,8 +1261,8 @@ cudaError_t backward_launch(
         groups, row.lanes, row.across, row.height, row.period, row.step, row.step * groups, row.step
         * channels, size, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, grad_multiply_weight_ptr, partials, rows, channels,
         int64_t(row.grid.y));
   }
@@ -1290,8 +1290,8 @@ cudaError_t backward_launch(
         group_norm_grad_mean_ptr, grad_gemm_product_ptr, partials, rows, channels, groups,
         sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, grad_multiply_weight_ptr, partials, rows, channels,
         int64_t(sums.grid.y * sums.period));
   }

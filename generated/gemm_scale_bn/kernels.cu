@@ -47,7 +47,7 @@ namespace {
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_column(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ scale_ptr,
     const Param* __restrict__ bn_weight_ptr,
     const Param* __restrict__ bn_bias_ptr,
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
 
 // Column sums, one partial result per block of rows.
 
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
+template <typename T, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
@@ -282,9 +282,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
 
 // Combines the partial results of each column.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ scale_ptr,
     const Param* __restrict__ bn_weight_ptr,
     Accumulate<T>* __restrict__ bn_mean_ptr,
@@ -476,7 +476,7 @@ cudaError_t train_forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* scale_ptr = static_cast<const Param*>(a.scale);
   auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
   auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias);
@@ -516,15 +516,15 @@ cudaError_t train_forward_launch(
     auto* bn_scale_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_forward_partials<T, Out, Param, kVec, kPacked>, sum.grid, sum.block,
-        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, partials, rows, channels,
-        sum.lines, sum.lines_per_block, sum.period, whole);
+    error = launch(train_forward_partials<T, kVec, kPacked>, sum.grid, sum.block, kStreamThreads * 2
+        * kVec * sizeof(Acc), stream, gemm_product_ptr, partials, rows, channels, sum.lines,
+        sum.lines_per_block, sum.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, scale_ptr, bn_weight_ptr,
-        bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr,
-        bn_scale_ptr, bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps), Acc(a.bn_momentum), rows,
-        channels, int64_t(sum.grid.y * sum.period), sum.lines_per_block, sum.period);
+    error = launch(train_forward_finalise<T, Param>, finalise.grid, finalise.block, kStreamThreads *
+        2 * sizeof(Acc), stream, gemm_bias_ptr, scale_ptr, bn_weight_ptr, bn_mean_ptr, bn_rstd_ptr,
+        bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr, bn_scale_ptr,
+        bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps), Acc(a.bn_momentum), rows, channels,
+        int64_t(sum.grid.y * sum.period), sum.lines_per_block, sum.period);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
         stream, gemm_product_ptr, scale_ptr, bn_bias_ptr, bn_center_ptr, bn_scale_ptr, y_ptr, rows,
@@ -642,7 +642,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_column(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ scale_ptr,
     const Accumulate<T>* __restrict__ bn_mean_ptr,
     const Accumulate<T>* __restrict__ bn_rstd_ptr,
@@ -789,7 +789,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ scale_ptr,
     const Accumulate<T>* __restrict__ bn_mean_ptr,
     Accumulate<T>* __restrict__ partials,
@@ -878,7 +878,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
 
 // Combines the partial results of each column.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
     const Param* __restrict__ scale_ptr,
     const Accumulate<T>* __restrict__ bn_rstd_ptr,
@@ -946,7 +946,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ scale_ptr,
     const Accumulate<T>* __restrict__ bn_mean_ptr,
     const Accumulate<T>* __restrict__ bn_rstd_ptr,
@@ -1057,7 +1057,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
 
 // Column sums from partial results.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_column_sums(
     const Accumulate<T>* __restrict__ bn_rstd_ptr,
     Param* __restrict__ grad_scale_ptr,
@@ -1120,7 +1120,7 @@ cudaError_t train_backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* scale_ptr = static_cast<const Param*>(a.scale);
   auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
   auto* bn_mean_ptr = static_cast<const Accumulate<T>*>(a.bn_mean);
@@ -1164,10 +1164,10 @@ cudaError_t train_backward_launch(
         gemm_bias_ptr, scale_ptr, bn_mean_ptr, partials, rows, channels, sums.lines,
         sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, scale_ptr, bn_rstd_ptr, bn_weight_ptr,
-        grad_gemm_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, bn_grad_slope_ptr,
-        bn_grad_mean_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
+    error = launch(train_backward_finalise<T, Param>, finalise.grid, finalise.block, kStreamThreads
+        * 2 * sizeof(Acc), stream, scale_ptr, bn_rstd_ptr, bn_weight_ptr, grad_gemm_bias_ptr,
+        grad_bn_weight_ptr, grad_bn_bias_ptr, bn_grad_slope_ptr, bn_grad_mean_ptr, partials, rows,
+        channels, int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
     error = launch(train_backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
@@ -1175,7 +1175,7 @@ cudaError_t train_backward_launch(
         bn_grad_mean_ptr, grad_gemm_product_ptr, partials, rows, channels, sums.lines,
         sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(train_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
+    return launch(train_backward_column_sums<T, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, grad_scale_ptr, partials, rows,
         channels, int64_t(sums.grid.y * sums.period));
   }
@@ -1305,7 +1305,7 @@ namespace {
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ scale_ptr,
     const Param* __restrict__ bn_running_mean_ptr,
     const Param* __restrict__ bn_running_var_ptr,
@@ -1411,7 +1411,7 @@ cudaError_t eval_forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* scale_ptr = static_cast<const Param*>(a.scale);
   auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
   auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias);
@@ -1536,7 +1536,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ scale_ptr,
     const Param* __restrict__ bn_running_mean_ptr,
     const Param* __restrict__ bn_running_var_ptr,
@@ -1643,7 +1643,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 
 // Column sums from partial results.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     const Param* __restrict__ scale_ptr,
     const Param* __restrict__ bn_running_var_ptr,
@@ -1729,7 +1729,7 @@ cudaError_t eval_backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* scale_ptr = static_cast<const Param*>(a.scale);
   auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
   auto* bn_running_mean_ptr = static_cast<const Param*>(a.bn_running_mean);
@@ -1755,10 +1755,10 @@ cudaError_t eval_backward_launch(
         grad_gemm_product_ptr, partials, Acc(a.bn_eps), rows, channels, sums.lines,
         sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, scale_ptr, bn_running_var_ptr, bn_weight_ptr,
-        grad_gemm_bias_ptr, grad_scale_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, partials,
-        Acc(a.bn_eps), rows, channels, int64_t(sums.grid.y * sums.period));
+    return launch(eval_backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads
+        * 2 * sizeof(Acc), stream, scale_ptr, bn_running_var_ptr, bn_weight_ptr, grad_gemm_bias_ptr,
+        grad_scale_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, partials, Acc(a.bn_eps), rows,
+        channels, int64_t(sums.grid.y * sums.period));
   }
 }
 

@@ -41,10 +41,10 @@ namespace {
 
 // Every result in one pass.
 
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
+template <typename T, typename Out, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward(
     const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     Out* __restrict__ y_ptr,
     Accumulate<T> scaling_factor,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
@@ -124,7 +124,7 @@ cudaError_t forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* y_ptr = static_cast<Out*>(a.y);
   const int64_t rows = a.rows, channels = a.channels;
 
@@ -133,7 +133,7 @@ cudaError_t forward_launch(
     const Stream stores = stream_shape(
         shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
-    return launch(forward<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
+    return launch(forward<T, Out, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, y_ptr, Acc(a.scaling_factor), rows, channels, stores.lines,
         stores.lines_per_block, stores.period, whole);
   }
@@ -232,11 +232,11 @@ namespace {
 
 // Every result in one pass.
 
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
+template <typename T, typename Out, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ gemm_bias_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
     Accumulate<T> scaling_factor,
@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 
 // Column sums from partial results.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_gemm_bias_ptr,
     const Accumulate<T>* __restrict__ partials,
@@ -374,7 +374,7 @@ cudaError_t backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const Param*>(a.gemm_bias);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
   auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product);
   auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias);
   const int64_t rows = a.rows, channels = a.channels;
@@ -387,14 +387,14 @@ cudaError_t backward_launch(
     auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 1 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(backward<T, Out, Param, kVec, kPacked>, sums.grid, sums.block, kStreamThreads * 2
-        * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr,
-        grad_gemm_product_ptr, partials, Acc(a.scaling_factor), rows, channels, sums.lines,
-        sums.lines_per_block, sums.period, whole);
+    error = launch(backward<T, Out, kVec, kPacked>, sums.grid, sums.block, kStreamThreads * 2 * kVec
+        * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, grad_gemm_product_ptr,
+        partials, Acc(a.scaling_factor), rows, channels, sums.lines, sums.lines_per_block,
+        sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, partials, rows, channels, int64_t(sums.grid.y
-        * sums.period));
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_gemm_bias_ptr, partials, rows, channels, int64_t(sums.grid.y *
+        sums.period));
   }
 }
 

@@ -53,7 +53,7 @@ __global__ void
 __launch_bounds__(row_threads(kItems, kVec, 4, kLarge), row_blocks(kItems, kVec, 4))
 forward_row(
     const T* __restrict__ linear_product_ptr,
-    const Param* __restrict__ linear_bias_ptr,
+    const T* __restrict__ linear_bias_ptr,
     const Param* __restrict__ norm_weight_ptr,
     const Param* __restrict__ norm_bias_ptr,
     Accumulate<T>* __restrict__ norm_mean_ptr,
@@ -114,7 +114,7 @@ forward_row(
   // Constants of the columns stay in registers or, where those are short, in shared memory: in
   // places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
-  auto* const linear_bias_staged = behind<Loaded<Param, kVec>>(shared, 96);
+  auto* const linear_bias_staged = behind<Loaded<T, kVec>>(shared, 96);
   auto* const norm_weight_staged = behind<Loaded<Param, kVec>>(linear_bias_staged, places);
   auto* const norm_bias_staged = behind<Loaded<Param, kVec>>(norm_weight_staged, places);
   constexpr bool kStaged = kLarge;
@@ -221,10 +221,10 @@ forward_row(
 
 // Statistics of each row or group.
 
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
+template <typename T, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const T* __restrict__ linear_product_ptr,
-    const Param* __restrict__ linear_bias_ptr,
+    const T* __restrict__ linear_bias_ptr,
     Accumulate<T>* __restrict__ norm_mean_ptr,
     Accumulate<T>* __restrict__ norm_rstd_ptr,
     Accumulate<T> norm_eps,
@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> linear_product_in[kVectorsAtOnce];
-      Loaded<Param, kVec> linear_bias_in[kVectorsAtOnce];
+      Loaded<T, kVec> linear_bias_in[kVectorsAtOnce];
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
@@ -300,7 +300,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const T* __restrict__ linear_product_ptr,
-    const Param* __restrict__ linear_bias_ptr,
+    const T* __restrict__ linear_bias_ptr,
     const Param* __restrict__ norm_weight_ptr,
     const Param* __restrict__ norm_bias_ptr,
     const Accumulate<T>* __restrict__ norm_mean_ptr,
@@ -414,7 +414,7 @@ cudaError_t forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* linear_product_ptr = static_cast<const T*>(a.linear_product);
-  auto* linear_bias_ptr = static_cast<const Param*>(a.linear_bias);
+  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias);
   auto* norm_weight_ptr = static_cast<const Param*>(a.norm_weight);
   auto* norm_bias_ptr = static_cast<const Param*>(a.norm_bias);
   auto* y_ptr = static_cast<Out*>(a.y);
@@ -424,7 +424,7 @@ cudaError_t forward_launch(
 
   // Each segment stays in registers.
   // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kVec * (3 * sizeof(Param));
+  constexpr int kStagedBytes = 2 * kVec * (sizeof(T) + 2 * sizeof(Param));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{0, 4, 3, 1, 7, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc))};
@@ -454,7 +454,7 @@ cudaError_t forward_launch(
         shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, int64_t(1)),
+    error = launch(forward_segments<T, kVec, kPacked>, segment_grid(rows, int64_t(1)),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, linear_product_ptr, linear_bias_ptr,
         norm_mean_ptr, norm_rstd_ptr, Acc(a.norm_eps), rows, channels, int64_t(1), whole);
     if (error != cudaSuccess) return error;
@@ -576,7 +576,7 @@ __launch_bounds__(row_threads(kItems, kVec, 3, kLarge), row_blocks(kItems, kVec,
 backward_row(
     const T* __restrict__ linear_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ linear_bias_ptr,
+    const T* __restrict__ linear_bias_ptr,
     const Accumulate<T>* __restrict__ norm_mean_ptr,
     const Accumulate<T>* __restrict__ norm_rstd_ptr,
     const Param* __restrict__ norm_weight_ptr,
@@ -637,7 +637,7 @@ backward_row(
   // Constants and sums of the columns stay in registers or, where those are short, in shared
   // memory: in places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
-  auto* const linear_bias_staged = behind<Loaded<Param, kVec>>(shared, 512 * kVec);
+  auto* const linear_bias_staged = behind<Loaded<T, kVec>>(shared, 512 * kVec);
   auto* const norm_weight_staged = behind<Loaded<Param, kVec>>(linear_bias_staged, places);
   auto* const norm_bias_staged = behind<Loaded<Param, kVec>>(norm_weight_staged, places);
   auto* const d_norm_sum_staged = behind<Loaded<Acc, kVec>>(norm_bias_staged, places);
@@ -794,7 +794,7 @@ backward_row(
 
 // Column sums from partial results.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_linear_bias_ptr,
     Param* __restrict__ grad_norm_weight_ptr,
@@ -850,7 +850,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const T* __restrict__ linear_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ linear_bias_ptr,
+    const T* __restrict__ linear_bias_ptr,
     const Accumulate<T>* __restrict__ norm_mean_ptr,
     const Accumulate<T>* __restrict__ norm_rstd_ptr,
     const Param* __restrict__ norm_weight_ptr,
@@ -878,7 +878,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> linear_product_in[kVectorsAtOnce];
       Loaded<Out, kVec> grad_y_in[kVectorsAtOnce];
-      Loaded<Param, kVec> linear_bias_in[kVectorsAtOnce];
+      Loaded<T, kVec> linear_bias_in[kVectorsAtOnce];
       Loaded<Param, kVec> norm_weight_in[kVectorsAtOnce];
       Loaded<Param, kVec> norm_bias_in[kVectorsAtOnce];
 #pragma unroll
@@ -953,7 +953,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const T* __restrict__ linear_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ linear_bias_ptr,
+    const T* __restrict__ linear_bias_ptr,
     const Accumulate<T>* __restrict__ norm_mean_ptr,
     const Accumulate<T>* __restrict__ norm_rstd_ptr,
     const Param* __restrict__ norm_weight_ptr,
@@ -1104,7 +1104,7 @@ cudaError_t backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* linear_product_ptr = static_cast<const T*>(a.linear_product);
-  auto* linear_bias_ptr = static_cast<const Param*>(a.linear_bias);
+  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias);
   auto* norm_weight_ptr = static_cast<const Param*>(a.norm_weight);
   auto* norm_bias_ptr = static_cast<const Param*>(a.norm_bias);
   auto* norm_mean_ptr = static_cast<const Accumulate<T>*>(a.norm_mean);
@@ -1120,7 +1120,7 @@ cudaError_t backward_launch(
   constexpr int kRow = std::min(kVec, 4);
   constexpr int kWide = kVectorOf<T, 0>;
   // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kRow * (3 * sizeof(Param) + 3 * sizeof(Acc));
+  constexpr int kStagedBytes = 2 * kRow * (sizeof(T) + 2 * sizeof(Param) + 3 * sizeof(Acc));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{3, 3, 3, 2, 15, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 512 * kRow * sizeof(Acc))};
@@ -1151,8 +1151,8 @@ cudaError_t backward_launch(
         grad_linear_product_ptr, partials, rows, channels, int64_t(1), row.lanes, row.across,
         row.height, row.period, row.step, row.step * int64_t(1), row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr, grad_norm_bias_ptr,
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr, grad_norm_bias_ptr,
         partials, rows, channels, int64_t(row.grid.y));
   }
 
@@ -1177,8 +1177,8 @@ cudaError_t backward_launch(
         norm_grad_slope_ptr, norm_grad_mean_ptr, grad_linear_product_ptr, partials, rows, channels,
         sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr, grad_norm_bias_ptr,
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr, grad_norm_bias_ptr,
         partials, rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }

@@ -51,7 +51,7 @@ namespace {
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_column(
     const T* __restrict__ matmul_product_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
+    const T* __restrict__ matmul_bias_ptr,
     const Param* __restrict__ bn_weight_ptr,
     const Param* __restrict__ bn_bias_ptr,
     const Param* __restrict__ bias_ptr,
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
 
 // Column sums, one partial result per block of rows.
 
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
+template <typename T, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ matmul_product_ptr,
     Accumulate<T>* __restrict__ partials,
@@ -290,9 +290,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
 
 // Combines the partial results of each column.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
-    const Param* __restrict__ matmul_bias_ptr,
+    const T* __restrict__ matmul_bias_ptr,
     const Param* __restrict__ bn_weight_ptr,
     Accumulate<T>* __restrict__ bn_mean_ptr,
     Accumulate<T>* __restrict__ bn_rstd_ptr,
@@ -490,7 +490,7 @@ cudaError_t train_forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
-  auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
+  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias);
   auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
   auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias);
   auto* bias_ptr = static_cast<const Param*>(a.bias);
@@ -530,13 +530,13 @@ cudaError_t train_forward_launch(
     auto* bn_center_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_forward_partials<T, Out, Param, kVec, kPacked>, sum.grid, sum.block,
-        kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, partials, rows,
-        channels, sum.lines, sum.lines_per_block, sum.period, whole);
+    error = launch(train_forward_partials<T, kVec, kPacked>, sum.grid, sum.block, kStreamThreads * 2
+        * kVec * sizeof(Acc), stream, matmul_product_ptr, partials, rows, channels, sum.lines,
+        sum.lines_per_block, sum.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(train_forward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, matmul_bias_ptr, bn_weight_ptr, bn_mean_ptr,
-        bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_scale_ptr, bn_center_ptr,
+    error = launch(train_forward_finalise<T, Param>, finalise.grid, finalise.block, kStreamThreads *
+        2 * sizeof(Acc), stream, matmul_bias_ptr, bn_weight_ptr, bn_mean_ptr, bn_rstd_ptr,
+        bn_running_mean_ptr, bn_running_var_ptr, bn_scale_ptr, bn_center_ptr,
         bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps), Acc(a.bn_momentum),
         Acc(a.divide_value), rows, channels, int64_t(sum.grid.y * sum.period), sum.lines_per_block,
         sum.period);
@@ -661,7 +661,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_column(
     const T* __restrict__ matmul_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
+    const T* __restrict__ matmul_bias_ptr,
     const Accumulate<T>* __restrict__ bn_mean_ptr,
     const Accumulate<T>* __restrict__ bn_rstd_ptr,
     const Param* __restrict__ bn_weight_ptr,
@@ -812,7 +812,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     const T* __restrict__ matmul_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
+    const T* __restrict__ matmul_bias_ptr,
     const Accumulate<T>* __restrict__ bn_mean_ptr,
     const Accumulate<T>* __restrict__ bn_rstd_ptr,
     const Param* __restrict__ bn_weight_ptr,
@@ -920,7 +920,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
 
 // Combines the partial results of each column.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
     const Accumulate<T>* __restrict__ bn_rstd_ptr,
     const Param* __restrict__ bn_weight_ptr,
@@ -992,7 +992,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const T* __restrict__ matmul_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
+    const T* __restrict__ matmul_bias_ptr,
     const Accumulate<T>* __restrict__ bn_mean_ptr,
     const Accumulate<T>* __restrict__ bn_rstd_ptr,
     const Param* __restrict__ bn_weight_ptr,
@@ -1100,7 +1100,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
 
 // Sums over all columns.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kTotalThreads) train_backward_total(
     const Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
     Param* __restrict__ grad_bias_ptr,
@@ -1146,7 +1146,7 @@ cudaError_t train_backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
-  auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
+  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias);
   auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
   auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias);
   auto* bias_ptr = static_cast<const Param*>(a.bias);
@@ -1177,9 +1177,8 @@ cudaError_t train_backward_launch(
         grad_bn_bias_ptr, d_over_divide_value_sum_ptr, grad_matmul_product_ptr, Acc(a.divide_value),
         rows, channels, tile.rows_per_block);
     if (error != cudaSuccess) return error;
-    return launch(train_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
-        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows,
-        channels);
+    return launch(train_backward_total<T, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
+        stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows, channels);
   }
 
   // Any size: statistics first, then one more pass.
@@ -1200,8 +1199,8 @@ cudaError_t train_backward_launch(
         matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, partials,
         Acc(a.divide_value), rows, channels, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(train_backward_finalise<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, bn_weight_ptr, grad_matmul_bias_ptr,
+    error = launch(train_backward_finalise<T, Param>, finalise.grid, finalise.block, kStreamThreads
+        * 2 * sizeof(Acc), stream, bn_rstd_ptr, bn_weight_ptr, grad_matmul_bias_ptr,
         grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr, bn_grad_slope_ptr,
         bn_grad_mean_ptr, partials, Acc(a.divide_value), rows, channels, int64_t(sums.grid.y *
         sums.period));
@@ -1212,9 +1211,8 @@ cudaError_t train_backward_launch(
         grad_matmul_product_ptr, Acc(a.divide_value), rows, channels, stores.lines,
         stores.lines_per_block, stores.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(train_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
-        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows,
-        channels);
+    return launch(train_backward_total<T, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
+        stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows, channels);
   }
 }
 
@@ -1327,7 +1325,7 @@ namespace {
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const T* __restrict__ matmul_product_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
+    const T* __restrict__ matmul_bias_ptr,
     const Param* __restrict__ bn_running_mean_ptr,
     const Param* __restrict__ bn_running_var_ptr,
     const Param* __restrict__ bn_weight_ptr,
@@ -1437,7 +1435,7 @@ cudaError_t eval_forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
-  auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
+  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias);
   auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
   auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias);
   auto* bias_ptr = static_cast<const Param*>(a.bias);
@@ -1565,7 +1563,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     const T* __restrict__ matmul_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
+    const T* __restrict__ matmul_bias_ptr,
     const Param* __restrict__ bn_running_mean_ptr,
     const Param* __restrict__ bn_running_var_ptr,
     const Param* __restrict__ bn_weight_ptr,
@@ -1680,7 +1678,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 
 // Column sums from partial results.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     const Param* __restrict__ bn_running_var_ptr,
     const Param* __restrict__ bn_weight_ptr,
@@ -1743,7 +1741,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
 
 // Sums over all columns.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kTotalThreads) eval_backward_total(
     const Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
     Param* __restrict__ grad_bias_ptr,
@@ -1789,7 +1787,7 @@ cudaError_t eval_backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
-  auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
+  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias);
   auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
   auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias);
   auto* bias_ptr = static_cast<const Param*>(a.bias);
@@ -1817,15 +1815,14 @@ cudaError_t eval_backward_launch(
         bias_ptr, grad_matmul_product_ptr, partials, Acc(a.bn_eps), Acc(a.divide_value), rows,
         channels, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(eval_backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
+    error = launch(eval_backward_column_sums<T, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_running_var_ptr, bn_weight_ptr,
         grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
         partials, Acc(a.bn_eps), Acc(a.divide_value), rows, channels, int64_t(sums.grid.y *
         sums.period));
     if (error != cudaSuccess) return error;
-    return launch(eval_backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 *
-        sizeof(Acc), stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows,
-        channels);
+    return launch(eval_backward_total<T, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
+        stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows, channels);
   }
 }
 

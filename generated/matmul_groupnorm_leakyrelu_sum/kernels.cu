@@ -54,7 +54,7 @@ __global__ void
 __launch_bounds__(row_threads(kItems, kVec, 4, kLarge), row_blocks(kItems, kVec, 4))
 forward_row(
     const T* __restrict__ fc_product_ptr,
-    const Param* __restrict__ fc_bias_ptr,
+    const T* __restrict__ fc_bias_ptr,
     const Param* __restrict__ gn_weight_ptr,
     const Param* __restrict__ gn_bias_ptr,
     Accumulate<T>* __restrict__ gn_mean_ptr,
@@ -116,7 +116,7 @@ forward_row(
   // Constants of the columns stay in registers or, where those are short, in shared memory: in
   // places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
-  auto* const fc_bias_staged = behind<Loaded<Param, kVec>>(shared, 96);
+  auto* const fc_bias_staged = behind<Loaded<T, kVec>>(shared, 96);
   auto* const gn_weight_staged = behind<Loaded<Param, kVec>>(fc_bias_staged, places);
   auto* const gn_bias_staged = behind<Loaded<Param, kVec>>(gn_weight_staged, places);
   constexpr bool kStaged = kLarge;
@@ -223,10 +223,10 @@ forward_row(
 
 // Statistics of each row or group.
 
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
+template <typename T, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const T* __restrict__ fc_product_ptr,
-    const Param* __restrict__ fc_bias_ptr,
+    const T* __restrict__ fc_bias_ptr,
     Accumulate<T>* __restrict__ gn_mean_ptr,
     Accumulate<T>* __restrict__ gn_rstd_ptr,
     Accumulate<T> gn_eps,
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> fc_product_in[kVectorsAtOnce];
-      Loaded<Param, kVec> fc_bias_in[kVectorsAtOnce];
+      Loaded<T, kVec> fc_bias_in[kVectorsAtOnce];
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
@@ -302,7 +302,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const T* __restrict__ fc_product_ptr,
-    const Param* __restrict__ fc_bias_ptr,
+    const T* __restrict__ fc_bias_ptr,
     const Param* __restrict__ gn_weight_ptr,
     const Param* __restrict__ gn_bias_ptr,
     const Accumulate<T>* __restrict__ gn_mean_ptr,
@@ -420,7 +420,7 @@ cudaError_t forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* fc_product_ptr = static_cast<const T*>(a.fc_product);
-  auto* fc_bias_ptr = static_cast<const Param*>(a.fc_bias);
+  auto* fc_bias_ptr = static_cast<const T*>(a.fc_bias);
   auto* gn_weight_ptr = static_cast<const Param*>(a.gn_weight);
   auto* gn_bias_ptr = static_cast<const Param*>(a.gn_bias);
   auto* y_ptr = static_cast<Out*>(a.y);
@@ -430,7 +430,7 @@ cudaError_t forward_launch(
 
   // Each segment stays in registers.
   // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kVec * (3 * sizeof(Param));
+  constexpr int kStagedBytes = 2 * kVec * (sizeof(T) + 2 * sizeof(Param));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{0, 4, 3, 1, 7, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc))};
@@ -460,7 +460,7 @@ cudaError_t forward_launch(
         shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
+    error = launch(forward_segments<T, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, fc_product_ptr, fc_bias_ptr, gn_mean_ptr,
         gn_rstd_ptr, Acc(a.gn_eps), rows, channels, groups, whole);
     if (error != cudaSuccess) return error;
@@ -581,7 +581,7 @@ __launch_bounds__(row_threads(kItems, kVec, 3, kLarge), row_blocks(kItems, kVec,
 backward_row(
     const T* __restrict__ fc_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ fc_bias_ptr,
+    const T* __restrict__ fc_bias_ptr,
     const Accumulate<T>* __restrict__ gn_mean_ptr,
     const Accumulate<T>* __restrict__ gn_rstd_ptr,
     const Param* __restrict__ gn_weight_ptr,
@@ -643,7 +643,7 @@ backward_row(
   // Constants and sums of the columns stay in registers or, where those are short, in shared
   // memory: in places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
-  auto* const fc_bias_staged = behind<Loaded<Param, kVec>>(shared, 512 * kVec);
+  auto* const fc_bias_staged = behind<Loaded<T, kVec>>(shared, 512 * kVec);
   auto* const gn_weight_staged = behind<Loaded<Param, kVec>>(fc_bias_staged, places);
   auto* const gn_bias_staged = behind<Loaded<Param, kVec>>(gn_weight_staged, places);
   auto* const d_gn_sum_staged = behind<Loaded<Acc, kVec>>(gn_bias_staged, places);
@@ -794,7 +794,7 @@ backward_row(
 
 // Column sums from partial results.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_fc_bias_ptr,
     Param* __restrict__ grad_gn_weight_ptr,
@@ -849,7 +849,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const T* __restrict__ fc_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ fc_bias_ptr,
+    const T* __restrict__ fc_bias_ptr,
     const Accumulate<T>* __restrict__ gn_mean_ptr,
     const Accumulate<T>* __restrict__ gn_rstd_ptr,
     const Param* __restrict__ gn_weight_ptr,
@@ -878,7 +878,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> fc_product_in[kVectorsAtOnce];
       Loaded<Out, kVec> grad_y_in[kVectorsAtOnce];
-      Loaded<Param, kVec> fc_bias_in[kVectorsAtOnce];
+      Loaded<T, kVec> fc_bias_in[kVectorsAtOnce];
       Loaded<Param, kVec> gn_weight_in[kVectorsAtOnce];
       Loaded<Param, kVec> gn_bias_in[kVectorsAtOnce];
 #pragma unroll
@@ -951,7 +951,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const T* __restrict__ fc_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ fc_bias_ptr,
+    const T* __restrict__ fc_bias_ptr,
     const Accumulate<T>* __restrict__ gn_mean_ptr,
     const Accumulate<T>* __restrict__ gn_rstd_ptr,
     const Param* __restrict__ gn_weight_ptr,
@@ -1103,7 +1103,7 @@ cudaError_t backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* fc_product_ptr = static_cast<const T*>(a.fc_product);
-  auto* fc_bias_ptr = static_cast<const Param*>(a.fc_bias);
+  auto* fc_bias_ptr = static_cast<const T*>(a.fc_bias);
   auto* gn_weight_ptr = static_cast<const Param*>(a.gn_weight);
   auto* gn_bias_ptr = static_cast<const Param*>(a.gn_bias);
   auto* gn_mean_ptr = static_cast<const Accumulate<T>*>(a.gn_mean);
@@ -1119,7 +1119,7 @@ cudaError_t backward_launch(
   constexpr int kRow = std::min(kVec, 4);
   constexpr int kWide = kVectorOf<T, 0>;
   // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kRow * (3 * sizeof(Param) + 3 * sizeof(Acc));
+  constexpr int kStagedBytes = 2 * kRow * (sizeof(T) + 2 * sizeof(Param) + 3 * sizeof(Acc));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{3, 3, 3, 2, 14, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 512 * kRow * sizeof(Acc))};
@@ -1150,8 +1150,8 @@ cudaError_t backward_launch(
         partials, Acc(a.negative_slope), rows, channels, groups, row.lanes, row.across, row.height,
         row.period, row.step, row.step * groups, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,
         rows, channels, int64_t(row.grid.y));
   }
 
@@ -1176,8 +1176,8 @@ cudaError_t backward_launch(
         grad_fc_product_ptr, partials, Acc(a.negative_slope), rows, channels, groups, sums.lines,
         sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr, grad_gn_bias_ptr, partials,
         rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }

@@ -43,7 +43,7 @@ namespace {
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward(
     const T* __restrict__ linear_product_ptr,
-    const Param* __restrict__ linear_bias_ptr,
+    const T* __restrict__ linear_bias_ptr,
     const Param* __restrict__ constant_ptr,
     Out* __restrict__ y_ptr,
     int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
@@ -123,7 +123,7 @@ cudaError_t forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* linear_product_ptr = static_cast<const T*>(a.linear_product);
-  auto* linear_bias_ptr = static_cast<const Param*>(a.linear_bias);
+  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias);
   auto* constant_ptr = static_cast<const Param*>(a.constant);
   auto* y_ptr = static_cast<Out*>(a.y);
   const int64_t rows = a.rows, channels = a.channels;
@@ -235,7 +235,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward(
     const T* __restrict__ linear_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ linear_bias_ptr,
+    const T* __restrict__ linear_bias_ptr,
     const Param* __restrict__ constant_ptr,
     T* __restrict__ grad_linear_product_ptr,
     Accumulate<T>* __restrict__ partials,
@@ -321,7 +321,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 
 // Column sums from partial results.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_linear_bias_ptr,
     Accumulate<T>* __restrict__ d_constant_2_sum_ptr,
@@ -366,7 +366,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
 
 // Sums over all columns.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kTotalThreads) backward_total(
     const Accumulate<T>* __restrict__ d_constant_2_sum_ptr,
     Param* __restrict__ grad_constant_ptr,
@@ -402,7 +402,7 @@ cudaError_t backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* linear_product_ptr = static_cast<const T*>(a.linear_product);
-  auto* linear_bias_ptr = static_cast<const Param*>(a.linear_bias);
+  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias);
   auto* constant_ptr = static_cast<const Param*>(a.constant);
   auto* grad_linear_product_ptr = static_cast<T*>(a.grad_linear_product);
   auto* grad_linear_bias_ptr = static_cast<Param*>(a.grad_linear_bias);
@@ -423,12 +423,12 @@ cudaError_t backward_launch(
         grad_linear_product_ptr, partials, rows, channels, sums.lines, sums.lines_per_block,
         sums.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, grad_linear_bias_ptr, d_constant_2_sum_ptr,
-        partials, rows, channels, int64_t(sums.grid.y * sums.period));
+    error = launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_linear_bias_ptr, d_constant_2_sum_ptr, partials, rows, channels,
+        int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
-    return launch(backward_total<T, Out, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
-        stream, d_constant_2_sum_ptr, grad_constant_ptr, rows, channels);
+    return launch(backward_total<T, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc), stream,
+        d_constant_2_sum_ptr, grad_constant_ptr, rows, channels);
   }
 }
 

@@ -55,7 +55,7 @@ __global__ void
 __launch_bounds__(row_threads(kItems, kVec, 4, kLarge), row_blocks(kItems, kVec, 4))
 forward_row(
     const T* __restrict__ matmul_product_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
+    const T* __restrict__ matmul_bias_ptr,
     const Param* __restrict__ bias_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
     const Param* __restrict__ group_norm_bias_ptr,
@@ -117,7 +117,7 @@ forward_row(
   // Constants of the columns stay in registers or, where those are short, in shared memory: in
   // places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
-  auto* const matmul_bias_staged = behind<Loaded<Param, kVec>>(shared, 96);
+  auto* const matmul_bias_staged = behind<Loaded<T, kVec>>(shared, 96);
   auto* const bias_staged = behind<Loaded<Param, kVec>>(matmul_bias_staged, places);
   auto* const group_norm_weight_staged = behind<Loaded<Param, kVec>>(bias_staged, places);
   auto* const group_norm_bias_staged =
@@ -239,7 +239,7 @@ forward_row(
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const T* __restrict__ matmul_product_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
+    const T* __restrict__ matmul_bias_ptr,
     const Param* __restrict__ bias_ptr,
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> matmul_product_in[kVectorsAtOnce];
-      Loaded<Param, kVec> matmul_bias_in[kVectorsAtOnce];
+      Loaded<T, kVec> matmul_bias_in[kVectorsAtOnce];
       Loaded<Param, kVec> bias_in[kVectorsAtOnce];
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
@@ -329,7 +329,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const T* __restrict__ matmul_product_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
+    const T* __restrict__ matmul_bias_ptr,
     const Param* __restrict__ bias_ptr,
     const Param* __restrict__ group_norm_weight_ptr,
     const Param* __restrict__ group_norm_bias_ptr,
@@ -451,7 +451,7 @@ cudaError_t forward_launch(
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
-  auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
+  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias);
   auto* bias_ptr = static_cast<const Param*>(a.bias);
   auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight);
   auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias);
@@ -462,7 +462,7 @@ cudaError_t forward_launch(
 
   // Each segment stays in registers.
   // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kVec * (4 * sizeof(Param));
+  constexpr int kStagedBytes = 2 * kVec * (sizeof(T) + 3 * sizeof(Param));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{0, 4, 4, 1, 8, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc))};
@@ -621,7 +621,7 @@ __launch_bounds__(row_threads(kItems, kVec, 3, false), row_blocks(kItems, kVec, 
 backward_row(
     const T* __restrict__ matmul_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
+    const T* __restrict__ matmul_bias_ptr,
     const Param* __restrict__ bias_ptr,
     const Accumulate<T>* __restrict__ group_norm_mean_ptr,
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
@@ -793,7 +793,7 @@ backward_row(
 
 // Column sums from partial results.
 
-template <typename T, typename Out, typename Param>
+template <typename T, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_matmul_bias_ptr,
     Param* __restrict__ grad_bias_ptr,
@@ -856,7 +856,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const T* __restrict__ matmul_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
+    const T* __restrict__ matmul_bias_ptr,
     const Param* __restrict__ bias_ptr,
     const Accumulate<T>* __restrict__ group_norm_mean_ptr,
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
@@ -884,7 +884,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> matmul_product_in[kVectorsAtOnce];
       Loaded<Out, kVec> grad_y_in[kVectorsAtOnce];
-      Loaded<Param, kVec> matmul_bias_in[kVectorsAtOnce];
+      Loaded<T, kVec> matmul_bias_in[kVectorsAtOnce];
       Loaded<Param, kVec> bias_in[kVectorsAtOnce];
       Loaded<Param, kVec> group_norm_weight_in[kVectorsAtOnce];
 #pragma unroll
@@ -959,7 +959,7 @@ template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const T* __restrict__ matmul_product_ptr,
     const Out* __restrict__ grad_y_ptr,
-    const Param* __restrict__ matmul_bias_ptr,
+    const T* __restrict__ matmul_bias_ptr,
     const Param* __restrict__ bias_ptr,
     const Accumulate<T>* __restrict__ group_norm_mean_ptr,
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
@@ -1119,7 +1119,7 @@ cudaError_t backward_launch(
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
-  auto* matmul_bias_ptr = static_cast<const Param*>(a.matmul_bias);
+  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias);
   auto* bias_ptr = static_cast<const Param*>(a.bias);
   auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight);
   auto* group_norm_mean_ptr = static_cast<const Accumulate<T>*>(a.group_norm_mean);
@@ -1163,8 +1163,8 @@ cudaError_t backward_launch(
         row.across, row.height, row.period, row.step, row.step * groups, row.step * channels, size,
         whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, partials, rows, channels, int64_t(row.grid.y));
   }
 
@@ -1189,8 +1189,8 @@ cudaError_t backward_launch(
         group_norm_grad_slope_ptr, group_norm_grad_mean_ptr, grad_matmul_product_ptr, partials,
         rows, channels, groups, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Out, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,
+    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
+        * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }

@@ -121,10 +121,18 @@ def test_groups_of_rows_whose_last_thread_has_fewer_columns(name, groups, channe
 
 
 @pytest.mark.parametrize("channels", [4104, 4097])
-@pytest.mark.parametrize("name", ["layer_norm_of_input", "layer_norm_without_bias"])
-def test_rows_of_large_blocks_in_16_bits(name, channels, cache, tmp_path):
+@pytest.mark.parametrize(
+    "name, parameter",
+    [
+        ("layer_norm_of_input", "bfloat16"),
+        ("layer_norm_without_bias", "bfloat16"),
+        # Under autocast: constants of two sizes, of which the linear layer's bias is not read.
+        ("layer_norm_without_bias", "float32"),
+    ],
+)
+def test_rows_of_large_blocks_in_16_bits(name, parameter, channels, cache, tmp_path):
     """Blocks take several rows, in instances of their own (`large` in test_row_schedules.py), backward too."""
-    plan, library, module_class, mode = in_16_bits(name, cache, tmp_path, multiprocessors=1)
+    plan, library, module_class, mode = in_16_bits(name, cache, tmp_path, multiprocessors=1, parameter=parameter)
     module = build(module_class, plan, channels)
     names = [plan.chain.source.name, *plan.chain.tail_inputs, "grad_y"]
     tensors = {each: torch.randn(5, channels).bfloat16() for each in dict.fromkeys(names)}
@@ -161,12 +169,14 @@ def test_a_negative_momentum_of_one_norm_counts_the_other_one_once(cache, tmp_pa
     assert all(torch.equal(a, b) for a, b in zip(module.buffers(), other.buffers(), strict=True))
 
 
-def in_16_bits(name, cache, root, multiprocessors=None):
-    """A chain's plan, its compiled kernels, its module's class, and the mode in which everything is bfloat16."""
-    text = CASES[name].spec(name).replace("dtypes: [float32]", "dtypes: [bfloat16]")
+def in_16_bits(name, cache, root, multiprocessors=None, parameter="bfloat16"):
+    """A chain's plan, its compiled kernels, its module's class, and the bfloat16 mode with parameters of that dtype."""
+    dtypes = ", ".join(sorted({"bfloat16", parameter}))
+    text = CASES[name].spec(name).replace("dtypes: [float32]", f"dtypes: [{dtypes}]")
     plan = write(name, text, root, multiprocessors)
     library = compile_kernels(root / name / "kernels.cu", cache=cache)
-    mode = next(mode for mode in plan.modes if set(mode.roles.values()) == {"bfloat16"})
+    roles = {"activation": "bfloat16", "parameter": parameter}
+    mode = next(mode for mode in plan.modes if roles.items() <= mode.roles.items())
     return plan, library, fusegen.load(name, root), mode
 
 

@@ -65,17 +65,22 @@ STAGED_CHAINS = {
     "bias_in_front": (
         (LINEAR, LAYER),
         [
-            ("2 * kVec * (3 * sizeof(Param))", "kLarge", "row.large", "96 * sizeof(Acc)"),
-            ("2 * kRow * (2 * sizeof(Param) + 3 * sizeof(Acc))", "kLarge", "row.large", "512 * kRow * sizeof(Acc)"),
+            ("2 * kVec * (sizeof(T) + 2 * sizeof(Param))", "kLarge", "row.large", "96 * sizeof(Acc)"),
+            (
+                "2 * kRow * (sizeof(T) + sizeof(Param) + 3 * sizeof(Acc))",
+                "kLarge",
+                "row.large",
+                "512 * kRow * sizeof(Acc)",
+            ),
         ],
     ),
     # Four constants, and sums of them all, which leaves no instance for large blocks.
     "too_much_to_keep": (
         ROW_CHAINS["too_much_to_keep"][0],
         [
-            ("2 * kVec * (4 * sizeof(Param))", "kLarge", "row.large", "96 * sizeof(Acc)"),
+            ("2 * kVec * (sizeof(T) + 3 * sizeof(Param))", "kLarge", "row.large", "96 * sizeof(Acc)"),
             (
-                "2 * kRow * (4 * sizeof(Param))",
+                "2 * kRow * (sizeof(T) + 3 * sizeof(Param))",
                 "kItems * kVec >= 8",
                 "row.items * vector >= 8",
                 "512 * kRow * sizeof(Acc)",

@@ -120,17 +120,17 @@ LAUNCHES = [
     Mutant(
         f"{kernel} is not launched",
         run,
-        f"launch({kernel}<T, Out, Param{rest}>, ...)",
+        f"launch({kernel}<{types}>, ...)",
         "cudaSuccess",
         UNWRITTEN,
         within=launcher,
         kernel=caught,
     )
-    for kernel, rest, launcher, run, caught in (
-        ("train_forward_partials", ", kVec, kPacked", "train_forward_launch", "split", "train_forward_finalise"),
-        ("train_forward_finalise", "", "train_forward_launch", "split", "train_forward_apply"),
-        ("forward_segments", ", kVec, kPacked", "forward_launch", "segments", "forward_apply"),
-        ("backward_segments", ", kVec, kPacked", "backward_launch", "segments", "backward_apply"),
+    for kernel, types, launcher, run, caught in (
+        ("train_forward_partials", "T, kVec, kPacked", "train_forward_launch", "split", "train_forward_finalise"),
+        ("train_forward_finalise", "T, Param", "train_forward_launch", "split", "train_forward_apply"),
+        ("forward_segments", "T, kVec, kPacked", "forward_launch", "segments", "forward_apply"),
+        ("backward_segments", "T, Out, Param, kVec, kPacked", "backward_launch", "segments", "backward_apply"),
     )
 ]
 
