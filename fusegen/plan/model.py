@@ -58,9 +58,8 @@ class Kernel:
     """One kernel.
 
     kind: the template. vectors: per-channel, per-segment and scalar tensors it reads. setup: values of those
-    extents that it
-    computes before its first pass. partial_sums: column sums that it leaves as one partial result per block.
-    groups: the number of segments in a row, for kinds that work on segments.
+    extents that it computes before its first pass. partial_sums: column sums that it leaves as one partial result
+    per block. groups: the number of segments in a row, for kinds that work on segments.
     """
 
     name: str
@@ -86,10 +85,16 @@ class Kernel:
         return _unique((*(t for p in self.passes for t in (*p.stores, *p.vector_stores)), *self.counts))
 
     @property
-    def scalars(self) -> tuple[str, ...]:
-        nodes = [*self.setup, *(n for p in self.passes for n in (*p.values, *p.sums, *p.results))]
-        names = {operand.attribute for node in nodes for operand in node.operands if operand.op == "scalar"}
-        return tuple(sorted(names))
+    def nodes(self) -> tuple[Node, ...]:
+        """Every value that it computes, once, in the order of its passes."""
+        every = [*self.setup, *(n for p in self.passes for n in (*p.values, *p.sums, *p.results))]
+        return tuple(dict.fromkeys(every))
+
+    @property
+    def constants(self) -> tuple[Node, ...]:
+        """The constants of the chain that it is given, by name."""
+        used = {operand for node in self.nodes for operand in node.operands if operand.op == "scalar"}
+        return tuple(sorted(used, key=lambda node: node.name))
 
 
 @dataclass(frozen=True)

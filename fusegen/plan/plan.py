@@ -16,6 +16,7 @@ from fusegen.plan.model import Mode, Program, Tensor, Variant
 from fusegen.plan.modes import modes
 from fusegen.plan.refusals import refusals
 from fusegen.plan.tuning import Tuning
+from fusegen.spec.model import SpecModel
 from fusegen.spec.validate import merge
 
 RESULT = "y"
@@ -25,7 +26,7 @@ RESULT = "y"
 class Plan:
     """Everything that rendering needs to know. tuning: by architecture; empty where nothing was measured."""
 
-    spec: object
+    spec: SpecModel
     device: Device
     variants: tuple[Variant, ...]
     modes: tuple[Mode, ...]
@@ -47,7 +48,7 @@ class Plan:
         return [f"{self.spec.name}_{program.name}" for program in self.programs]
 
 
-def make_plan(spec, document) -> Plan:
+def make_plan(spec: SpecModel, document) -> Plan:
     """Plans a validated spec. Raises SpecError where the chain does not fit together or cannot be scheduled."""
     training, mistakes = examine_chain(spec, document, training=True)
     mistakes = merge(mistakes, refusals(spec, training, document))

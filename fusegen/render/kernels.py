@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-
 from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Extent
 from fusegen.ir.graph import Node, ancestors
-from fusegen.ops.functions import COSTLY, SLOPES
 from fusegen.plan.model import Kernel, Pass, Tensor
-from fusegen.render.contexts import Count, KernelContext, Load, Parameter, Stage, Store, Sum, Sweep
+from fusegen.render.contexts import Count, KernelContext, Load, Stage, Store, Sum, Sweep
 from fusegen.render.expressions import Expressions
+from fusegen.render.held import Held
+from fusegen.render.parameters import kernel_parameters
 from fusegen.render.types import element_type, pointer
 
 _MOST_CONSTANTS = 3  # of a column that fit registers beside sums of it, for eight columns
@@ -25,7 +24,7 @@ class KernelRenderer:
         self.expressions = Expressions(self._reference, self._count)
         self.column_leaves = {t.node for t in kernel.vectors if t.node.extent == CHANNEL}
         self.large, self.many_constants = self._large(), self._many_constants()
-        self.held: list[Node] = []
+        self.held = Held(kernel)
         self.element_vectors: set[Node] = set()
 
     # How values are named
@@ -85,7 +84,7 @@ class KernelRenderer:
 
     def _momentum(self, count: Tensor) -> str:
         """The momentum of the running statistics that a count belongs to."""
-        uses = (node.operands for node in self._all_nodes() if node.op == "average_factor")
+        uses = (node.operands for node in self.kernel.nodes if node.op == "average_factor")
         return next(momentum.name for momentum, batches in uses if batches is count.node)
 
     def _counts(self, pass_: Pass) -> list[Count]:
@@ -124,7 +123,7 @@ class KernelRenderer:
             name=kernel.name,
             kind=kernel.kind,
             comment=self._comment(),
-            parameters=self._parameters(),
+            parameters=kernel_parameters(kernel),
             scalars=scalar_lines,
             scalar_loads=[self._load(t) for t in vectors if t.extent == SCALAR],
             column_loads=[self._load(t) for t in vectors if t.extent == CHANNEL and t.node not in self.owned],
@@ -156,15 +155,10 @@ class KernelRenderer:
     def _uses_outside(self, nodes: list[Node]) -> list[Node]:
         """Each use of these nodes elsewhere in the kernel."""
         inside = set(nodes)
-        elsewhere = [n for n in self._all_nodes() if n not in inside]
+        elsewhere = [n for n in self.kernel.nodes if n not in inside]
         used = [operand for node in elsewhere for operand in node.operands if operand in inside]
         used += [t.node for p in self.kernel.passes for t in (*p.stores, *p.vector_stores) if t.node in inside]
         return used
-
-    def _all_nodes(self) -> list[Node]:
-        kernel = self.kernel
-        every = [*kernel.setup, *(n for p in kernel.passes for n in (*p.values, *p.sums, *p.results))]
-        return list(dict.fromkeys(every))
 
     def _pinned(self, nodes: list[Node]) -> set[Node]:
         """Vector values that outlive the loop that computes them, so they need an array."""
@@ -183,14 +177,14 @@ class KernelRenderer:
     def _stage(self, index: int, pass_: Pass, slots: list[Sum]) -> Stage:
         kind = self.kernel.kind
         moments = [node for node in pass_.sums if node.op == "moments"] if kind == "row" else []
-        keep = self._keep(index, pass_) if kind in ("row", "column") else []
+        keep = self.held.choose(index, pass_) if kind in ("row", "column") else []
         values = [*pass_.values, *(node for node in keep if node not in pass_.values)]
         sweep = self._sweep(pass_.loads, values, pass_.sums, pass_.stores, slots, fresh=index == 0, keep=keep)
-        self.held += keep
+        self.held.nodes += keep
         deviation = None
         if moments:
             operands = [node.operands[0] for node in moments]
-            values = self._slice(operands)
+            values = self.held.computed_again(operands)
             deviation = self._sweep(_loads(self.kernel), values, moments, (), slots, fresh=False, deviations=True)
         if kind == "column":
             return self._column_stage(sweep, pass_)
@@ -230,61 +224,17 @@ class KernelRenderer:
         stored = [t.node for p in kernel.passes for t in p.vector_stores]
         return {n for n in ancestors(stored, known) if n.extent == CHANNEL and not n.is_reduction and n not in needed}
 
-    def _keep(self, index: int, pass_: Pass) -> list[Node]:
-        """What to hold for later sweeps: anywhere, what a costly function made. In registers, also the operands of
-        moments, which a sweep over the deviations needs at once; slopes in place of what they are made of; and nothing
-        that is one operation away from what is at hand."""
-        if self.kernel.kind != "row":
-            return sorted(self._costly_later(index, pass_), key=lambda node: node.index)
-        of_moments = {n.operands[0] for n in pass_.sums if n.op == "moments" and n.operands[0] in pass_.values}
-        at_hand = {t.node for t in self.kernel.reads}
-        found: list[Node] = []
-        for node in sorted(of_moments | self._costly_later(index, pass_, of_moments), key=lambda node: node.index):
-            near = at_hand.issuperset(n for n in node.operands if n.extent.is_full)
-            if not near or node in of_moments or node.op in COSTLY | SLOPES:
-                found.append(node)
-                at_hand.add(node)
-        return found
-
-    def _costly_later(self, index: int, pass_: Pass, kept: Set[Node] = frozenset()) -> set[Node]:
-        """What later sweeps would compute again with a costly function, given what is `kept`; in registers, slopes
-        that can be computed already in place of their parts."""
-        slopes = SLOPES if self.kernel.kind == "row" else ()
-        at_hand = {t.node for t in self.kernel.reads}.union(pass_.values)
-        later = self.kernel.passes[index + 1 :]
-        stack = [t.node for p in later for t in p.stores] + [n for p in later for s in p.sums for n in s.operands]
-        found: set[Node] = set()
-        seen = {*kept, *self.held}
-        while stack:
-            node = stack.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            slope = node.op in slopes and at_hand.issuperset(node.operands)
-            if slope or (node in pass_.values and any(n.op in COSTLY for n in self._slice([node]))):
-                found.add(node)
-            else:
-                stack.extend(operand for operand in node.operands if operand.extent.is_full)
-        return found
-
-    def _slice(self, targets: list[Node]) -> list[Node]:
-        """The full-size values behind `targets` that must be computed again, given what is held."""
-        kernel = self.kernel
-        read = {t.node for t in kernel.reads}
-        stop = read.union(self.held, (node for pass_ in kernel.passes for node in pass_.sums))
-        return [n for n in ancestors(targets, stop) if n.extent.is_full and n not in stop]
-
     def _sweep(self, loads, values, sums, stores, slots, fresh, keep=(), deviations=False) -> Sweep:
-        if self.held:
+        if self.held.nodes:
             targets = [t.node for t in stores] + [operand for node in sums for operand in node.operands]
-            values = self._slice([*targets, *keep])
+            values = self.held.computed_again([*targets, *keep])
         values = [*(n for n in self._vectors_per_element if self._needed_by(n, values)), *values]
         used = {operand for node in (*values, *sums) for operand in node.operands} | {t.node for t in stores}
         # Sums that a sweep does not take itself are results of moments' second sweep.
         sinks = [operand for node in sums for operand in node.operands]
         sinks += [t.node for t in stores]
         sinks += list(keep)
-        held = [n for n in self.held if n in used and n not in keep]
+        held = [n for n in self.held.nodes if n in used and n not in keep]
         lines = [f"const Acc {n.name} = {n.name}_held[i][v];" for n in held if self.kernel.kind == "row"]
         lines += self.expressions.statements(values, sinks, _constant)
         taken = []
@@ -314,36 +264,13 @@ class KernelRenderer:
         return self.by_segment or any(_is_grouped(t.node) for t in (*self.kernel.reads, *self.kernel.writes))
 
     def _uses_inner_groups(self) -> bool:
-        counts = [n.attribute for node in self._all_nodes() for n in node.operands if n.op == "count"]
+        counts = [n.attribute for node in self.kernel.nodes for n in node.operands if n.op == "count"]
         grouped = any(over not in (ROW, CHANNEL) for over in counts)
         own = self.by_segment and self.kernel.groups == 1
         return own and (grouped or any(_is_grouped(t.node) for t in self.kernel.reads))
 
     def _comment(self) -> list[str]:
         return [f"{self.kernel.purpose[0].upper()}{self.kernel.purpose[1:]}."]
-
-    def _parameters(self) -> list[Parameter]:
-        kernel = self.kernel
-        written = {t.name for t in kernel.writes}
-        found: dict[str, Parameter] = {}
-        for tensor in kernel.reads:
-            if tensor.name not in written:
-                declaration = f"const {element_type(tensor)}* __restrict__ {pointer(tensor)}"
-                found[tensor.name] = Parameter(declaration, pointer(tensor))
-        for tensor in kernel.writes:
-            restrict = "" if tensor.name in {t.name for t in kernel.reads} else "__restrict__ "
-            found[tensor.name] = Parameter(f"{element_type(tensor)}* {restrict}{pointer(tensor)}", pointer(tensor))
-        parameters = list(found.values())
-        if kernel.partial_sums:
-            const = "const " if kernel.kind == "finalise" else ""
-            parameters.append(Parameter(f"{const}Accumulate<T>* __restrict__ partials", "partials"))
-        constants = self._constants()
-        parameters += [Parameter(f"Accumulate<T> {node.name}", f"Acc(a.{node.attribute})") for node in constants]
-        return parameters
-
-    def _constants(self) -> list[Node]:
-        used = {operand for node in self._all_nodes() for operand in node.operands if operand.op == "scalar"}
-        return sorted(used, key=lambda node: node.name)
 
 
 def _is_grouped(node: Node) -> bool:

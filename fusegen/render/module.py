@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.ir.extent import ALL, Dim
+from fusegen.ir.extent import ALL
 from fusegen.ir.names import OP_NAMES
 from fusegen.ops.step import Step
 from fusegen.plan.model import Variant
@@ -14,6 +14,7 @@ from fusegen.render.cuda import chain_lines
 from fusegen.render.environment import render, wrap
 from fusegen.render.functions import as_tuple, function_name, roles, variant_text
 from fusegen.render.operators import OpRenderer
+from fusegen.render.original import construct, reference, signature
 from fusegen.render.types import TORCH, type_roles
 
 _SUBMODULES = {
@@ -50,7 +51,7 @@ class ModuleRenderer:
         plan, chain, spec = self.plan, self.chain, self.spec
         operands = self._operands()
         mode_names = ["activations", "parameters", *(["inputs"] if self._further_inputs() else [])]
-        eager = self._eager()
+        eager = reference(spec, chain)
         reads, dispatch = self._reads(), self._dispatch()
         groups = [as_tuple(texts) for texts in self._mode_groups()]
         return render(
@@ -65,8 +66,8 @@ class ModuleRenderer:
             roles=roles(plan),
             variants=[variant_text(plan, v, r) for v, r in zip(plan.variants, self.renderers, strict=True)],
             operand=bool(operands),
-            signature=["self", *self._signature()],
-            construct=self._construct(),
+            signature=["self", *signature(spec)],
+            construct=construct(spec, chain),
             eager=eager,
             shape_arguments=any(argument.type == "shape" for argument in spec.arguments.values()),
             inputs=self._further_inputs(),
@@ -85,46 +86,6 @@ class ModuleRenderer:
             mode_groups=mode_names,
             dispatch=dispatch,
         )
-
-    # The constructor
-
-    def _signature(self) -> list[str]:
-        found = []
-        for name, argument in self.spec.arguments.items():
-            default = getattr(argument, "default", None)
-            if default is None:
-                found.append(name)
-            else:
-                value = tuple(default) if argument.type == "shape" else default
-                found.append(f"{name}={value!r}")
-        return found
-
-    def _construct(self) -> list[str]:
-        lines = []
-        for name, argument in self.spec.arguments.items():
-            if argument.type == "shape":
-                shape = as_tuple([str(dim) for dim in argument.is_])
-                lines.append(f'_check_shape("{name}", {name}, {shape})')
-        channels: Dim = self.chain.inputs[0].shape[1]
-        owned = {constant.attribute for constant in self.chain.constants.values()}
-        for step in self.steps:
-            lines += step.construct(channels)
-            channels = self.chain.channels if step.op == "linear" else channels
-        arguments = [name for name, argument in self.spec.arguments.items() if argument.type in ("float", "int")]
-        arguments = [name for name in arguments if name not in self.chain.parameters]  # an init, not an attribute
-        text = "\n".join(self._eager())
-        lines += [f"self.{name} = {name}" for name in arguments if name in owned or f"self.{name}" in text]
-        return lines
-
-    def _eager(self) -> list[str]:
-        lines, running = [], self.first
-        taken = {*self.spec.inputs, *(step.save for step in self.steps)}
-        local = next(name for name in ("v", "value", *(f"value_{i}" for i in range(len(taken)))) if name not in taken)
-        for step in self.steps:
-            result = step.save or local
-            lines.append(f"{result} = {step.eager(running)}")
-            running = result
-        return [*lines, f"return {running}"]
 
     # Dtypes
 

@@ -15,7 +15,7 @@ STREAMS = {"stores": "kStores", "sum": "kSum", "sums": "kSums"}
 
 
 def row_work(contexts: Contexts, program: Program, schedule: Schedule, row: Kernel) -> str:
-    """RowWork of templates/support/row_shapes.cuh."""
+    """RowWork of templates/support/row_work.cuh."""
     context = contexts[row.name]
     values = len({node for pass_ in row.passes for node in pass_.values})
     exchange = f"{context.row_exchange('kRow')} * sizeof(Acc)"  # of large blocks, which are never wide

@@ -1,0 +1,61 @@
+"""What the sweeps of a kernel hold for later ones, in registers or shared memory, so that nobody computes it again."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from fusegen.ir.graph import Node, ancestors
+from fusegen.ops.functions import COSTLY, SLOPES
+from fusegen.plan.model import Kernel, Pass
+
+
+class Held:
+    """The values, `nodes`, that the sweeps so far hold. Row kernels hold them in registers, others in shared memory."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.nodes: list[Node] = []
+
+    def choose(self, index: int, pass_: Pass) -> list[Node]:
+        """What to hold for later sweeps: anywhere, what a costly function made. In registers, also the operands of
+        moments, which a sweep over the deviations needs at once; slopes in place of what they are made of; and nothing
+        that is one operation away from what is at hand."""
+        if self.kernel.kind != "row":
+            return sorted(self._costly_later(index, pass_), key=lambda node: node.index)
+        of_moments = {n.operands[0] for n in pass_.sums if n.op == "moments" and n.operands[0] in pass_.values}
+        at_hand = {t.node for t in self.kernel.reads}
+        found: list[Node] = []
+        for node in sorted(of_moments | self._costly_later(index, pass_, of_moments), key=lambda node: node.index):
+            near = at_hand.issuperset(n for n in node.operands if n.extent.is_full)
+            if not near or node in of_moments or node.op in COSTLY | SLOPES:
+                found.append(node)
+                at_hand.add(node)
+        return found
+
+    def _costly_later(self, index: int, pass_: Pass, kept: Set[Node] = frozenset()) -> set[Node]:
+        """What later sweeps would compute again with a costly function, given what is `kept`; in registers, slopes
+        that can be computed already in place of their parts."""
+        slopes = SLOPES if self.kernel.kind == "row" else ()
+        at_hand = {t.node for t in self.kernel.reads}.union(pass_.values)
+        later = self.kernel.passes[index + 1 :]
+        stack = [t.node for p in later for t in p.stores] + [n for p in later for s in p.sums for n in s.operands]
+        found: set[Node] = set()
+        seen = {*kept, *self.nodes}
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            slope = node.op in slopes and at_hand.issuperset(node.operands)
+            if slope or (node in pass_.values and any(n.op in COSTLY for n in self.computed_again([node]))):
+                found.add(node)
+            else:
+                stack.extend(operand for operand in node.operands if operand.extent.is_full)
+        return found
+
+    def computed_again(self, targets: list[Node]) -> list[Node]:
+        """The full-size values behind `targets` that must be computed again, given what is held."""
+        kernel = self.kernel
+        read = {t.node for t in kernel.reads}
+        stop = read.union(self.nodes, (node for pass_ in kernel.passes for node in pass_.sums))
+        return [n for n in ancestors(targets, stop) if n.extent.is_full and n not in stop]

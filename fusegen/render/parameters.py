@@ -1,0 +1,26 @@
+"""The parameters of a kernel, and what a launch passes for them."""
+
+from __future__ import annotations
+
+from fusegen.plan.model import Kernel
+from fusegen.render.contexts import Parameter
+from fusegen.render.types import element_type, pointer
+
+
+def kernel_parameters(kernel: Kernel) -> list[Parameter]:
+    """What it reads, what it writes, partial sums, and constants; sizes are the templates' business."""
+    written = {t.name for t in kernel.writes}
+    found: dict[str, Parameter] = {}
+    for tensor in kernel.reads:
+        if tensor.name not in written:
+            declaration = f"const {element_type(tensor)}* __restrict__ {pointer(tensor)}"
+            found[tensor.name] = Parameter(declaration, pointer(tensor))
+    for tensor in kernel.writes:
+        restrict = "" if tensor.name in {t.name for t in kernel.reads} else "__restrict__ "
+        found[tensor.name] = Parameter(f"{element_type(tensor)}* {restrict}{pointer(tensor)}", pointer(tensor))
+    parameters = list(found.values())
+    if kernel.partial_sums:
+        const = "const " if kernel.kind == "finalise" else ""
+        parameters.append(Parameter(f"{const}Accumulate<T>* __restrict__ partials", "partials"))
+    parameters += [Parameter(f"Accumulate<T> {node.name}", f"Acc(a.{node.attribute})") for node in kernel.constants]
+    return parameters

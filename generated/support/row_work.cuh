@@ -1,0 +1,131 @@
+// What a row kernel has to do, and what suits it by that: the bounds of its instances, which of
+// them a launch takes, and where another schedule is faster. All of it was measured on a GPU.
+#pragma once
+
+#include <cstdint>
+
+#include "shapes.cuh"
+
+namespace fusegen {
+
+// What a row kernel has to do, by which its launch shape is chosen.
+struct RowWork {
+  int sums;       // of each column, that it takes besides
+  int blocks;     // as row_threads() and row_blocks() have it
+  int constants;  // of each column
+  int again;      // tensors with all elements that the split schedule reads a second time
+  int values;     // that are computed of an element
+  int bytes;      // of an element in memory
+  int threads;    // of a block with two vectors each, at most: row_most_threads()
+};
+
+// Threads of a block at most: with one vector each, with two, and in the instance for large blocks.
+constexpr int kRowOne = 256, kRowTwo = 512, kRowLarge = 1024;
+
+// Threads of a block with two vectors each, at most. What they keep of their columns in shared
+// memory takes `staged` bytes each of the `shared` ones.
+constexpr int row_most_threads(bool large, int64_t staged = 0, int64_t shared = 0) {
+  const int most = large ? kRowLarge : kRowTwo;
+  return staged * most <= shared ? most : int(shared / staged) / 32 * 32;
+}
+
+// The launch bounds of a row kernel, which decide how many registers a thread has: threads of a
+// block, and blocks that a multiprocessor holds. With one item those are `blocks` where that is
+// four neighbours, or one less. With two items of four neighbours, where a thread has little else
+// to keep, the bound is higher than any block, for more of them at a time.
+constexpr int row_threads(int items, int vector, int blocks, bool large) {
+  if (items == 1) return kRowOne;
+  return large ? kRowLarge : vector == 4 && blocks > 3 ? 768 : kRowTwo;
+}
+constexpr int row_blocks(int items, int vector, int blocks) {
+  return items > 1 ? 1 : vector > 4 ? blocks - 1 : blocks;
+}
+
+// Whether threads have runs, where segments do not begin at multiples of a vector; otherwise they
+// have the vectors that a segment touches. Those are fewer accesses to memory, but as many as one
+// vector more: runs pay where that is many of a segment's threads, as measured. With two items a
+// segment is longer, and in 16 bits a run is more accesses, too many for a kernel that does little
+// else.
+constexpr bool row_has_runs(bool packed, int items, int vector, int bytes, bool sums) {
+  return !packed && items == 1 && (bytes > 2 || (sums && vector > 4));
+}
+template <typename T, int kVec, bool kPacked, int kItems, bool kSums>
+constexpr bool kHasRuns = row_has_runs(kPacked, kItems, kVec, sizeof(T), kSums);
+
+// Warps of a row kernel's block, at most.
+template <int kItems, bool kLarge>
+constexpr int kRowWarps = (kItems == 1 ? kRowOne : kLarge ? kRowLarge : kRowTwo) / 32;
+
+// Whether sums of columns in shared memory cost a kernel little, beside what the split schedule
+// reads again.
+inline bool sums_are_light(const RowWork& work) {
+  return work.sums + work.constants <= 3 || work.again > 2;
+}
+
+// Whether a launch with two vectors a thread takes the instance of a row kernel for large blocks.
+// It has 64 registers a thread, for 1024 threads of a multiprocessor, and keeps constants and sums
+// of its columns in shared memory. The usual instance has registers for one block at a time that is
+// larger than half its bound. With column sums that is still faster, unless the block is not much
+// larger, elements have 16 bits, and there are many `turns` of 512 threads.
+inline bool row_is_large(const RowWork& work, int vector, int threads, int64_t turns) {
+  const bool alone = threads * 2 > row_threads(2, vector, work.blocks, false);
+  if (work.sums == 0) return alone;
+  const bool little_more = alone && threads <= 320 && work.bytes == 2;
+  const bool many = turns >= (sums_are_light(work) ? 4 : 16);
+  return threads > kRowTwo || (work.threads > kRowTwo && little_more && many);
+}
+
+// How many blocks of `threads` a multiprocessor has registers for, by these bounds. They are given
+// to warps: there are more blocks that are smaller.
+inline int row_resident(const RowWork& work, int items, int vector, int threads, bool large) {
+  const int bound = row_threads(items, vector, work.blocks, large);
+  return bound * row_blocks(items, vector, work.blocks) / threads;
+}
+
+// Whether the threads of a row kernel have twice as much of a segment as they must, `share`
+// elements: fewer instructions for each of them, and fewer warps to exchange the results of a long
+// segment, but beginnings and ends that take longer. It pays from half a dozen turns of 512 threads
+// a multiprocessor on.
+inline bool row_doubles(const Shapes& shapes, int64_t elements, int share, int multiprocessors) {
+  if (shapes.row_share != 0) return shapes.row_share == 2;
+  return elements >= int64_t(6) * 512 * share * multiprocessors;
+}
+
+// Whether a kernel with column sums can have `wide` elements a thread, 16 bytes, of a segment of a
+// warp. Without vectors they are runs, and words of three tensors to read take longer than what is
+// saved by fewer threads, but for the shortest.
+inline bool row_can_be_wide(const RowWork& work, bool packed, int64_t length, int wide) {
+  if (packed) return length % wide == 0 && length <= 32 * wide;
+  return length <= (work.again > 2 ? 4 : 32) * wide;
+}
+
+// Whether the split schedule is faster for `segments` of more than a warp, as measured with column
+// sums. `ragged`: they may begin within a vector. `turns`: as row_is_large() has it.
+inline bool second_read_pays(
+    const RowWork& work, int lanes, int64_t segments, bool ragged, int64_t turns,
+    int multiprocessors) {
+  if (work.sums == 0) return false;
+  // More than the usual instance holds: few turns, or much to do for little to read, but for ragged
+  // ones, of which the split schedule is slow. In 16 bits there is half as much to read, for as
+  // many sums.
+  if (lanes > kRowTwo) {
+    const bool little = lanes <= 768 || turns < 8;
+    const bool heavy = work.bytes == 2 ? little && !sums_are_light(work) : work.values > 16;
+    return turns < 4 || (heavy && !ragged);
+  }
+  // Large blocks of the usual instance, of which a multiprocessor has a quarter of one to four
+  // where they are ragged, or half of one to two with many constants.
+  const int some = ragged ? 4 : 2;
+  const bool large = ragged ? lanes > 352 : lanes > 448 && work.constants > 3;
+  return large && segments * some > multiprocessors && segments <= some * multiprocessors;
+}
+
+// Whether a long segment that does not begin at a multiple of a vector may have two a thread. With
+// column sums in float32 that takes the last registers.
+inline bool ragged_doubles(const RowWork& work) {
+  if (work.sums == 0 || work.bytes == 2) return true;
+  const bool staged = work.constants > 3;  // where they take none
+  return staged || work.values + work.sums + work.constants <= 21;
+}
+
+}  // namespace fusegen
