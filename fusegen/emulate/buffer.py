@@ -7,6 +7,8 @@ import mmap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .errors import EmulationError
+
 if TYPE_CHECKING:
     import torch
 
@@ -108,8 +110,6 @@ class Buffer:
 
     def check(self) -> None:
         """Raises if a canary was overwritten."""
-        from .library import EmulationError
-
         damage = self.damage()
         if damage:
             raise EmulationError(f"{self!r} {damage}")

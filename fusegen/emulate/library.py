@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .buffer import Buffer
+from .errors import EmulationBuildError, EmulationError
 
 _HERE = Path(__file__).resolve().parent
 _INCLUDE = _HERE / "include"
@@ -38,14 +39,6 @@ _QUOTED_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULT
 
 # All libraries share the engine's state, and ctypes lets other Python threads run during a call.
 _lock = threading.Lock()
-
-
-class EmulationBuildError(Exception):
-    """The sources do not compile for the emulator; the message is the compiler's."""
-
-
-class EmulationError(Exception):
-    """A kernel did what it must not do, or a launcher returned an error."""
 
 
 class _Report(ctypes.Structure):

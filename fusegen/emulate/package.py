@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from fusegen.emulate.library import EmulationBuildError, compile_kernels
+from fusegen.emulate.errors import EmulationBuildError
+from fusegen.emulate.library import compile_kernels
 
 
 def emulate_package(package: Path, *, cache: Path, verification: bool = False) -> ModuleType:

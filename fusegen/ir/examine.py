@@ -5,9 +5,9 @@ from __future__ import annotations
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.builder import ChainBuilder
 from fusegen.ir.chain import Chain
+from fusegen.ir.clashes import clashes
 from fusegen.ir.graph import verify
 from fusegen.ir.mistakes import Mistakes
-from fusegen.ir.names import clashes
 from fusegen.ops.step import StepError
 
 

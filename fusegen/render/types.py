@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fusegen.ir.names import input_type
 from fusegen.plan.model import Role, Tensor
 
 CPP = {"float32": "float", "bfloat16": "__nv_bfloat16", "float16": "__half", "float64": "double"}
@@ -16,7 +17,7 @@ _FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator
 
 def type_parameter(role: Role) -> str:
     """The template parameter (or type) that stands for a role in emitted code."""
-    return _FIXED.get(role) or "".join(part.capitalize() for part in role.removeprefix("input ").split("_")) + "In"
+    return _FIXED.get(role) or input_type(role.removeprefix("input "))
 
 
 def element_type(tensor: Tensor) -> str:
