@@ -1,15 +1,15 @@
-"""Typed contexts of the launchers: the host code that picks a schedule and starts its kernels."""
+"""Makes the contexts of the launchers: the host code that picks a schedule and starts its kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.plan.model import Kernel, Mode, Program, Schedule, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.render.contexts import KernelContext
 from fusegen.render.environment import wrap
+from fusegen.render.launcher_contexts import ModeContext, Pointer, ProgramContext, ScheduleContext, ScratchContext
 from fusegen.render.layout import WIDTH
 from fusegen.render.types import CPP, element_type, pointer, type_roles
 from fusegen.render.work import STREAMS, column_work, row_staged, row_work, stream_work
@@ -20,63 +20,6 @@ _COMMENT = {
     "split": "Any size: statistics first, then one more pass.",
     "stream": "One pass over memory.",
 }
-
-
-@dataclass(frozen=True)
-class Pointer:
-    """A pointer argument of a launcher."""
-
-    name: str
-    field: str
-    type: str
-    declaration: str
-
-
-@dataclass(frozen=True)
-class ScratchContext:
-    pointer: str
-    count: str
-
-
-@dataclass(frozen=True)
-class ScheduleContext:
-    kind: str
-    comment: list[str]
-    groups: str
-    row_work: str
-    row_staged: str
-    row_sums: bool
-    column_work: str
-    streams: list[tuple[str, str]]
-    needs_finalise: bool
-    partial_blocks: str
-    partials: str
-    scratch: list[ScratchContext]
-    launches: list[list[str]]
-
-
-@dataclass(frozen=True)
-class ModeContext:
-    index: int
-    name: str
-    types: str
-    verification: bool
-
-
-@dataclass(frozen=True)
-class ProgramContext:
-    name: str
-    symbol: str
-    struct: str
-    pointers: list[Pointer]
-    groups: bool
-    constants: list[str]
-    schedules: list[ScheduleContext]
-    members: list[str]
-    elements: list[str]
-    vectors: list[str]
-    arrays: int
-    types: str
 
 
 def mode_contexts(modes: tuple[Mode, ...]) -> list[ModeContext]:
