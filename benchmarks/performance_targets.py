@@ -35,8 +35,9 @@ tensors that are saved and unpacked, and waking the thread of the engine, which 
 """
 _BUILD = """
 **Builds.** A cold build takes the CPU time of its compilers, divided by the cores (*Builds and imports*): instances of
-the kernels for five modes with vectors and without, {kernels} CPU seconds of {spec}, and a binding, {binding}, of which
-the headers of pybind11 alone take {pybind}. Where the cores have other work besides, all of it takes longer.
+the kernels for the dtypes of five modes with vectors and without, {kernels} CPU seconds of {spec}, and
+a binding, {binding}, of which the headers of pybind11 alone take {pybind}. Where the cores have other work besides, all
+of it takes longer.
 """
 _SCALE = """
 **Scale.** The jumps are beside sizes that fill vectors and warps: where rows or groups begin within a vector, threads
@@ -73,8 +74,9 @@ def targets_section(
         if steps:
             least, fused = (f"{min(shares):.0%} to {max(shares):.0%}" for shares in zip(*steps, strict=True))
             parts.append(_SMALL.format(least=least, fused=fused))
-        if builds:
-            parts.append(_BUILD.format(**_build_seconds(builds)))
+        seconds = _build_seconds(builds)
+        if seconds:
+            parts.append(_BUILD.format(**seconds))
         parts += [_SCALE] * any(row.device == device for row in scale)
     return "".join(parts)
 
@@ -190,14 +192,13 @@ def _builds(lines: Sequence[Line]) -> list[Line]:
 
 
 def _build_seconds(lines: Sequence[Line]) -> dict[str, str]:
-    """CPU seconds of the parts of a spec's build."""
-
-    def seconds(start: str) -> str:
-        return f"{sum(float(line['cpu_s']) for line in lines if line['what'].startswith(start)):.1f}"
-
-    spec = next((line["specs"] for line in lines if line["what"].startswith("kernels.cu")), "")
-    pybind = seconds("headers of pybind11")
-    return {"spec": spec, "kernels": seconds("kernels.cu"), "binding": seconds("bindings.cpp"), "pybind": pybind}
+    """CPU seconds of the parts of a spec's build; empty where they were not measured."""
+    starts = {"kernels": "kernels.cu", "binding": "bindings.cpp", "pybind": "headers of pybind11"}
+    found = {name: [line for line in lines if line["what"].startswith(start)] for name, start in starts.items()}
+    if not all(found.values()):
+        return {}
+    seconds = {name: f"{sum(float(line['cpu_s']) for line in each):.1f}" for name, each in found.items()}
+    return {"spec": found["kernels"][0]["specs"], **seconds}
 
 
 def _scale(rows: Sequence[ScaleRow]) -> list[Line]:

@@ -155,8 +155,8 @@ class _Build:
         """Runs the steps of all jobs as one graph: a core that one package leaves idle works for another."""
         from fusegen.build.steps import Step, run_steps
 
-        # Cores that no other compilation would use.
-        threads = len(os.sched_getaffinity(0)) // max(1, sum(len(job.missing) for job in jobs))
+        # Cores that no other compilation of kernels would use; bindings are done before them.
+        threads = len(os.sched_getaffinity(0)) // max(1, sum(job.kernel_compilations for job in jobs))
         steps = [step for job in jobs for step in job.steps(threads)]
         linked = {job.output: job for job in jobs}
         results: dict[Path, BuildResult] = {}

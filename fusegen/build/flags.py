@@ -32,9 +32,9 @@ def part_flags(part: str) -> list[str]:
 
 
 def split_flags(threads: int) -> list[str]:
-    """Flags to compile that many of a source's kernels at the same time: a seventh more work, for idle cores.
+    """Flags to compile that many of a source's kernels at the same time, for cores that would be idle.
 
-    They are no part of the key: the machine code is the same with any of them.
+    It is up to a seventh more work in all. They are no part of the key: the machine code is the same with any of them.
     """
     return [f"--split-compile={threads}"] if threads > 1 else []
 

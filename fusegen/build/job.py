@@ -48,6 +48,12 @@ class Job:
         """Where the link leaves the extension."""
         return self.work / OUTPUT
 
+    @property
+    def kernel_compilations(self) -> int:
+        """How many times kernels are compiled: what is missing of them, for each target."""
+        cuda = self.commands.inputs.cuda
+        return sum(unit in cuda for unit in self.missing) * len(set(self.commands.targets))
+
     def steps(self, threads: int) -> list[Step]:
         """A compilation for every object that is missing, each on so many cores if it can be, and the link."""
         compile_step = self.commands.compile_step

@@ -41,7 +41,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything that decides the bytes of the output. `parts` maps a readable name to a value or a hash."""
+    """Everything that decides the code of the output. `parts` maps a readable name to a value or a hash."""
 
     package: Path
     cuda: tuple[Unit, ...]

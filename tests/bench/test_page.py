@@ -8,6 +8,13 @@ from pathlib import Path
 from tests.bench.test_rows import row
 
 ROOT = Path(__file__).resolve().parents[2]
+# CPU time of the parts of a build.
+SECONDS = {
+    "kernels.cu (forward)": "9",
+    "kernels.cu (backward)": "8",
+    "bindings.cpp": "3",
+    "headers of pybind11 alone": "2.5",
+}
 
 
 def script(name: str = "performance_page"):
@@ -91,7 +98,7 @@ def test_what_is_wanted_and_what_was_measured() -> None:
         {"what": "cold build", "specs": "b", "targets": "sm_90", "wall_s": "11", "limit_s": "12"},
         *(
             {"what": what, "specs": "a", "targets": "sm_90", "wall_s": "9", "cpu_s": cpu, "limit_s": ""}
-            for what, cpu in (("kernels.cu (forward)", "9"), ("kernels.cu (backward)", "8"), ("bindings.cpp", "3"))
+            for what, cpu in SECONDS.items()
         ),
         {"what": "cold build", "specs": "all", "targets": "sm_80 sm_90", "wall_s": "80", "limit_s": "90"},
     ]
@@ -109,7 +116,9 @@ def test_what_is_wanted_and_what_was_measured() -> None:
     assert line("and faster than with them", "0 of 1, least 0.80", "no") and "are 82% to 82% of eager's" in text
     assert line("cold build of a seed spec for 1 architecture within 12 s", "11 to 13 s", "no")
     assert line("cold build of all for 2 architectures within 90 s", "80 s", "yes") and "kernels.cu" not in text
-    assert "17.0 CPU seconds of a, and a binding, 3.0" in text
+    assert "17.0 CPU seconds of a, and\na binding, 3.0, of which the headers of pybind11 alone take 2.5." in text
+    whole = [line for line in builds if line["limit_s"]]
+    assert "CPU seconds of" not in targets.targets_section(rows, kernels, [], host, whole, listed)
     assert targets.targets_section([], kernels, [], host, builds, listed) == ""
 
 

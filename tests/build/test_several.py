@@ -99,3 +99,38 @@ def test_source_with_one_guard_is_compiled_whole(workshop, part: str) -> None:
     workshop.build()
     assert not any(f"-D{part}" in line for line in workshop.started())
     assert len(workshop.started()) == 3
+
+
+@pytest.mark.parametrize(
+    "cores, targets, split",
+    [
+        (1, ["sm_90"], None),
+        (3, ["sm_90"], None),
+        (4, ["sm_90"], 2),
+        (7, ["sm_90"], 3),
+        (7, ["sm_90", "sm_80", "sm_90"], None),
+        (9, ["sm_90", "sm_80"], 2),
+    ],
+)
+def test_kernels_of_a_source_are_divided_among_idle_cores(workshop, monkeypatch, cores, targets, split) -> None:
+    """Two parts for each target; what the binding takes is not counted."""
+    (workshop.package / "kernels.cu").write_text(GUARDED)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    key = workshop.build(targets=targets).key
+    assert splits(workshop) == ([] if split is None else [f"--split-compile={split}"] * 2)
+
+    # Elsewhere there are other cores, and the same to build; what is left to compile has them all.
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
+    assert not workshop.build(targets=targets).built
+    left = next(path for path in (workshop.root / "generated" / ".build" / "chain").glob("kernels.*.o"))
+    left.unlink()
+    workshop.output.unlink()
+    workshop.forget()
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
+    assert workshop.build(targets=targets).key == key
+    assert splits(workshop) == [f"--split-compile={6 // len(set(targets))}"]
+
+
+def splits(workshop) -> list[str]:
+    words = " ".join(line for line in workshop.started() if line.startswith("nvcc")).split()
+    return [word for word in words if word.startswith("--split-compile")]
