@@ -23,8 +23,9 @@ from fusegen.tune.launchers import EmulatedLaunchers
 from fusegen.tune.tail import Tail
 from fusegen.verify.emulated import tail_reference
 
-# Vectors and none; one row; a group beyond a block's registers.
-SIZES = (Size(1, 48, 3), Size(33, 64, 8), Size(31, 37, 1), Size(3, 9000, 1))
+# Vectors and none; one row; a group beyond a block's registers. Not a few rows alone: what scales the input of a batch
+# norm has a gradient that cancels then, and over three rows eager in float32 is off by 7e-4 of it.
+SIZES = (Size(1, 48, 3), Size(33, 64, 8), Size(31, 37, 1), Size(17, 9000, 1))
 _LIMITS = {torch.float32: 2e-4, torch.bfloat16: 1e-2, torch.float16: 2e-3, torch.int64: 0.0}
 
 
