@@ -67,7 +67,7 @@ class ModuleRenderer:
             variants=[variant_text(plan, v, r) for v, r in zip(plan.variants, self.renderers, strict=True)],
             operand=bool(operands),
             signature=["self", *signature(spec)],
-            construct=construct(spec, chain),
+            construct=construct(spec, chain, eager),
             eager=eager,
             shape_arguments=any(argument.type == "shape" for argument in spec.arguments.values()),
             inputs=self._further_inputs(),

@@ -21,8 +21,11 @@ def signature(spec: SpecModel) -> list[str]:
     return found
 
 
-def construct(spec: SpecModel, chain: Chain) -> list[str]:
-    """The constructor's body: checks, submodules, parameters, and the constants that are attributes."""
+def construct(spec: SpecModel, chain: Chain, eager: list[str]) -> list[str]:
+    """The constructor's body: checks, submodules, parameters, and the constants that are attributes.
+
+    eager: the chain's lines by reference(), which read some of these.
+    """
     lines = []
     for name, argument in spec.arguments.items():
         if argument.type == "shape":
@@ -35,7 +38,7 @@ def construct(spec: SpecModel, chain: Chain) -> list[str]:
         channels = chain.channels if step.op == "linear" else channels
     arguments = [name for name, argument in spec.arguments.items() if argument.type in ("float", "int")]
     arguments = [name for name in arguments if name not in chain.parameters]  # an init, not an attribute
-    text = "\n".join(reference(spec, chain))
+    text = "\n".join(eager)
     lines += [f"self.{name} = {name}" for name in arguments if name in owned or f"self.{name}" in text]
     return lines
 

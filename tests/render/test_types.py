@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fusegen.render.package import render_all
-from tests.plan.planning import LINEAR, planned
+from tests.plan.planning import LINEAR
+from tests.render.rendering import kernels
 
 LEAKY = "op: leaky_relu"
 BATCH, LAYER = "op: batch_norm, name: bn", "op: layer_norm, name: ln"
@@ -65,8 +65,7 @@ CHAINS = {
 @pytest.mark.parametrize("name", CHAINS)
 def test_types_of_kernels(name: str, tmp_path: Path) -> None:
     steps, expected = CHAINS[name]
-    files = render_all([planned(tmp_path, *steps)])
-    text = next(text for path, text in files.items() if path.endswith("kernels.cu"))
+    text = kernels(tmp_path, steps)
     declared = re.findall(r"template <([^>]*)>\s*__global__ void\s+__launch_bounds__\(.*\)\s(\w+)\(", text)
     assert {kernel: " ".join(re.findall(r"typename (\w+)", types)) for types, kernel in declared} == expected
     launched = dict(re.findall(r"(?:launch\(|auto\* kernel = )(\w+)<((?:[A-Z]\w*(?:, (?=[A-Z]))?)+)", text))

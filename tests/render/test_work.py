@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fusegen.render.package import render_all
-from tests.plan.planning import LINEAR, planned
+from tests.plan.planning import LINEAR
+from tests.render.rendering import kernels
 
 LAYER, BATCH = "op: layer_norm, name: ln", "op: batch_norm, name: bn"
 # Steps, and of the forward and of the backward row kernel: sums and constants of a column, tensors read again, values
@@ -44,11 +44,6 @@ STREAM_CHAINS = {
     "scale": (("op: mul, parameter: p, shape: [width], init: ones",), [["kStores"], ["kSums"]]),
     "nothing_to_sum": (("op: relu",), [["kStores"], ["kStores"]]),
 }
-
-
-def kernels(root: Path, steps: tuple[str, ...]) -> str:
-    files = render_all([planned(root, *steps)])
-    return next(text for path, text in files.items() if path.endswith("kernels.cu"))
 
 
 @pytest.mark.parametrize("name", ROW_CHAINS)
