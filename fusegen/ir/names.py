@@ -25,7 +25,7 @@ KERNEL_NAMES = frozenset(
     Incoming Place kCopied kRowsAhead kWarps inverse_part left moments_of_parts moments_over_warps sum_in_lanes
     warp_counts Values first_values kEarly of_first values values_of kVectorsAtOnce one_of widen_values
     kLarge kRowWarps load_constants loaded place places kHasRuns kRuns Run RowColumns row_columns Crossing RowLoad
-    bits_before ask_row arrived
+    bits_before ask_row arrived Exchange kCluster kRowExchange rank
     """.split()
 )
 

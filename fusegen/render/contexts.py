@@ -164,6 +164,12 @@ class KernelContext:
         return any(load.index == "row" for load in self.segment_loads)
 
     @property
+    def clusters(self) -> bool:
+        """Whether a row kernel has an instance for segments that a cluster holds. Moments are taken forward, where no
+        row kernel has column sums."""
+        return self.kind == "row" and bool(self.partial_sums) and not self.has_moments
+
+    @property
     def has_moments(self) -> bool:
         return any(sum_.moments for stage in self.stages for sum_ in stage.sweep.sums)
 
@@ -181,7 +187,7 @@ class KernelContext:
 
     @property
     def exchanged_by_warps(self) -> int:
-        """How many values of a segment its warps exchange at once."""
+        """How many values of a segment its warps exchange at once, at most."""
         sums = [len(self.totals(stage.sweep)) for stage in self.stages]
         return max(2 if self.has_moments else 0, *sums)
 
@@ -208,7 +214,9 @@ class KernelContext:
 
     def row_exchange(self, vector: str) -> str:
         """C++: how many values the threads of a row kernel exchange through shared memory, given those of a vector."""
-        return f"512 * {vector}" if self.partial_sums else str(32 * (self.exchanged_by_warps + self.has_moments))
+        if self.partial_sums:
+            return f"kRowExchange<{vector}, {self.exchanged_by_warps}>"
+        return str(32 * (self.exchanged_by_warps + self.has_moments))
 
     @property
     def arrays(self) -> int:

@@ -153,13 +153,22 @@ class LauncherRenderer:
         lines = [f"auto* {instance(vector, 'kPacked', '1')}"]
         lines += _wrapped(f"if (row.items == 2) {instance(vector, 'kPacked', '2')}")
         if context.large:
-            lines += _wrapped(f"if (row.large) {instance(vector, 'kPacked', '2', 'true')}")
+            where = "sizeof(T) == 2" if context.clusters else ""
+            lines += _only(where, f"if (row.large) {instance(vector, 'kPacked', '2', 'true')}")
+        if context.clusters:
+            others = ["false"] if context.large else []
+            lines += _only(
+                "kMostCluster > 1", f"if (row.cluster > 1) {instance(vector, 'kPacked', '2', *others, 'true')}"
+            )
+        exchanged = context.row_exchange(vector)
+        columns = f"row.items * {vector}"
         if kernel.partial_sums:
             lines += _wrapped(f"if (wide) {instance('kWide', 'kPacked', '1')}")
-            lines += ["const int vector = wide ? kWide : kRow;"]
-        bytes_ = f"{context.row_exchange('vector')} * sizeof(Acc)"
+            lines += _wrapped(f"const int exchanged = wide ? {context.row_exchange('kWide')} : {exchanged};")
+            exchanged, columns = "exchanged", "row.items * (wide ? kWide : kRow)"
+        bytes_ = f"{exchanged} * sizeof(Acc)"
         if context.staged_arrays:
-            staged = context.staged("row.large", "row.items * vector")
+            staged = context.staged("row.large", columns)
             lines += _wrapped(f"const size_t staged = {staged} ? row.block.x * kStagedBytes : 0;")
             bytes_ += " + staged"
         lines += _wrapped(f"const size_t shared_bytes = {bytes_};")
@@ -224,6 +233,11 @@ class LauncherRenderer:
 
 def _wrapped(statement: str) -> list[str]:
     return wrap(statement, WIDTH - 4, 4).splitlines()
+
+
+def _only(where: str, statement: str) -> list[str]:
+    """The lines of a statement that is compiled under a condition, if there is one."""
+    return [f"if constexpr ({where}) {{", *_wrapped(f"  {statement}"), "}"] if where else _wrapped(statement)
 
 
 def _leaves_partials(kernel: Kernel) -> bool:

@@ -18,11 +18,13 @@ def row_work(contexts: Contexts, program: Program, schedule: Schedule, row: Kern
     """RowWork of templates/support/row_work.cuh."""
     context = contexts[row.name]
     values = len({node for pass_ in row.passes for node in pass_.values})
-    exchange = f"{context.row_exchange('kRow')} * sizeof(Acc)"  # of large blocks, which are never wide
+    exchange = f"{context.row_exchange('kRow')} * sizeof(Acc)"  # of long segments, whose threads are never wide
     staged = f", kStagedBytes, kSharedBytes - {exchange}" if context.staged_arrays else ""
     again = _read_again(contexts, program, schedule)
     counts = f"{context.row_blocks}, {len(context.column_loads)}, {again}, {values}"
-    return f"{len(row.partial_sums)}, {counts}, sizeof(T), row_most_threads({_bool(context.large)}{staged})"
+    cluster = "kMostCluster" if context.clusters else "1"
+    threads = f"row_most_threads({_bool(context.large)}{staged})"
+    return f"{len(row.partial_sums)}, {counts}, sizeof(T), {threads}, {cluster}"
 
 
 def row_staged(contexts: Contexts, row: Kernel) -> str:

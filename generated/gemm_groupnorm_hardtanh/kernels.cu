@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "../support/columns.cuh"
+#include "../support/exchange.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
 #include "../support/reduce.cuh"
@@ -26,7 +27,8 @@ using namespace fusegen;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
-constexpr int64_t kSharedBytes = 232448;
+[[maybe_unused]] constexpr int64_t kSharedBytes = 232448;
+[[maybe_unused]] constexpr int kMostCluster = 8;
 
 constexpr int kStreamThreads = 256;
 constexpr int kSegmentThreads = 256;
@@ -437,7 +439,7 @@ cudaError_t forward_launch(
   constexpr int kStagedBytes = 2 * kVec * (sizeof(T) + 2 * sizeof(Param));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{0, 4, 3, 1, 6, sizeof(T),
-      row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc))};
+      row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc)), 1};
   const int64_t length = channels / groups, size = rows * channels;
   const bool doubles = row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
   Row row = row_shape(
@@ -586,7 +588,7 @@ namespace {
 // Each row or group in registers.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
-    bool kLarge = false>
+    bool kLarge = false, bool kCluster = false>
 __global__ void
 __launch_bounds__(row_threads(kItems, kVec, 3, kLarge), row_blocks(kItems, kVec, 3))
 backward_row(
@@ -606,7 +608,7 @@ backward_row(
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t length = channels / groups;
-  const Seat seat = seat_of<!kLarge>(threadIdx.x, lanes, across, height);
+  const Seat seat = seat_of<!kLarge && !kCluster>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
   const int lane = seat.lane;
@@ -620,11 +622,13 @@ backward_row(
   int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
   const int64_t first = base + seat.row * apart;
   RowColumns<kVec, kPacked, kRuns> columns[kItems];
+  const int rank = kCluster ? blockIdx.z : 0;  // of the blocks that share the segment
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
     columns[i] = row_columns<kVec, kPacked, kRuns>(
-        first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
+        first * channels, segment * length, end,
+            int64_t((rank * kItems + i) * lanes + lane) * kVec);
   }
   const Acc inverse_count = reciprocal(Acc(channels / groups));
 
@@ -653,11 +657,13 @@ backward_row(
   int64_t at = first * channels;
   int64_t item = first * groups + segment;
   load_row(at, item);  // before anything that is waited for
+  Exchange<Acc, 2> exchange;
+  if constexpr (kCluster) exchange.begin(shared);
 
   // Constants and sums of the columns stay in registers or, where those are short, in shared
   // memory: in places of the thread's own, so nobody waits for them.
   const int places = kItems * blockDim.x;
-  auto* const gemm_bias_staged = behind<Loaded<T, kVec>>(shared, 512 * kVec);
+  auto* const gemm_bias_staged = behind<Loaded<T, kVec>>(shared, kRowExchange<kVec, 2>);
   auto* const group_norm_weight_staged = behind<Loaded<Param, kVec>>(gemm_bias_staged, places);
   auto* const group_norm_bias_staged =
       behind<Loaded<Param, kVec>>(group_norm_weight_staged, places);
@@ -745,8 +751,12 @@ backward_row(
       if (active) d_group_norm_hat_group_norm_hat_sum +=
           sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
     }
-    sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_group_norm_hat_sum,
-        d_group_norm_hat_group_norm_hat_sum);
+    if constexpr (kCluster) {
+      exchange.sum(d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
+    } else {
+      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_group_norm_hat_sum,
+          d_group_norm_hat_group_norm_hat_sum);
+    }
     const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
     const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
 
@@ -795,7 +805,7 @@ backward_row(
 
   // Column sums over the rows of this block; the order of every addition is fixed.
   // The seat is found again, from another expression: kept, it would take registers from the loop.
-  const Seat again = seat_of<!kLarge>(thread_index(), lanes, across, height);
+  const Seat again = seat_of<!kLarge && !kCluster>(thread_index(), lanes, across, height);
   Acc* mine = partials + blockIdx.y * 3 * channels;
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
@@ -806,10 +816,10 @@ backward_row(
       widen_values(d_group_norm_weight_sum_staged[place], true, d_group_norm_weight_sum[0]);
       widen_values(d_gemm_sum_staged[place], true, d_gemm_sum[0]);
     }
-    if (!kLarge && height > 1)
+    if (!kLarge && !kCluster && height > 1)
         sum_over_rows<kVec>(again, lanes * across, height, shared, d_group_norm_sum[own],
             d_group_norm_weight_sum[own]);
-    if (!kLarge && height > 1)
+    if (!kLarge && !kCluster && height > 1)
         sum_over_rows<kVec>(again, lanes * across, height, shared, d_gemm_sum[own]);
     if (again.row != 0 || !columns[i].any()) continue;
     store_values(columns[i], mine + 0 * channels, d_group_norm_sum[own]);
@@ -1157,7 +1167,8 @@ cudaError_t backward_launch(
   constexpr int kStagedBytes = 2 * kRow * (sizeof(T) + 2 * sizeof(Param) + 3 * sizeof(Acc));
   // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
   constexpr RowWork kWork{3, 3, 3, 2, 13, sizeof(T),
-      row_most_threads(true, kStagedBytes, kSharedBytes - 512 * kRow * sizeof(Acc))};
+      row_most_threads(true, kStagedBytes, kSharedBytes - kRowExchange<kRow, 2> * sizeof(Acc)),
+          kMostCluster};
   const int64_t length = channels / groups, size = rows * channels;
   const bool wide = kWide > kRow && row_can_be_wide(kWork, kPacked, length, kWide) &&
       row_doubles(shapes, size, kWide, kMultiprocessors);
@@ -1175,11 +1186,16 @@ cudaError_t backward_launch(
     cudaError_t error = cudaSuccess;
     auto* kernel = backward_row<T, Out, Param, kRow, kPacked, 1>;
     if (row.items == 2) kernel = backward_row<T, Out, Param, kRow, kPacked, 2>;
-    if (row.large) kernel = backward_row<T, Out, Param, kRow, kPacked, 2, true>;
+    if constexpr (sizeof(T) == 2) {
+      if (row.large) kernel = backward_row<T, Out, Param, kRow, kPacked, 2, true>;
+    }
+    if constexpr (kMostCluster > 1) {
+      if (row.cluster > 1) kernel = backward_row<T, Out, Param, kRow, kPacked, 2, false, true>;
+    }
     if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
-    const int vector = wide ? kWide : kRow;
+    const int exchanged = wide ? kRowExchange<kWide, 2> : kRowExchange<kRow, 2>;
     const size_t staged = row.large ? row.block.x * kStagedBytes : 0;
-    const size_t shared_bytes = 512 * vector * sizeof(Acc) + staged;
+    const size_t shared_bytes = exchanged * sizeof(Acc) + staged;
     error = launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_bias_ptr, grad_gemm_product_ptr, partials, Acc(a.hardtanh_max),

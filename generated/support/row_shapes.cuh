@@ -24,6 +24,7 @@ struct Row {
   int items;
   int period;
   bool large;    // as row_is_large() has it
+  int cluster;   // blocks that share a segment
   int resident;  // blocks that a multiprocessor has registers for, by the launch bounds
   int64_t step;  // rows from one turn of a block to the next
 };
@@ -81,18 +82,21 @@ inline void set_row_blocks(
     int64_t length, int resident, int multiprocessors) {
   const int64_t across = ceil_div(groups, row.across);
   // But for runs, all turns of a thread begin at the same place in a vector: blocks come by the
-  // period.
-  int64_t down = int64_t(resident) * multiprocessors * shapes.row_waves / (across * row.period);
+  // period. Clusters of more than two blocks leave some multiprocessors without one.
+  const int usable = row.cluster > 2 ? multiprocessors - multiprocessors / 8 : multiprocessors;
+  const int64_t apart = across * row.cluster * row.period;
+  int64_t down = int64_t(resident) * usable * shapes.row_waves / apart;
   if (down < 1) down = 1;
   const int64_t turns = ceil_div(rows, row.height);
-  const int64_t least = least_turns(work, turns * across, row.height, multiprocessors);
+  const int64_t blocks = turns * across * row.cluster;
+  const int64_t least = least_turns(work, blocks, row.height, multiprocessors);
   const int64_t most = ceil_div(turns, least * row.period);
   const int a_warp = row.lanes <= 32 ? 32 / row.lanes : 1;
   const bool shares = shares_sectors(groups, length, a_warp, row.across, row.height);
   if (shares && work.sums == 0) down *= ceil_div(most, down * kRowTurns);
   if (down > most) down = most;
   if (down * row.period > 65535) down = 65535 / row.period;
-  row.grid = dim3(unsigned(across), unsigned(down * row.period));
+  row.grid = dim3(unsigned(across), unsigned(down * row.period), unsigned(row.cluster));
   row.step = down * row.height * row.period;
 }
 
@@ -108,8 +112,8 @@ inline Row row_shape(
     const bool runs = row_has_runs(packed, items, vector, work.bytes, work.sums > 0);
     return packed || runs ? ceil_div(length, vector) : (length + vector - 2) / vector + 1;
   };
-  const Row none{dim3(1), dim3(1), 0, 0, 0, 0, 1, false, 0, 0};
-  Row shape{dim3(1), dim3(kRowOne), 1, 1, 1, 1, 1, false, 0, 0};
+  const Row none{dim3(1), dim3(1), 0, 0, 0, 0, 1, false, 1, 0, 0};
+  Row shape{dim3(1), dim3(kRowOne), 1, 1, 1, 1, 1, false, 1, 0, 0};
   if (work.threads < kRowOne) return none;
   // Turns of two vectors for 512 threads of each multiprocessor. Without one, a thread with column
   // sums has one vector, though a segment then takes two warps.
@@ -143,16 +147,22 @@ inline Row row_shape(
     const auto threads = [&](int items) { return ceil_div(vectors(items), 32 * items) * 32; };
     const bool twice = doubles && threads(most_items) * most_items == threads(1);
     if (twice || vectors(1) > kRowOne) shape.items = most_items;
-    const int64_t needed = threads(shape.items);
+    const bool large = shape.items > 1 && row_is_large(work, vector, threads(2), turns);
+    if (work.sums > 0 && shape.items > 1 && !large) {
+      shape.cluster = row_cluster(work, vector, vectors(2), turns);
+      if (shape.cluster == 0) return none;
+    }
+    const int64_t needed =
+        ceil_div(vectors(shape.items), 32 * shape.items * shape.cluster) * 32;
     if (needed > (shape.items > 1 ? work.threads : kRowOne)) return none;
     shape.lanes = int(needed);
     const bool odd = length % vector != 0;
-    if (shapes.schedule == kAutomatic &&
-        second_read_pays(work, shape.lanes, rows * groups, odd, turns, multiprocessors)) {
+    if (shapes.schedule == kAutomatic && shape.cluster == 1 &&
+        second_read_pays(work, shape.lanes, rows * groups, odd, multiprocessors)) {
       return none;
     }
     shape.block = dim3(unsigned(shape.lanes));
-    shape.large = row_is_large(work, vector, shape.lanes, turns);
+    shape.large = large;
   }
   const bool runs = row_has_runs(packed, shape.items, vector, work.bytes, work.sums > 0);
   if (!packed && !runs) shape.period = row_period(groups * length, vector);

@@ -2,8 +2,10 @@
 // them a launch takes, and where another schedule is faster. All of it was measured on a GPU.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "exchange.cuh"
 #include "shapes.cuh"
 
 namespace fusegen {
@@ -17,10 +19,16 @@ struct RowWork {
   int values;     // that are computed of an element
   int bytes;      // of an element in memory
   int threads;    // of a block with two vectors each, at most: row_most_threads()
+  int cluster;    // blocks that can share a segment, at most
 };
 
 // Threads of a block at most: with one vector each, with two, and in the instance for large blocks.
 constexpr int kRowOne = 256, kRowTwo = 512, kRowLarge = 1024;
+
+// How many values threads of a kernel with column sums exchange: those of 512 vectors at once where
+// a block has several rows, or what the warps of a cluster send each other.
+template <int kVec, int kSent>
+constexpr int kRowExchange = std::max(512 * kVec, exchange_size(kSent));
 
 // Threads of a block with two vectors each, at most. What they keep of their columns in shared
 // memory takes `staged` bytes each of the `shared` ones.
@@ -65,14 +73,14 @@ inline bool sums_are_light(const RowWork& work) {
 // Whether a launch with two vectors a thread takes the instance of a row kernel for large blocks.
 // It has 64 registers a thread, for 1024 threads of a multiprocessor, and keeps constants and sums
 // of its columns in shared memory. The usual instance has registers for one block at a time that is
-// larger than half its bound. With column sums that is still faster, unless the block is not much
-// larger, elements have 16 bits, and there are many `turns` of 512 threads.
-inline bool row_is_large(const RowWork& work, int vector, int threads, int64_t turns) {
-  const bool alone = threads * 2 > row_threads(2, vector, work.blocks, false);
-  if (work.sums == 0) return alone;
-  const bool little_more = alone && threads <= 320 && work.bytes == 2;
-  const bool many = turns >= (sums_are_light(work) ? 4 : 16);
-  return threads > kRowTwo || (work.threads > kRowTwo && little_more && many);
+// larger than half its bound. With column sums a cluster is faster, but for many `turns` of 512
+// threads with elements of 16 bits, where a block is not much larger, or nearly as large as it can
+// be and has little to do.
+inline bool row_is_large(const RowWork& work, int vector, int64_t threads, int64_t turns) {
+  if (work.sums == 0) return threads * 2 > row_threads(2, vector, work.blocks, false);
+  const bool has_room = work.threads > kRowTwo && threads <= work.threads;
+  if (work.bytes > 2 || !has_room || turns < 32) return false;
+  return threads <= 320 ? threads > kRowOne : sums_are_light(work) && threads >= 896;
 }
 
 // How many blocks of `threads` a multiprocessor has registers for, by these bounds. They are given
@@ -80,6 +88,31 @@ inline bool row_is_large(const RowWork& work, int vector, int threads, int64_t t
 inline int row_resident(const RowWork& work, int items, int vector, int threads, bool large) {
   const int bound = row_threads(items, vector, work.blocks, large);
   return bound * row_blocks(items, vector, work.blocks) / threads;
+}
+
+// How many blocks share a segment of `vectors` vectors, two a thread, with column sums; 0 where no
+// cluster is enough. With few turns, one if it can be, else as many as can be: each has less to do.
+// With more, as many as give the most threads of a multiprocessor something to do, or the more
+// where that is the same, since blocks compute while others wait. One block has nobody to wait for.
+// Clusters of more than two leave some multiprocessors without a block, those of five and seven
+// many, and those of six where a multiprocessor has room for one block only.
+inline int row_cluster(const RowWork& work, int vector, int64_t vectors, int64_t turns) {
+  int best = 0;
+  double most = 0;
+  for (const int cluster : {1, 2, 3, 4, 6, 8}) {
+    const int64_t threads = ceil_div(vectors, 64 * cluster) * 32;
+    const bool fits = threads <= std::min(work.threads, kRowTwo) && cluster <= work.cluster &&
+        threads * cluster <= 32 * kClusterWarps;
+    const int resident = row_resident(work, 2, vector, int(threads), false);
+    if (!fits || (cluster == 6 && resident == 1)) continue;
+    const double usable = cluster == 1 ? 1.25 : cluster == 2 ? 1 : 0.875;
+    const double used = turns >= 8 ? usable * resident / cluster : cluster == 1 ? 9 : cluster;
+    if (used >= most) {
+      best = cluster;
+      most = used;
+    }
+  }
+  return best;
 }
 
 // Whether the threads of a row kernel have twice as much of a segment as they must, `share`
@@ -99,22 +132,12 @@ inline bool row_can_be_wide(const RowWork& work, bool packed, int64_t length, in
   return length <= (work.again > 2 ? 4 : 32) * wide;
 }
 
-// Whether the split schedule is faster for `segments` of more than a warp, as measured with column
-// sums. `ragged`: they may begin within a vector. `turns`: as row_is_large() has it.
+// Whether the split schedule is faster for `segments` of one block each, with column sums: large
+// blocks, of which a multiprocessor has a quarter of one to four where they may begin within a
+// vector (`ragged`), or half of one to two with many constants. As measured.
 inline bool second_read_pays(
-    const RowWork& work, int lanes, int64_t segments, bool ragged, int64_t turns,
-    int multiprocessors) {
+    const RowWork& work, int lanes, int64_t segments, bool ragged, int multiprocessors) {
   if (work.sums == 0) return false;
-  // More than the usual instance holds: few turns, or much to do for little to read, but for ragged
-  // ones, of which the split schedule is slow. In 16 bits there is half as much to read, for as
-  // many sums.
-  if (lanes > kRowTwo) {
-    const bool little = lanes <= 768 || turns < 8;
-    const bool heavy = work.bytes == 2 ? little && !sums_are_light(work) : work.values > 16;
-    return turns < 4 || (heavy && !ragged);
-  }
-  // Large blocks of the usual instance, of which a multiprocessor has a quarter of one to four
-  // where they are ragged, or half of one to two with many constants.
   const int some = ragged ? 4 : 2;
   const bool large = ragged ? lanes > 352 : lanes > 448 && work.constants > 3;
   return large && segments * some > multiprocessors && segments <= some * multiprocessors;

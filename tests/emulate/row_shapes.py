@@ -18,12 +18,12 @@ _SOURCE = """
 extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, int64_t length, int64_t packed,
                      int64_t most_items, int64_t row_waves, int64_t doubles, int64_t sums, int64_t blocks,
                      int64_t constants, int64_t again, int64_t values, int64_t bytes, int64_t has_large,
-                     int64_t staged, int64_t schedule, int64_t resident) {
+                     int64_t staged, int64_t schedule, int64_t resident, int64_t cluster) {
   fusegen::Shapes shapes;
   shapes.row_waves = row_waves;
   shapes.schedule = schedule;
   const fusegen::RowWork work{int(sums), int(blocks), int(constants), int(again), int(values), int(bytes),
-                              fusegen::row_most_threads(has_large != 0, staged, 200 * 1024)};
+                              fusegen::row_most_threads(has_large != 0, staged, 200 * 1024), int(cluster)};
   fusegen::Row row = fusegen::row_shape(
       shapes, work, rows, groups, length, vector, packed != 0, int(most_items), doubles != 0, 132);
   if (row.items > 0) {
@@ -31,17 +31,17 @@ extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t groups, i
     fusegen::set_row_blocks(row, shapes, work, rows, groups, length, blocks, 132);
   }
   const int64_t fields[] = {row.items, row.lanes, row.across, row.height, row.block.x, row.block.y,
-                            row.grid.x, row.grid.y, row.step, row.large, row.period};
-  for (int i = 0; i < 11; ++i) found[i] = fields[i];
+                            row.grid.x, row.grid.y, row.step, row.large, row.period, row.grid.z};
+  for (int i = 0; i < 12; ++i) found[i] = fields[i];
   return cudaGetLastError();
 }
 
 extern "C" int64_t ragged_doubles(int sums, int64_t constants, int64_t values, int64_t bytes) {
-  return fusegen::ragged_doubles(fusegen::RowWork{sums, 3, int(constants), 1, int(values), int(bytes), 512});
+  return fusegen::ragged_doubles(fusegen::RowWork{sums, 3, int(constants), 1, int(values), int(bytes), 512, 8});
 }
 
 extern "C" int64_t can_be_wide(int again, int64_t packed, int64_t length, int64_t wide) {
-  return fusegen::row_can_be_wide(fusegen::RowWork{3, 3, 3, again, 15, 2, 512}, packed != 0, length, int(wide));
+  return fusegen::row_can_be_wide(fusegen::RowWork{3, 3, 3, again, 15, 2, 512, 8}, packed != 0, length, int(wide));
 }
 
 __global__ void take_seats(int lanes, int across, int height, int* found) {
@@ -54,12 +54,33 @@ extern "C" int seats(int threads, int* found, int64_t lanes, int64_t across, int
   return fusegen::launch(take_seats, dim3(1), dim3(threads), 0, nullptr, int(lanes), int(across), int(height), found);
 }
 """
-_FIELDS = ("items", "lanes", "across", "height", "threads", "one", "grid_x", "grid_y", "step", "large", "period")
+_FIELDS = (
+    "items",
+    "lanes",
+    "across",
+    "height",
+    "threads",
+    "one",
+    "grid_x",
+    "grid_y",
+    "step",
+    "large",
+    "period",
+    "cluster",
+)
 
 # Of RowWork, of Shapes, and what the launcher passes on; `resident` 0 is what the launch bounds promise. `bytes` 0
-# are those of an element of which a vector has 16 bytes.
+# are those of an element of which a vector has 16 bytes; `cluster` is the most blocks that one may have.
 _WORK = {"sums": 3, "blocks": 4, "constants": 4, "again": 1, "values": 10, "bytes": 0, "has_large": False, "staged": 0}
-_DEFAULTS = {"most_items": 2, "row_waves": 1, "doubles": False, **_WORK, "schedule": "automatic", "resident": 0}
+_DEFAULTS = {
+    "most_items": 2,
+    "row_waves": 1,
+    "doubles": False,
+    **_WORK,
+    "schedule": "automatic",
+    "resident": 0,
+    "cluster": 8,
+}
 
 
 class RowShapes:

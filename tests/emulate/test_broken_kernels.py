@@ -17,6 +17,7 @@ from tests.emulate.mutants.clusters import CLUSTERS  # noqa: E402
 from tests.emulate.mutants.copies import FETCHES  # noqa: E402
 from tests.emulate.mutants.counts import COUNTS  # noqa: E402
 from tests.emulate.mutants.coverage import template_sources, untouched  # noqa: E402
+from tests.emulate.mutants.exchanges import SEGMENT_EXCHANGES  # noqa: E402
 from tests.emulate.mutants.mutant import Mutant  # noqa: E402
 from tests.emulate.mutants.odd_sizes import ODD_SIZES  # noqa: E402
 from tests.emulate.mutants.scenario import Alike, Copy, Tail, build, choose  # noqa: E402
@@ -25,7 +26,7 @@ from tests.emulate.mutants.staged import STAGED  # noqa: E402
 from tests.emulate.mutants.stores import STORES  # noqa: E402
 from tests.emulate.mutants.sums import SUMS  # noqa: E402
 
-_KINDS = (BARRIERS, BOUNDS, CLUSTERS, COUNTS, FETCHES, ODD_SIZES, SHARED, STAGED, STORES, SUMS)
+_KINDS = (BARRIERS, BOUNDS, CLUSTERS, COUNTS, FETCHES, ODD_SIZES, SEGMENT_EXCHANGES, SHARED, STAGED, STORES, SUMS)
 MUTANTS = dict(enumerate((mutant for kind in _KINDS for mutant in kind), start=1))
 
 # Between them they have every kind of kernel.
@@ -41,6 +42,13 @@ COPIES = {
             ("fetch.cuh", "kPacked || sizeof(T) >= 4;", "kPacked;"),
         ),
         Copy("group norm", "kb30"),
+        # As with 16-bit types and many turns: large blocks with column sums.
+        Copy(
+            "group norm, large blocks",
+            "kb30",
+            ("forward", "backward"),
+            ("row_work.cuh", "if (work.bytes > 2 || !has_room || turns < 32) return false;", "return has_room;"),
+        ),
         Copy("no norm", "kb12"),
     )
 }
@@ -86,8 +94,9 @@ SCENARIOS = {
     "longer segments": Tail("group norm", 3, 2110, 1, schedule="split"),
     "longer segments, far from zero": Tail("group norm", 3, 2112, 1, schedule="split", mean=1000.0),
     "longest segments": Tail("group norm", 2, 8200, 1, schedule="split"),
-    # Blocks are large: what they have of their columns is in shared memory.
+    # Forward blocks are large: what they have of their columns is in shared memory. Backward it is clusters of eight.
     "longest rows": Tail("group norm", 3, 4200, 1, schedule="on chip if it fits"),
+    "longest rows, large blocks": Tail("group norm, large blocks", 3, 4200, 1, schedule="on chip if it fits"),
     # Columns that are not neighbours.
     "odd columns": Tail("batch norm", 70, 33, schedule="on chip"),
     "more rows, loaded": Tail("batch norm, loaded", 200, 33, schedule="on chip"),

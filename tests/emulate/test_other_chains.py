@@ -56,7 +56,7 @@ def test_every_schedule_against_double_precision(name, cache, tmp_path):
 @pytest.mark.parametrize("name", ["layer_norm_of_input", "rms_norm_of_input"])
 def test_norms_of_the_input_in_16_bits_up_to_what_registers_hold_and_beyond(name, cache, tmp_path):
     plan, library, module_class, mode = in_16_bits(name, cache, tmp_path)
-    for channels, on_chip in ((4096, True), (8192, True), (8200, False)):
+    for channels, on_chip in ((4096, True), (16384, True), (16392, False)):
         module = build(module_class, plan, channels)
         tensors = {each: torch.randn(3, channels).bfloat16() for each in (plan.chain.source.name, "grad_y")}
         expected = tail_reference(plan, module, tensors, mode, True)
@@ -120,7 +120,7 @@ def test_groups_of_rows_whose_last_thread_has_fewer_columns(name, groups, channe
     assert compare(tail.run(tensors, mode, shapes=forced_shapes("twice a share")).values, expected, name)
 
 
-@pytest.mark.parametrize("channels", [4104, 4097])
+@pytest.mark.parametrize("rows, channels", [(5, 4104), (5, 4097), (70, 2056)])
 @pytest.mark.parametrize(
     "name, parameter",
     [
@@ -130,17 +130,42 @@ def test_groups_of_rows_whose_last_thread_has_fewer_columns(name, groups, channe
         ("layer_norm_without_bias", "float32"),
     ],
 )
-def test_rows_of_large_blocks_in_16_bits(name, parameter, channels, cache, tmp_path):
-    """Blocks take several rows, in instances of their own (`large` in test_row_schedules.py), backward too."""
+def test_rows_of_large_blocks_in_16_bits(name, parameter, rows, channels, cache, tmp_path):
+    """Blocks take several rows, in instances of their own (`large` in test_row_schedules.py): of 4104 channels forward,
+    of 2056 backward, in as many turns."""
     plan, library, module_class, mode = in_16_bits(name, cache, tmp_path, multiprocessors=1, parameter=parameter)
     module = build(module_class, plan, channels)
     names = [plan.chain.source.name, *plan.chain.tail_inputs, "grad_y"]
-    tensors = {each: torch.randn(5, channels).bfloat16() for each in dict.fromkeys(names)}
+    tensors = {each: torch.randn(rows, channels).bfloat16() for each in dict.fromkeys(names)}
     expected = tail_reference(plan, module, tensors, mode, True)
     tail = EmulatedTail(plan, plan.variants[0], library, module)
     found = tail.run(tensors, mode).values
     assert compare(found, expected, f"{channels}")
     other = tail.run(tensors, mode, seed=1).values
+    assert all(torch.equal(found[name], other[name]) for name in found)
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+@pytest.mark.parametrize("rows, channels", [(4, 4100), (5, 4097), (34, 5120), (3, 16380)])
+@pytest.mark.parametrize("name", ["layer_before_batch", "layer_norm_without_bias"])
+def test_rows_that_a_cluster_holds(name, rows, channels, bits, cache, tmp_path):
+    """With column sums, backward. Some of the blocks, or of their warps, have no column."""
+    if bits == 16:
+        plan, library, module_class, mode = in_16_bits(name, cache, tmp_path, multiprocessors=1)
+    else:
+        plan = write(name, CASES[name].spec(name), tmp_path, 1)
+        library = compile_kernels(tmp_path / name / "kernels.cu", cache=cache)
+        module_class, mode = fusegen.load(name, tmp_path), plan.modes[0]
+    module = build(module_class, plan, channels)
+    dtype = torch.bfloat16 if bits == 16 else torch.float32
+    names = [plan.chain.source.name, *plan.chain.tail_inputs, "grad_y"]
+    tensors = {each: torch.randn(rows, channels).to(dtype) for each in dict.fromkeys(names)}
+    expected = tail_reference(plan, module, tensors, mode, True)
+    tail = EmulatedTail(plan, plan.variants[0], library, module)
+    shapes = forced_shapes("on chip if it fits")
+    found = tail.run(tensors, mode, shapes=shapes).values
+    assert compare(found, expected, f"{channels}")
+    other = tail.run(tensors, mode, shapes=shapes, seed=1).values
     assert all(torch.equal(found[name], other[name]) for name in found)
 
 

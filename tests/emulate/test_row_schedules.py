@@ -34,48 +34,65 @@ def test_constants_of_the_columns_have_room_in_shared_memory(shape):
     assert [threads(length, 201) for length in (15872, 15880, 16384)] == [992, 1, 1]
     assert [threads(length, 400) for length in (8192, 8200)] == [512, 1]
     assert shape(100_000, 1, 8200, 8, True, staged=400, sums=0)["items"] == 0
-    assert [threads(length, 401, vector=4, sums=3) for length in (3840, 3844)] == [480, 1]
+    assert [threads(length, 401, vector=4, sums=3, blocks=3, cluster=1) for length in (3840, 3844)] == [480, 1]
+
+
+TURN = 132 * 4096
+"""Elements of a turn, of four neighbours."""
 
 
 def test_large_blocks_with_column_sums(shape):
-    """The usual instance has more registers, so it takes what it can, but for little more than 256 threads of 16 bits,
-    and then only for many turns."""
+    """For many turns with 16 bits: where the usual instance has registers for one block that is not much larger than
+    half of what it could be, or where large blocks are nearly as large as they can be and have little to do."""
 
-    def launch(rows, length, bytes=2, packed=True, **work):
-        row = shape(rows, 1, length, 4, packed, bytes=bytes, **{"has_large": True, "blocks": 3, **work})
-        return row["threads"], row["large"], row["grid_y"] / 132
+    def launch(length, turns=100, **work):
+        asked = {"bytes": 2, "has_large": True, "blocks": 3, **work}
+        row = shape(-(-turns * TURN // length), 1, length, 4, True, **asked)
+        return row["threads"], row["large"], row["cluster"]
 
-    light, turns = {"sums": 2, "constants": 1}, 132 * 4096  # elements of a turn
-    assert launch(100_000, 2560, **light) == (320, 1, 3) and launch(-(-4 * turns // 2560), 2560, **light)[1] == 1
-    assert launch(4 * turns // 2560, 2560, **light)[1] == 0
-    assert launch(-(-16 * turns // 2560), 2560)[1] == 1 and launch(16 * turns // 2560, 2560)[1] == 0
-    assert launch(100_000, 2048, **light) == (256, 0, 2) and launch(100_000, 2564, **light) == (352, 0, 1)
-    assert launch(100_000, 2560, bytes=4, **light)[1] == launch(100_000, 2560, has_large=False)[1] == 0
-    assert launch(100_000, 4096, **light) == (512, 0, 1) and launch(100_000, 4100, **light) == (544, 1, 1)
-    assert launch(100_000, 8189, packed=False, **light) == (1024, 1, 1)
+    light = {"sums": 2, "constants": 1}
+    assert launch(2560) == launch(2560, **light) == launch(2560, turns=32) == (320, 1, 1)
+    assert launch(2560, turns=31) == launch(2560, bytes=4) == launch(2560, has_large=False) == (160, 0, 2)
+    assert [launch(length)[1] for length in (2048, 2052, 2564)] == [0, 1, 0]
+    assert [launch(length, **light)[:2] for length in (6912, 6916, 8192)] == [(448, 0), (896, 1), (1024, 1)]
+    assert launch(8192, again=3) == (1024, 1, 1) and launch(8192)[1:] == (0, 2)
+    assert launch(8192, bytes=4, **light)[1] == launch(8192, turns=31, **light)[1] == 0
+    assert launch(8192, staged=201, **light) == (512, 0, 2)  # has no room for more than 992 threads
 
 
-def test_rows_longer_than_the_usual_instance_holds_with_column_sums(shape):
-    """Are taken on chip where sums in shared memory cost less than a second read."""
+def test_segments_that_a_cluster_holds(shape):
+    """With column sums: as many blocks as keep the most threads of a multiprocessor busy."""
 
-    def items(rows, length, packed=True, schedule="automatic", **work):
-        asked = {"has_large": True, "blocks": 3, "bytes": 4, **work}
-        return shape(rows, 1, length, 4, packed, schedule=schedule, **asked)["items"]
+    def launch(length, turns=100, packed=True, **work):
+        asked = {"bytes": 4, "blocks": 3, **work}
+        row = shape(-(-turns * TURN // length), 1, length, 4, packed, **asked)
+        return row["cluster"], row["threads"], row["grid_y"]
 
-    few = 4 * 132 * 4096 // 8192
-    assert [items(rows, 8192) for rows in (few - 1, few)] == [0, 2]
-    assert [items(few - 1, 8192, schedule=name) for name in ("on_chip", "split")] == [2, 2]
-    assert items(100_000, 8196, schedule="on_chip") == 0
-    assert items(100_000, 8192, schedule="on_chip", has_large=False) == 0
-    # Much to do for each element.
-    assert [items(100_000, 8192, values=values) for values in (16, 17)] == [2, 0]
-    assert items(100_000, 8189, packed=False, values=17) == 2
-    # 16 bits are half as much to read again, for as many sums.
-    half = {"bytes": 2, "sums": 2}
-    assert [items(100_000, 6144, **half, constants=constants) for constants in (1, 2)] == [2, 0]
-    assert items(100_000, 6148, **half, constants=2) == 2
-    assert [items(rows, 8192, **half, constants=2) for rows in (2 * few - 1, 2 * few)] == [0, 2]
-    assert items(100_000, 4100, bytes=2, again=3) == items(100_000, 8189, bytes=2, packed=False) == 2
+    assert launch(2048) == (1, 256, 264) and launch(2304) == (2, 160, 198) == launch(2560)
+    assert launch(3072) == (1, 384, 132) and launch(4096) == (1, 512, 132)
+    assert launch(5120) == (4, 160, 87) and launch(6144) == (6, 128, 77)
+    assert launch(8192) == (2, 512, 66)
+    assert launch(10240) == (8, 160, 43) and launch(12288) == (6, 256, 38) and launch(16384) == (8, 256, 29)
+    assert launch(16388) == (1, 1, 1)  # not on chip
+    # Not packed, a row touches a vector more, and blocks come by the four rows until one begins at a vector again.
+    assert launch(4093, packed=False)[:2] == (1, 512) and launch(4097, packed=False) == (6, 96, 96)
+    assert launch(16381, packed=False)[:2] == (8, 256) and launch(16385, packed=False) == (1, 1, 1)
+    # Few turns: one block, or small ones.
+    assert [launch(2560, turns=turns)[0] for turns in (7, 8)] == [1, 2]
+    assert [launch(length, turns=7)[:2] for length in (4096, 4100, 8192, 16384)] == [
+        (1, 512), (8, 96), (8, 128), (8, 256)
+    ]  # fmt: skip
+    # Without clusters, or column sums, a block at a time.
+    assert launch(4096, cluster=1) == (1, 512, 132) and launch(4100, cluster=1) == (1, 1, 1)
+    assert launch(8192, sums=0)[:2] == (1, 1024) and launch(8196, sums=0) == (1, 1, 1)
+    # As many as there may be on every such GPU.
+    assert [launch(16384, cluster=cluster)[0] for cluster in (3, 4, 6, 8)] == [1, 4, 4, 8]
+
+
+def test_clusters_with_constants_in_shared_memory(shape):
+    """Blocks have as many threads as find room there: 200 KiB are 400 bytes for each of 512 threads."""
+    sizes = (100_000, 1, 8192, 4, True)
+    assert [shape(*sizes, blocks=3, staged=staged)["threads"] for staged in (400, 401)] == [512, 128]
 
 
 def test_large_blocks_with_column_sums_are_left_to_the_split_schedule(shape):

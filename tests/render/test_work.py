@@ -49,9 +49,12 @@ STREAM_CHAINS = {
 @pytest.mark.parametrize("name", ROW_CHAINS)
 def test_row_work(name: str, tmp_path: Path) -> None:
     steps, expected = ROW_CHAINS[name]
-    work = r"constexpr RowWork kWork\{(\d+), \d+, (\d+), (\d+), (\d+), sizeof\(T\),\s+row_most_threads\((\w+)"
+    counts = r"(\d+), \d+, (\d+), (\d+), (\d+), sizeof\(T\)"
+    work = rf"constexpr RowWork kWork\{{{counts},\s+row_most_threads\((\w+)[^{{}}]*\),\s+(\w+)\}}"
     found = re.findall(work, kernels(tmp_path, steps))
-    assert [(*map(int, numbers), large == "true") for *numbers, large in found] == expected
+    assert [(*map(int, numbers), large == "true") for *numbers, large, _ in found] == expected
+    # Clusters hold segments where there are column sums, too.
+    assert [cluster for *_, cluster in found] == ["kMostCluster" if sums else "1" for sums, *_ in expected]
 
 
 # Steps, and of the forward and of the backward row kernel: the bytes of a thread's columns, when they are in shared
@@ -65,7 +68,7 @@ STAGED_CHAINS = {
                 "2 * kRow * (sizeof(T) + sizeof(Param) + 3 * sizeof(Acc))",
                 "kLarge",
                 "row.large",
-                "512 * kRow * sizeof(Acc)",
+                "kRowExchange<kRow, 2> * sizeof(Acc)",
             ),
         ],
     ),
@@ -77,8 +80,8 @@ STAGED_CHAINS = {
             (
                 "2 * kRow * (sizeof(T) + 3 * sizeof(Param))",
                 "kItems * kVec >= 8",
-                "row.items * vector >= 8",
-                "512 * kRow * sizeof(Acc)",
+                "row.items * (wide ? kWide : kRow) >= 8",
+                "kRowExchange<kRow, 2> * sizeof(Acc)",
             ),
         ],
     ),
@@ -92,7 +95,7 @@ def test_what_large_blocks_keep_in_shared_memory_has_room_there(name: str, tmp_p
     bytes_ = re.findall(r"constexpr int kStagedBytes =\s+(.*?);", text, re.DOTALL)
     kept = re.findall(r"constexpr bool kStaged = (.*?);", text)
     launched = re.findall(r"const size_t staged = (.*?) \? row\.block\.x \* kStagedBytes : 0;", text)
-    room = re.findall(r"row_most_threads\(\w+, kStagedBytes, kSharedBytes - (.*?)\)\};", text)
+    room = re.findall(r"row_most_threads\(\w+, kStagedBytes, kSharedBytes - (.*?)\),\s+\w+\};", text)
     assert list(zip(bytes_, kept, launched, room, strict=True)) == expected
 
 
