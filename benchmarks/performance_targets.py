@@ -41,8 +41,9 @@ of it takes longer.
 """
 _SCALE = """
 **Scale.** The jumps are beside sizes that fill vectors and warps: where rows or groups begin within a vector, threads
-idle at their ends and elements are moved by smaller accesses. The largest are backward passes of groups of just more
-than 4096 elements, too many for a block that keeps eight constants and sums of each column: they are read twice.
+idle at their ends and elements are moved by smaller accesses. The largest are beside rows of 8 elements of 16 bits, one
+vector; groups of 32 elements, whose lanes fill warps; and rows of 65536, of which a few that are an element longer are
+read twice, by each block from another place in a vector.
 """
 
 

@@ -468,7 +468,8 @@ cudaError_t forward_launch(
   // Each segment stays in registers.
   // Of a thread that keeps what it has of its columns in shared memory.
   constexpr int kStagedBytes = 2 * kVec * (sizeof(T) + 3 * sizeof(Param));
-  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads,
+  // blocks of a cluster.
   constexpr RowWork kWork{0, 4, 4, 1, 9, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc)), 1};
   const int64_t length = channels / groups, size = rows * channels;
@@ -1206,7 +1207,8 @@ cudaError_t backward_launch(
   constexpr int kWide = kVectorOf<T, 0>;
   // Of a thread that keeps what it has of its columns in shared memory.
   constexpr int kStagedBytes = 2 * kRow * (sizeof(T) + 2 * sizeof(Param) + 3 * sizeof(Acc));
-  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads,
+  // blocks of a cluster.
   constexpr RowWork kWork{3, 3, 3, 2, 17, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - kRowExchange<kRow, 2> * sizeof(Acc)),
           kMostCluster};

@@ -460,7 +460,8 @@ cudaError_t forward_launch(
   // Each segment stays in registers.
   // Of a thread that keeps what it has of its columns in shared memory.
   constexpr int kStagedBytes = 2 * kVec * (sizeof(T) + 3 * sizeof(Param));
-  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads,
+  // blocks of a cluster.
   constexpr RowWork kWork{0, 4, 4, 1, 10, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc)), 1};
   const int64_t length = channels / groups, size = rows * channels;
@@ -1242,7 +1243,8 @@ cudaError_t backward_launch(
   constexpr int kWide = kVectorOf<T, 0>;
   // Of a thread that keeps what it has of its columns in shared memory.
   constexpr int kStagedBytes = 2 * kRow * (sizeof(T) + 3 * sizeof(Param));
-  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads,
+  // blocks of a cluster.
   constexpr RowWork kWork{4, 3, 4, 2, 22, sizeof(T),
       row_most_threads(false, kStagedBytes, kSharedBytes - kRowExchange<kRow, 2> * sizeof(Acc)),
           kMostCluster};

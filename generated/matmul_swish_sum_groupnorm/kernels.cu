@@ -465,7 +465,8 @@ cudaError_t forward_launch(
   // Each segment stays in registers.
   // Of a thread that keeps what it has of its columns in shared memory.
   constexpr int kStagedBytes = 2 * kVec * (sizeof(T) + 3 * sizeof(Param));
-  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads,
+  // blocks of a cluster.
   constexpr RowWork kWork{0, 4, 4, 1, 8, sizeof(T),
       row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc)), 1};
   const int64_t length = channels / groups, size = rows * channels;
@@ -1146,7 +1147,8 @@ cudaError_t backward_launch(
   // With column sums a thread has no room for two vectors of 16 bytes, but for one.
   constexpr int kRow = std::min(kVec, 4);
   constexpr int kWide = kVectorOf<T, 0>;
-  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads.
+  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads,
+  // blocks of a cluster.
   constexpr RowWork kWork{4, 3, 3, 2, 15, sizeof(T), row_most_threads(false), kMostCluster};
   const int64_t length = channels / groups, size = rows * channels;
   const bool wide = kWide > kRow && row_can_be_wide(kWork, kPacked, length, kWide) &&
