@@ -36,13 +36,11 @@ class KernelText:
 
 @dataclass(frozen=True)
 class Uses:
-    """Which kinds of kernel the file has, whether some of them have clusters, and whether it has tables of launch
-    shapes."""
+    """Which kinds of kernel the file has, and whether it has tables of launch shapes."""
 
     row: bool
     column: bool
     total: bool
-    clusters: bool
     tuning: bool
 
 
@@ -53,9 +51,7 @@ def symbol(spec_name: str, program: Program) -> str:
 
 def render_kernels(plan: Plan) -> str:
     """The text of kernels.cu."""
-    kernels = [kernel for program in plan.programs for kernel in program.kernels]
-    kinds = {kernel.kind for kernel in kernels}
-    clusters = any(kernel.kind == "column" or (kernel.kind == "row" and kernel.partial_sums) for kernel in kernels)
+    kinds = {kernel.kind for program in plan.programs for kernel in program.kernels}
     tuning = any(table(plan, program) for program in plan.programs)
     text = render(
         "kernels.cu.j2",
@@ -63,7 +59,7 @@ def render_kernels(plan: Plan) -> str:
         about=plan.spec.about or plan.spec.name,
         formula=chain_lines(plan),
         device=plan.device,
-        uses=Uses(bool(kinds & {"row", "segment"}), "column" in kinds, "total" in kinds, clusters, tuning),
+        uses=Uses(bool(kinds & {"row", "segment"}), "column" in kinds, "total" in kinds, tuning),
         programs=[_program(plan, variant, p) for variant in plan.variants for p in (variant.forward, variant.backward)],
     )
     return tidy(text)

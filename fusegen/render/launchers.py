@@ -153,7 +153,7 @@ class LauncherRenderer:
         lines = [f"auto* {instance(vector, 'kPacked', '1')}"]
         lines += _wrapped(f"if (row.items == 2) {instance(vector, 'kPacked', '2')}")
         if context.large:
-            where = "sizeof(T) == 2" if context.clusters else ""
+            where = "sizeof(T) == 2 || kMostCluster == 1" if context.clusters else ""
             lines += _only(where, f"if (row.large) {instance(vector, 'kPacked', '2', 'true')}")
         if context.clusters:
             others = ["false"] if context.large else []

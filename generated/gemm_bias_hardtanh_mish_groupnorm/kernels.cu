@@ -30,7 +30,7 @@ using namespace fusegen;
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
 [[maybe_unused]] constexpr int64_t kSharedBytes = 232448;
-[[maybe_unused]] constexpr int kMostCluster = 8;
+[[maybe_unused]] constexpr int kMostCluster = most_cluster(8);
 
 constexpr int kStreamThreads = 256;
 constexpr int kSegmentThreads = 256;
@@ -1229,7 +1229,7 @@ cudaError_t backward_launch(
     cudaError_t error = cudaSuccess;
     auto* kernel = backward_row<T, Out, Param, kRow, kPacked, 1>;
     if (row.items == 2) kernel = backward_row<T, Out, Param, kRow, kPacked, 2>;
-    if constexpr (sizeof(T) == 2) {
+    if constexpr (sizeof(T) == 2 || kMostCluster == 1) {
       if (row.large) kernel = backward_row<T, Out, Param, kRow, kPacked, 2, true>;
     }
     if constexpr (kMostCluster > 1) {

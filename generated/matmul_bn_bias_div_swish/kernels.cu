@@ -30,7 +30,7 @@ using namespace fusegen;
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
 [[maybe_unused]] constexpr int64_t kSharedBytes = 232448;
-[[maybe_unused]] constexpr int kMostCluster = 8;
+[[maybe_unused]] constexpr int kMostCluster = most_cluster(8);
 
 constexpr int kStreamThreads = 256;
 constexpr int kTotalThreads = 1024;

@@ -42,6 +42,17 @@ inline bool kernels_wait() {
   return false;
 }
 
+// Blocks of a cluster, at most: as `planned`, or one where this file is compiled for a GPU without
+// clusters, too.
+constexpr int most_cluster(int planned) {
+#if defined(__CUDACC__) && defined(__CUDA_ARCH_LIST__)
+  for (const int each : {__CUDA_ARCH_LIST__}) {
+    if (each < 900) return 1;
+  }
+#endif
+  return planned;
+}
+
 // The first statement of every kernel. Its launch, and that of its blocks, overlaps with the end of
 // the kernel before it; from here on all that was written before is there, whoever did.
 __device__ __forceinline__ void wait_for_earlier_kernels() {

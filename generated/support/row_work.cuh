@@ -73,12 +73,13 @@ inline bool sums_are_light(const RowWork& work) {
 // Whether a launch with two vectors a thread takes the instance of a row kernel for large blocks.
 // It has 64 registers a thread, for 1024 threads of a multiprocessor, and keeps constants and sums
 // of its columns in shared memory. The usual instance has registers for one block at a time that is
-// larger than half its bound. With column sums a cluster is faster, but for many `turns` of 512
-// threads with elements of 16 bits, where a block is not much larger, or nearly as large as it can
-// be and has little to do.
+// larger than half its bound. With column sums a cluster is faster, where there are clusters, but
+// for many `turns` of 512 threads with elements of 16 bits: where a block is not much larger, or is
+// nearly as large as it can be and has little to do.
 inline bool row_is_large(const RowWork& work, int vector, int64_t threads, int64_t turns) {
   if (work.sums == 0) return threads * 2 > row_threads(2, vector, work.blocks, false);
   const bool has_room = work.threads > kRowTwo && threads <= work.threads;
+  if (work.cluster == 1 && threads > kRowTwo) return has_room;
   if (work.bytes > 2 || !has_room || turns < 32) return false;
   return threads <= 320 ? threads > kRowOne : sums_are_light(work) && threads >= 896;
 }
@@ -91,11 +92,12 @@ inline int row_resident(const RowWork& work, int items, int vector, int threads,
 }
 
 // How many blocks share a segment of `vectors` vectors, two a thread, with column sums; 0 where no
-// cluster is enough. With few turns, one if it can be, else as many as can be: each has less to do.
-// With more, as many as give the most threads of a multiprocessor something to do, or the more
-// where that is the same, since blocks compute while others wait. One block has nobody to wait for.
-// Clusters of more than two leave some multiprocessors without a block, those of five and seven
-// many, and those of six where a multiprocessor has room for one block only.
+// cluster is enough. With few turns, one if it can be, else blocks that are as small as can be,
+// each of which has less to do. With more, as many as give the most threads of a multiprocessor
+// something to do, or the more where that is the same, since blocks compute while others wait. One
+// block has nobody to wait for. Clusters of more than two leave some multiprocessors without a
+// block, those of five and seven many, and those of six where a multiprocessor has room for one
+// block only.
 inline int row_cluster(const RowWork& work, int vector, int64_t vectors, int64_t turns) {
   int best = 0;
   double most = 0;
@@ -103,11 +105,13 @@ inline int row_cluster(const RowWork& work, int vector, int64_t vectors, int64_t
     const int64_t threads = ceil_div(vectors, 64 * cluster) * 32;
     const bool fits = threads <= std::min(work.threads, kRowTwo) && cluster <= work.cluster &&
         threads * cluster <= 32 * kClusterWarps;
+    if (!fits) continue;
     const int resident = row_resident(work, 2, vector, int(threads), false);
-    if (!fits || (cluster == 6 && resident == 1)) continue;
+    if (cluster == 6 && resident == 1) continue;
     const double usable = cluster == 1 ? 1.25 : cluster == 2 ? 1 : 0.875;
-    const double used = turns >= 8 ? usable * resident / cluster : cluster == 1 ? 9 : cluster;
-    if (used >= most) {
+    const double few = cluster == 1 ? 1 : 1.0 / double(threads);
+    const double used = turns < 8 ? few : usable * resident / cluster;
+    if (turns < 8 ? used > most : used >= most) {
       best = cluster;
       most = used;
     }
@@ -134,10 +138,13 @@ inline bool row_can_be_wide(const RowWork& work, bool packed, int64_t length, in
 
 // Whether the split schedule is faster for `segments` of one block each, with column sums: large
 // blocks, of which a multiprocessor has a quarter of one to four where they may begin within a
-// vector (`ragged`), or half of one to two with many constants. As measured.
+// vector (`ragged`), or half of one to two with many constants; and few turns of those that are too
+// large for the usual instance. As measured.
 inline bool second_read_pays(
-    const RowWork& work, int lanes, int64_t segments, bool ragged, int multiprocessors) {
+    const RowWork& work, int lanes, int64_t segments, bool ragged, int64_t turns,
+    int multiprocessors) {
   if (work.sums == 0) return false;
+  if (lanes > kRowTwo) return turns < 4;
   const int some = ragged ? 4 : 2;
   const bool large = ragged ? lanes > 352 : lanes > 448 && work.constants > 3;
   return large && segments * some > multiprocessors && segments <= some * multiprocessors;

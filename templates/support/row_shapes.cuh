@@ -13,8 +13,9 @@
 namespace fusegen {
 
 // A launch in which `lanes` threads hold one segment (a row, or a group of its channels) in
-// registers, `items` vectors each, and a block has `across` neighbouring segments of `height` rows
-// at a time. seat_of() in reduce.cuh says which thread has what.
+// registers, or so many of each block of a cluster, `items` vectors each, and a block has `across`
+// neighbouring segments of `height` rows at a time. seat_of() in reduce.cuh says which thread has
+// what.
 struct Row {
   dim3 grid;
   dim3 block;
@@ -100,10 +101,10 @@ inline void set_row_blocks(
   row.step = down * row.height * row.period;
 }
 
-// All of a launch but how many blocks it has, which set_row_blocks() decides.
-// items is 0 where a segment is longer than `most_items` vectors for each thread of a block, and
-// where the split schedule is faster, if the sizes decide. `doubles`: whether two vectors a thread
-// are faster than one; with column sums that is about long segments only.
+// All of a launch but how many blocks it has, which set_row_blocks() decides. items is 0 where a
+// segment is longer than `most_items` vectors for each thread of a block or, with column sums, of a
+// cluster, and where the split schedule is faster, if the sizes decide. `doubles`: whether two
+// vectors a thread are faster than one; with column sums that is about long segments only.
 inline Row row_shape(
     const Shapes& shapes, const RowWork& work, int64_t rows, int64_t groups, int64_t length,
     int vector, bool packed, int most_items, bool doubles, int multiprocessors) {
@@ -141,7 +142,8 @@ inline Row row_shape(
     shape.across = row_across(groups, a_warp, warps);
     shape.height = warps * a_warp / shape.across;
   } else {
-    // Long segments: one block each, of up to 256 threads, then with two items, in whole warps.
+    // Long segments: one block each, of up to 256 threads, then with two items, in whole warps; or
+    // a cluster each.
     // Fewer warps exchange their results sooner: where it is asked for, with two items from the
     // beginning, if that leaves no more threads idle.
     const auto threads = [&](int items) { return ceil_div(vectors(items), 32 * items) * 32; };
@@ -158,7 +160,7 @@ inline Row row_shape(
     shape.lanes = int(needed);
     const bool odd = length % vector != 0;
     if (shapes.schedule == kAutomatic && shape.cluster == 1 &&
-        second_read_pays(work, shape.lanes, rows * groups, odd, multiprocessors)) {
+        second_read_pays(work, shape.lanes, rows * groups, odd, turns, multiprocessors)) {
       return none;
     }
     shape.block = dim3(unsigned(shape.lanes));

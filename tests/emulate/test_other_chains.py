@@ -170,7 +170,7 @@ def test_rows_that_a_cluster_holds(name, rows, channels, bits, cache, tmp_path):
 
 
 @pytest.mark.parametrize("dtype, channels", [("float64", 2100), ("float32", 4200)])
-def test_large_blocks_that_keep_constants_and_sums(dtype, channels, cache, tmp_path):
+def test_large_blocks_that_keep_constants_and_clusters_behind_a_batch_norm(dtype, channels, cache, tmp_path):
     """Each thread four columns in double precision, of which the usual instance keeps constants in registers."""
     name = "layer_norm_bare_of_batch_norm"
     plan = write(name, CASES[name].spec(name), tmp_path)

@@ -80,13 +80,27 @@ def test_segments_that_a_cluster_holds(shape):
     # Few turns: one block, or small ones.
     assert [launch(2560, turns=turns)[0] for turns in (7, 8)] == [1, 2]
     assert [launch(length, turns=7)[:2] for length in (4096, 4100, 8192, 16384)] == [
-        (1, 512), (8, 96), (8, 128), (8, 256)
+        (1, 512), (6, 96), (8, 128), (8, 256)
     ]  # fmt: skip
     # Without clusters, or column sums, a block at a time.
     assert launch(4096, cluster=1) == (1, 512, 132) and launch(4100, cluster=1) == (1, 1, 1)
     assert launch(8192, sums=0)[:2] == (1, 1024) and launch(8196, sums=0) == (1, 1, 1)
     # As many as there may be on every such GPU.
     assert [launch(16384, cluster=cluster)[0] for cluster in (3, 4, 6, 8)] == [1, 4, 4, 8]
+
+
+def test_large_blocks_with_column_sums_where_there_are_no_clusters(shape):
+    """On a GPU before sm_90: where the usual instance has no room, but for few turns."""
+
+    def items(length, turns=100, schedule="automatic", **work):
+        asked = {"has_large": True, "blocks": 3, "bytes": 4, "cluster": 1, **work}
+        row = shape(-(-turns * TURN // length), 1, length, 4, True, schedule=schedule, **asked)
+        assert row["items"] == 0 or row["large"] == (length > 4096)
+        return row["items"]
+
+    assert [items(length) for length in (4096, 4100, 8192, 8196)] == [2, 2, 2, 0]
+    assert items(8192, turns=3) == 0 and items(8192, turns=3, schedule="on_chip") == 2
+    assert items(8192, has_large=False) == items(8192, staged=201) == 0
 
 
 def test_clusters_with_constants_in_shared_memory(shape):

@@ -55,7 +55,7 @@ class Copy:
         # Fewer threads than there may be partial results of a column; some for each row of a line, as in all launches.
         text = text.replace("finalise.block", "dim3(32, 8)")
         # Instances for 16 bits alone have float32, too.
-        text = text.replace("if constexpr (sizeof(T) == 2)", "if constexpr (true)")
+        text = text.replace("if constexpr (sizeof(T) == 2 || kMostCluster == 1)", "if constexpr (true)")
         cases = re.compile(r"^    case \d+:.*\n      return (\w+_typed<\w+)[^;]*;\n", re.MULTILINE)
         text = cases.sub(lambda match: match[0] if match[1] in kept else "", text)
         assert one == 1 and text.count("    case ") == len(self.programs)
