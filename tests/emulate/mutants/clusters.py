@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.emulate.mutants.mutant import BEYOND_SHARED, EARLY, RACE, Mutant, nan, wrong
 
 _FORWARD, _BACKWARD = "train_forward_column", "train_backward_column"
-_OTHER_BLOCK = "which another block of the cluster has (written|read), with no cluster barrier in between"
-_TOO_EARLY = f"of shared memory, which nothing has written|{_OTHER_BLOCK}"
-_NOT_ARRIVED = r"waits for the cluster's barrier at cluster.cuh:\d+ and has not arrived"
-_NOT_WAITED = r"arrives at the cluster's barrier at cluster.cuh:\d+ and has not waited"
+OTHER_BLOCK = "which another block of the cluster has (written|read), with no cluster barrier in between"
+TOO_EARLY = f"of shared memory, which nothing has written|{OTHER_BLOCK}"
+NOT_ARRIVED = r"waits for the cluster's barrier at cluster.cuh:\d+ and has not arrived"
+NOT_WAITED = r"arrives at the cluster's barrier at cluster.cuh:\d+ and has not waited"
 _EXITS = "exits with no cluster barrier|the shared memory of a block that has exited"
-_NOTHING = "static_cast<void>(0);"
+NOTHING = "static_cast<void>(0);"
 _ALIKE = r"rows that are alike differ in (y|grad_matmul_product)"
 
 
@@ -20,25 +20,25 @@ def _mutant(name, old, new, caught, within=None, kernel=_FORWARD, run="cluster",
 
 
 BARRIERS = [
-    _mutant("nobody arrives", "if (in_cluster()) __cluster_barrier_arrive();", _NOTHING, _NOT_ARRIVED),
-    _mutant("nobody waits", "if (in_cluster()) __cluster_barrier_wait();", _NOTHING, _NOT_WAITED),
-    _mutant("what came before is not waited for", "cluster_wait();", _NOTHING, _NOT_WAITED, "gather", of=2),
-    _mutant("no barrier between writing and reading", "cluster_arrive(); cluster_wait();", _NOTHING, _TOO_EARLY,
+    _mutant("nobody arrives", "if (in_cluster()) __cluster_barrier_arrive();", NOTHING, NOT_ARRIVED),
+    _mutant("nobody waits", "if (in_cluster()) __cluster_barrier_wait();", NOTHING, NOT_WAITED),
+    _mutant("what came before is not waited for", "cluster_wait();", NOTHING, NOT_WAITED, "gather", of=2),
+    _mutant("no barrier between writing and reading", "cluster_arrive(); cluster_wait();", NOTHING, TOO_EARLY,
             "gather"),
-    _mutant("the others are not told", "cluster_arrive();", _NOTHING, _NOT_ARRIVED, "gather", of=2),
-    _mutant("the others are not waited for", "cluster_wait();", _NOTHING, f"{_NOT_WAITED}|{_TOO_EARLY}", "gather",
+    _mutant("the others are not told", "cluster_arrive();", NOTHING, NOT_ARRIVED, "gather", of=2),
+    _mutant("the others are not waited for", "cluster_wait();", NOTHING, f"{NOT_WAITED}|{TOO_EARLY}", "gather",
             nth=1, of=2),
     _mutant("some threads do not wait", "cluster_wait();", "if (threadIdx.y != 1) cluster_wait();",
-            f"{_NOT_WAITED}|{_TOO_EARLY}", "gather", nth=1, of=2),
-    _mutant("what other threads collect is not waited for", "__syncthreads();", _NOTHING, EARLY, "gather"),
-    _mutant("the others are not told of the end", "cluster_arrive();", _NOTHING, _NOT_ARRIVED, "gather", nth=1, of=2),
-    _mutant("results before they are made", "__syncthreads();", _NOTHING, RACE, "spread"),
+            f"{NOT_WAITED}|{TOO_EARLY}", "gather", nth=1, of=2),
+    _mutant("what other threads collect is not waited for", "__syncthreads();", NOTHING, EARLY, "gather"),
+    _mutant("the others are not told of the end", "cluster_arrive();", NOTHING, NOT_ARRIVED, "gather", nth=1, of=2),
+    _mutant("results before they are made", "__syncthreads();", NOTHING, RACE, "spread"),
     *(
         _mutant(name, old, new, caught, kernel, kernel, file="kernels.cu")
         for kernel in (_FORWARD, _BACKWARD)
         for name, old, new, caught in (
-            ("no arrival at the beginning", "cluster_arrive();", _NOTHING, _NOT_ARRIVED),
-            ("no wait at the end", "cluster_wait();", _NOTHING, _EXITS),
+            ("no arrival at the beginning", "cluster_arrive();", NOTHING, NOT_ARRIVED),
+            ("no wait at the end", "cluster_wait();", NOTHING, _EXITS),
         )
     ),
 ]  # fmt: skip
@@ -53,7 +53,7 @@ EXCHANGES = [
     _mutant("the values of one block less", "int(gridDim.z) * values", "int(gridDim.z - 1) * values",
             "nothing has written", "gather"),
     _mutant("what the others read is overwritten", "exchange + values", "exchange + values - 1",
-            f"{RACE}|{_TOO_EARLY}", "gather"),
+            f"{RACE}|{TOO_EARLY}", "gather"),
     _mutant("a block less", "rank < int(gridDim.z)", "rank < int(gridDim.z) - 1", wrong("grad_bn_weight"),
             "sum_over_cluster", None),
     _mutant("every other block the other way round", "all[rank * sums + i]",
@@ -79,14 +79,14 @@ ROWS = [
     _mutant(name, old, new, caught, within, kernel, file="kernels.cu")
     for name, old, new, caught, within, kernel in (
         ("a row of the block before", "blockIdx.z * rows_per_block", "(blockIdx.z * rows_per_block + 69) % 70",
-         f"{_OTHER_BLOCK}|of shared memory", _FORWARD, _FORWARD),
+         f"{OTHER_BLOCK}|of shared memory", _FORWARD, _FORWARD),
         ("the last block has as many rows as the others", _LAST, "first + rows_per_block",
          r"reads .*\(read-only\), \d+ bytes past its end", _FORWARD, _FORWARD),
         ("the last row of each block is left out", _LAST, f"({_LAST}) - 1", nan("y"), _FORWARD, None),
         ("rows of the whole column in a block's moments", "Acc(last - first)", "Acc(rows)", wrong("y"), _FORWARD, None),
-        ("all blocks store the column's results", _STORED, "threadIdx.y == 0 && active", _OTHER_BLOCK, _FORWARD,
+        ("all blocks store the column's results", _STORED, "threadIdx.y == 0 && active", OTHER_BLOCK, _FORWARD,
          _FORWARD),
-        ("all blocks store the parameters' gradients", _STORED, "threadIdx.y == 0 && active", _OTHER_BLOCK, _BACKWARD,
+        ("all blocks store the parameters' gradients", _STORED, "threadIdx.y == 0 && active", OTHER_BLOCK, _BACKWARD,
          _BACKWARD),
     )
 ]  # fmt: skip

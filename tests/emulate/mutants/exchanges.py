@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tests.emulate.mutants.clusters import _NOT_ARRIVED, _NOT_WAITED, _NOTHING, _OTHER_BLOCK, _TOO_EARLY
-from tests.emulate.mutants.mutant import BLOCKS, EARLY, RACE, Mutant, nan, wrong
+from tests.emulate.mutants.clusters import NOT_ARRIVED, NOT_WAITED, NOTHING, OTHER_BLOCK, TOO_EARLY
+from tests.emulate.mutants.mutant import BLOCKS, EARLY, RACE, UNWRITTEN_SHARED, Mutant, nan, wrong
 
 _KERNEL = "backward_row"
-_UNWRITTEN = "of shared memory, which nothing has written"
 
 
 def _mutant(name, old, new, caught, kernel=_KERNEL, nth=0, of=1, within=None, file="exchange.cuh"):
@@ -14,25 +13,25 @@ def _mutant(name, old, new, caught, kernel=_KERNEL, nth=0, of=1, within=None, fi
 
 
 SEGMENT_EXCHANGES = [
-    _mutant("nobody waits for the others to begin", "cluster_wait();", _NOTHING,
-            f"{_NOT_WAITED}|no cluster barrier behind which that block has begun", nth=1, of=2),
-    _mutant("nobody begins", "cluster_arrive();", _NOTHING, _NOT_ARRIVED, nth=1, of=2),
-    _mutant("nothing is sent", "cluster_arrive();", _NOTHING, _NOT_ARRIVED, of=2),
-    _mutant("nothing is waited for", "cluster_wait();", _NOTHING, f"{_NOT_WAITED}|{_TOO_EARLY}|{EARLY}", of=2),
-    _mutant("the others are not waited for", "wait_for_bytes(filled, number_ / 2 % 2);", _NOTHING,
-            f"{_TOO_EARLY}|{EARLY}"),
-    _mutant("one set of slots", "memory_ + set * (kValues * kClusterWarps)", "memory_", f"{_OTHER_BLOCK}|{RACE}"),
+    _mutant("nobody waits for the others to begin", "cluster_wait();", NOTHING,
+            f"{NOT_WAITED}|no cluster barrier behind which that block has begun", nth=1, of=2),
+    _mutant("nobody begins", "cluster_arrive();", NOTHING, NOT_ARRIVED, nth=1, of=2),
+    _mutant("nothing is sent", "cluster_arrive();", NOTHING, NOT_ARRIVED, of=2),
+    _mutant("nothing is waited for", "cluster_wait();", NOTHING, f"{NOT_WAITED}|{TOO_EARLY}|{EARLY}", of=2),
+    _mutant("the others are not waited for", "wait_for_bytes(filled, number_ / 2 % 2);", NOTHING,
+            f"{TOO_EARLY}|{EARLY}"),
+    _mutant("one set of slots", "memory_ + set * (kValues * kClusterWarps)", "memory_", f"{OTHER_BLOCK}|{RACE}"),
     _mutant("sets of slots that overlap", "set * (kValues * kClusterWarps)", "set * kClusterWarps",
-            f"{_OTHER_BLOCK}|{RACE}"),
-    _mutant("all values to one slot", "slot + i * kClusterWarps", "slot", f"{_UNWRITTEN}|{EARLY}"),
-    _mutant("every warp of a block to one slot", "threadIdx.x / 32", "0", f"{_UNWRITTEN}|{EARLY}|{_OTHER_BLOCK}"),
+            f"{OTHER_BLOCK}|{RACE}"),
+    _mutant("all values to one slot", "slot + i * kClusterWarps", "slot", f"{UNWRITTEN_SHARED}|{EARLY}"),
+    _mutant("every warp of a block to one slot", "threadIdx.x / 32", "0", f"{UNWRITTEN_SHARED}|{EARLY}|{OTHER_BLOCK}"),
     _mutant("every block to the slots of the first", "blockIdx.z * (blockDim.x / 32)", "0",
-            f"{_UNWRITTEN}|{EARLY}|{_OTHER_BLOCK}"),
-    _mutant("a block gets nothing", "rank < int(gridDim.z)", "rank < int(gridDim.z) - 1", f"{_UNWRITTEN}|{EARLY}"),
+            f"{UNWRITTEN_SHARED}|{EARLY}|{OTHER_BLOCK}"),
+    _mutant("a block gets nothing", "rank < int(gridDim.z)", "rank < int(gridDim.z) - 1", f"{UNWRITTEN_SHARED}|{EARLY}"),
     _mutant("without the first warp", "warp < warps()", "warp > 0 && warp < warps()", wrong("grad_gemm_product"), None),
     _mutant("the first value for all", "all[i * kClusterWarps + warp]", "all[warp]", wrong("grad_gemm_product"), None),
-    _mutant("a thread's own values", "sum_in_warp(32, first, more...);", _NOTHING, wrong("grad_gemm_product"), None,
+    _mutant("a thread's own values", "sum_in_warp(32, first, more...);", NOTHING, wrong("grad_gemm_product"), None,
             of=2),
     _mutant("the first part of the row for all blocks", "(rank * kItems + i)", "(i)",
-            f"{BLOCKS}|{_OTHER_BLOCK}|{nan('grad_gemm_product')}", None, within=_KERNEL, file="kernels.cu"),
+            f"{BLOCKS}|{OTHER_BLOCK}|{nan('grad_gemm_product')}", None, within=_KERNEL, file="kernels.cu"),
 ]  # fmt: skip
