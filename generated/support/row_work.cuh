@@ -91,6 +91,11 @@ inline int row_resident(const RowWork& work, int items, int vector, int threads,
   return bound * row_blocks(items, vector, work.blocks) / threads;
 }
 
+// Threads, in whole warps, of each of the blocks that share `vectors` vectors, `items` a thread.
+inline int64_t row_block_threads(int64_t vectors, int items, int cluster) {
+  return ceil_div(vectors, 32 * items * cluster) * 32;
+}
+
 // How many blocks share a segment of `vectors` vectors, two a thread, with column sums; 0 where no
 // cluster is enough. With few turns, one if it can be, else blocks that are as small as can be,
 // each of which has less to do. With more, as many as give the most threads of a multiprocessor
@@ -99,21 +104,22 @@ inline int row_resident(const RowWork& work, int items, int vector, int threads,
 // block, those of five and seven many, and those of six where a multiprocessor has room for one
 // block only.
 inline int row_cluster(const RowWork& work, int vector, int64_t vectors, int64_t turns) {
+  const bool few = turns < 8;
   int best = 0;
   double most = 0;
   for (const int cluster : {1, 2, 3, 4, 6, 8}) {
-    const int64_t threads = ceil_div(vectors, 64 * cluster) * 32;
+    const int64_t threads = row_block_threads(vectors, 2, cluster);
     const bool fits = threads <= std::min(work.threads, kRowTwo) && cluster <= work.cluster &&
         threads * cluster <= 32 * kClusterWarps;
     if (!fits) continue;
+    if (few && cluster == 1) return 1;
     const int resident = row_resident(work, 2, vector, int(threads), false);
     if (cluster == 6 && resident == 1) continue;
     const double usable = cluster == 1 ? 1.25 : cluster == 2 ? 1 : 0.875;
-    const double few = cluster == 1 ? 1 : 1.0 / double(threads);
-    const double used = turns < 8 ? few : usable * resident / cluster;
-    if (turns < 8 ? used > most : used >= most) {
+    const double worth = few ? 1.0 / double(threads) : usable * resident / cluster;
+    if (few ? worth > most : worth >= most) {
       best = cluster;
-      most = used;
+      most = worth;
     }
   }
   return best;

@@ -74,11 +74,11 @@ inline double column_microseconds(
   const int64_t blocks = int64_t(tile.grid.x) * cluster;
   const int64_t columns = int64_t(tile.block.x) * vector;
   // Blocks at a time, by shared memory, of which a block takes 1 KB besides, and by the launch
-  // bounds. Clusters of more than two leave some multiprocessors without a block.
+  // bounds.
   const int64_t resident =
       std::min<int64_t>((limit + 1024) / (int64_t(tile.shared_bytes) + 1024),
                         kColumnBlocks * kColumnThreads / threads);
-  const int64_t usable = cluster > 2 ? multiprocessors - multiprocessors / 8 : multiprocessors;
+  const int64_t usable = usable_multiprocessors(cluster, multiprocessors);
   const int64_t turns = ceil_div(blocks, resident * usable);
   const int64_t rest = ceil_div(blocks - (turns - 1) * resident * usable, usable);
   const int64_t busiest = (turns - 1) * resident + rest;  // blocks of one multiprocessor

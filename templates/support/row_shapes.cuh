@@ -83,8 +83,8 @@ inline void set_row_blocks(
     int64_t length, int resident, int multiprocessors) {
   const int64_t across = ceil_div(groups, row.across);
   // But for runs, all turns of a thread begin at the same place in a vector: blocks come by the
-  // period. Clusters of more than two blocks leave some multiprocessors without one.
-  const int usable = row.cluster > 2 ? multiprocessors - multiprocessors / 8 : multiprocessors;
+  // period.
+  const int usable = usable_multiprocessors(row.cluster, multiprocessors);
   const int64_t apart = across * row.cluster * row.period;
   int64_t down = int64_t(resident) * usable * shapes.row_waves / apart;
   if (down < 1) down = 1;
@@ -143,10 +143,9 @@ inline Row row_shape(
     shape.height = warps * a_warp / shape.across;
   } else {
     // Long segments: one block each, of up to 256 threads, then with two items, in whole warps; or
-    // a cluster each.
-    // Fewer warps exchange their results sooner: where it is asked for, with two items from the
-    // beginning, if that leaves no more threads idle.
-    const auto threads = [&](int items) { return ceil_div(vectors(items), 32 * items) * 32; };
+    // a cluster each. Fewer warps exchange their results sooner: where it is asked for, with two
+    // items from the beginning, if that leaves no more threads idle.
+    const auto threads = [&](int items) { return row_block_threads(vectors(items), items, 1); };
     const bool twice = doubles && threads(most_items) * most_items == threads(1);
     if (twice || vectors(1) > kRowOne) shape.items = most_items;
     const bool large = shape.items > 1 && row_is_large(work, vector, threads(2), turns);
@@ -154,8 +153,7 @@ inline Row row_shape(
       shape.cluster = row_cluster(work, vector, vectors(2), turns);
       if (shape.cluster == 0) return none;
     }
-    const int64_t needed =
-        ceil_div(vectors(shape.items), 32 * shape.items * shape.cluster) * 32;
+    const int64_t needed = row_block_threads(vectors(shape.items), shape.items, shape.cluster);
     if (needed > (shape.items > 1 ? work.threads : kRowOne)) return none;
     shape.lanes = int(needed);
     const bool odd = length % vector != 0;

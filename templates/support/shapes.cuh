@@ -46,6 +46,11 @@ bool aligned_to_16(Pointers... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
+// Multiprocessors that have blocks of clusters: those of more than two leave some without one.
+inline int usable_multiprocessors(int cluster, int multiprocessors) {
+  return cluster > 2 ? multiprocessors - multiprocessors / 8 : multiprocessors;
+}
+
 // Which of the tensors that a program is given begin at multiples of 16 bytes.
 enum class Aligned {
   kNone,

@@ -9,10 +9,10 @@ _WEIGHT = "widen_values(group_norm_weight_staged[place], true, group_norm_weight
 _TAKE = "widen_values(d_gemm_sum_staged[place], true, d_gemm_sum[0]);"
 _GIVE = "d_gemm_sum_staged[place] = loaded(d_gemm_sum[0]);"
 
-RUNS = {"forward_row": "longest rows", "backward_row": "longest rows, large blocks"}
+_RUNS = {"forward_row": "longest rows", "backward_row": "longest rows, large blocks"}
 
 STAGED = [
-    Mutant(f"{kernel}: {name}", RUNS[kernel], old, new, caught, within=kernel, nth=nth, of=of)
+    Mutant(f"{kernel}: {name}", _RUNS[kernel], old, new, caught, within=kernel, nth=nth, of=of)
     for name, kernel, old, new, caught, nth, of in (
         ("a constant is nowhere", "forward_row", _BIAS, "", UNWRITTEN_SHARED, 0, 1),
         ("constants of the first vector for all", "forward_row", _WEIGHT, _WEIGHT.replace("place", "threadIdx.x"),
