@@ -4,7 +4,8 @@
     PYTHONPATH=. python benchmarks/host_time.py --self-test   anywhere with g++: emulated kernels, tiny sizes
 
 A part is timed by a loop that waits for the device only between rounds of few calls, so that what counts is the
-time until the host may go on, whatever the device does. Parts overlap: the forward pass contains the op's call.
+time until the host may go on, whatever the device does. The parts of a size take turns, a round each, so that what
+else the machine does meets all of them. Parts overlap: the forward pass contains the op's call.
 
     step              forward and torch.autograd.grad of the input and all parameters
     one thread        the same with the autograd engine in the calling thread: `step` also hands over to the engine's
@@ -15,7 +16,9 @@ time until the host may go on, whatever the device does. Parts overlap: the forw
     op forward        the C++ op that the forward pass calls; `op backward` likewise
 
 Besides the module (`fused`) and the original (`eager`) there are
-    bare              an autograd.Function with as many inputs and gradients that does nothing: the floor of `step`
+    bare              an autograd.Function with as many inputs and gradients that does nothing
+    bare and ops      the same, but for the two ops, which it calls for nothing: the floor of `step`. It takes longer
+                      than all of them alone, as each finds in the caches what another has left there
     registered        torch.library.register_autograd around the same ops, in place of the autograd.Function; in
                       evaluation for chains with batch norm, since PyTorch refuses it for ops that change an argument
     function          the module's autograd.Function in the same mode, called as `registered` is
@@ -26,164 +29,60 @@ from __future__ import annotations
 import argparse
 import csv
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from host_parts import Calls, Part, bare_parts, module_parts, op_parts, registered_parts
 from subjects import SEEDS, Subject
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 SIZES = ((64, 256, 256, 8), (64, 512, 8192, 256), (1024, 1024, 1024, 32))  # rows, inputs, outputs, groups
 SELF_TEST = ("kb97", "kb94")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 CALLS, ROUNDS = 40, 25  # few calls a round: the device's queue must not fill up
-SELF_TEST_CALLS = 2
+SELF_TEST_CALLS = 2, 1
 COLUMNS = ("config", "shape", "precision", "subject", "part", "microseconds", "device")
-Parts = Iterator[tuple[str, str, Callable[[], Any]]]
 
 
-class Recorder(TorchDispatchMode):
-    """Keeps the last call of each of fusegen's ops, with arguments that want no gradient."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: dict[Any, tuple] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        if func.namespace == "fusegen":
-            self.calls[func] = tuple(a.detach() if isinstance(a, Tensor) else a for a in args)
-        return func(*args, **(kwargs or {}))
-
-
-def host_microseconds(work: Callable[[], Any], calls: int) -> float:
-    """The median over rounds of the time per call."""
+def host_microseconds(parts: Sequence[Part], calls: int, rounds: int) -> Iterator[tuple[str, str, float]]:
+    """The median over rounds of the time per call of each part."""
     synchronise = torch.cuda.synchronize if torch.cuda.is_available() else (lambda: None)
-    for _ in range(calls // 2):
-        work()
-    found = []
-    for _ in range(ROUNDS if calls == CALLS else 1):
-        synchronise()
-        began = time.perf_counter()
-        for _ in range(calls):
-            work()
-        found.append(1e6 * (time.perf_counter() - began) / calls)
+    found: list[list[float]] = [[] for _ in parts]
+    for _ in range(rounds):
+        for (_, _, work), times in zip(parts, found, strict=True):
+            for _ in range(calls // 4):
+                work()  # the caches are those of the part before
+            synchronise()
+            began = time.perf_counter()
+            for _ in range(calls):
+                work()
+            times.append(1e6 * (time.perf_counter() - began) / calls)
     synchronise()
-    return statistics.median(found)
+    for (subject, part, _), times in zip(parts, found, strict=True):
+        yield subject, part, statistics.median(times)
 
 
-def steps(subject: str, step: Callable[[], Any]) -> Parts:
-    """A step, with the engine in a thread of its own and without."""
-
-    def in_one_thread() -> None:
-        with torch.autograd.set_multithreading_enabled(False):
-            step()
-
-    yield subject, "step", step
-    yield subject, "one thread", in_one_thread
-
-
-def module_parts(subject: str, module: nn.Module, x: Tensor, grad_output: Tensor) -> Parts:
-    """What a user calls."""
-    wanted = [x, *module.parameters()]
-    module.train()
-    kept = module(x)
-    yield from steps(subject, lambda: torch.autograd.grad(module(x), wanted, grad_output))
-    yield subject, "forward", lambda: module(x)
-    yield subject, "grad", lambda: torch.autograd.grad(kept, wanted, grad_output, retain_graph=True)
-
-    def evaluate() -> Tensor:
-        with torch.no_grad():
-            return module(x)
-
-    module.eval()
-    yield subject, "eval no_grad", evaluate
-    module.train()
-
-
-def op_parts(module: nn.Module, x: Tensor, grad_output: Tensor) -> Parts:
-    """The C++ ops alone."""
-    with Recorder() as recorder:
-        torch.autograd.grad(module(x), [x, *module.parameters()], grad_output)
-    for op, arguments in recorder.calls.items():
-        part = "op backward" if op._schema.name.endswith("backward") else "op forward"
-        yield "fused", part, lambda op=op, arguments=arguments: op(*arguments)
-
-
-def bare_parts(wanted: Sequence[Tensor], grad_output: Tensor) -> Parts:
-    """What autograd itself takes: no Function in Python is faster than this one."""
-    result = torch.empty_like(grad_output)
-    gradients = tuple(torch.empty_like(tensor) for tensor in wanted)
-
-    class Bare(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, *tensors: Tensor) -> Tensor:
-            return result.detach()
-
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-            return gradients
-
-    kept = Bare.apply(*wanted)
-    yield from steps("bare", lambda: torch.autograd.grad(Bare.apply(*wanted), wanted, grad_output))
-    yield "bare", "forward", lambda: Bare.apply(*wanted)
-    yield "bare", "grad", lambda: torch.autograd.grad(kept, wanted, grad_output, retain_graph=True)
-
-
-def registered_parts(module: nn.Module, x: Tensor, grad_output: Tensor) -> Parts:
-    """register_autograd beside the module's Function, from the same arguments. Run this last: it changes the op."""
-    has_batch_norm = any(isinstance(each, nn.BatchNorm1d) for each in module.modules())
-    module.train(not has_batch_norm)
-    with Recorder() as recorder:
-        torch.autograd.grad(module(x), [x, *module.parameters()], grad_output)
-    (forward, arguments), (backward, last) = recorder.calls.items()
-    count = len(last[-1])  # `needs`: a flag for each differentiable argument, which come first
-    wanted = [tensor.clone().requires_grad_() for tensor in arguments[:count]]
-    rest = arguments[count:]
-    package = sys.modules[type(module).__module__]
-    function = package._Eval if has_batch_norm else package._Fused
-
-    def step(call: Callable[..., Any]) -> Callable[[], Any]:
-        return lambda: torch.autograd.grad(call(*wanted, *rest), wanted, grad_output)
-
-    yield "function", "step", step(function.apply)
-    yield "function", "forward", lambda: function.apply(*wanted, *rest)
-
-    names = [argument.name for argument in forward._schema.arguments]
-    returned = [result.name for result in forward._schema.returns]
-    needed = [argument.name for argument in backward._schema.arguments][1:-1]
-
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
-        values = dict(zip(names, inputs, strict=True))
-        values |= zip(returned, output if isinstance(output, tuple) else (output,), strict=True)
-        kept = [values[name] for name in needed]
-        ctx.save_for_backward(*(value for value in kept if isinstance(value, Tensor)))
-        ctx.scalars = [value for value in kept if not isinstance(value, Tensor)]
-
-    def differentiate(ctx: Any, grad: Tensor, *_: Any) -> tuple:
-        needs = ctx.needs_input_grad
-        found = iter(backward(grad, *ctx.saved_tensors, *ctx.scalars, needs[:count]))
-        return tuple(next(found) if need else None for need in needs)
-
-    torch.library.register_autograd(forward, differentiate, setup_context=setup_context)
-    first = (lambda *values: forward(*values)[0]) if len(returned) > 1 else forward
-    yield "registered", "step", step(first)
-    yield "registered", "forward", lambda: first(*wanted, *rest)
-
-
-def measure(fused: nn.Module, original: nn.Module, x: Tensor, *, last: bool) -> Parts:
-    """The parts of one chain at one size. last: no other size of this chain follows."""
+def measure(
+    fused: nn.Module, original: nn.Module, x: Tensor, *, last: bool, calls: int, rounds: int
+) -> Iterator[tuple[str, str, float]]:
+    """The times of one chain at one size. last: no other size of this chain follows."""
     grad_output = torch.randn_like(original(x))
-    yield from module_parts("eager", original, x, grad_output)
-    yield from module_parts("fused", fused, x, grad_output)
-    yield from op_parts(fused, x, grad_output)
-    yield from bare_parts([x, *fused.parameters()], grad_output)
-    if last:
-        yield from registered_parts(fused, x, grad_output)
+    parts = [
+        *module_parts("eager", original, x, grad_output),
+        *module_parts("fused", fused, x, grad_output),
+        *op_parts(fused, x, grad_output),
+        *bare_parts([x, *fused.parameters()], grad_output),
+    ]
+    if not last:
+        yield from host_microseconds(parts, calls, rounds)
+        return
+    ops = Calls.of(fused, x, grad_output)
+    yield from host_microseconds([*parts, *ops.parts("function", ops.function.apply)], calls, rounds)
+    yield from host_microseconds(list(registered_parts(ops)), calls, rounds)
 
 
 def emulated(chain: str, cache: Path) -> type[nn.Module]:
@@ -216,8 +115,8 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             fused, original, x = subject.pair(size, DTYPES[name], options.device, seed=3)
             last = (size, name) == variants[-1]
             shape = "x".join(map(str, size[:3]))
-            for who, part, work in measure(fused, original, x, last=last):
-                time_us = host_microseconds(work, SELF_TEST_CALLS if options.self_test else CALLS)
+            calls, rounds = SELF_TEST_CALLS if options.self_test else (CALLS, ROUNDS)
+            for who, part, time_us in measure(fused, original, x, last=last, calls=calls, rounds=rounds):
                 yield dict(zip(COLUMNS, (id_, shape, name, who, part, f"{time_us:.1f}", device), strict=True))
 
 
@@ -254,7 +153,7 @@ def main() -> None:
             writer.writerows(found)
     if options.self_test:
         subjects = {row["subject"] for row in found}
-        assert subjects == {"eager", "fused", "bare", "function", "registered"}, subjects
+        assert subjects == {"eager", "fused", "bare", "bare and ops", "function", "registered"}, subjects
 
 
 if __name__ == "__main__":

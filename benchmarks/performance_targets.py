@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from performance_sections import Line, Markdown, host_times, is_small, ops_time
+from performance_sections import LEAST_STEP, Line, Markdown, host_times, is_small
 
 from fusegen.bench.names import FUSED, GRAPH_PEERS, PEERS, STEP
 from fusegen.bench.rows import Row, by_configuration
@@ -29,9 +29,10 @@ the fastest peer a training step would be whose tail took no longer than a copy,
 
 {table}"""
 _SMALL = """
-**Small shapes.** What autograd itself takes for as many inputs (*bare*) and the two ops' calls are {least} of eager's
-step, the fused step is {fused} (*The host's time*). Between them lie the Python of the module and its Function, the
-tensors that are saved and unpacked, and waking the thread of the engine, which takes what the machine makes of it.
+**Small shapes.** With the autograd engine in one thread, the two ops behind a Function that does nothing are {least}
+times as fast as eager's step, which is what any Function in Python can reach; the fused step is {fused} times
+(*The host's time*). Between them lie the Python of the module and its Function, and the tensors that are saved and
+unpacked.
 """
 _BUILD = """
 **Builds.** A cold build takes the CPU time of its compilers, divided by the cores (*Builds and imports*): instances of
@@ -73,7 +74,7 @@ def targets_section(
             parts.append(_GAIN.format(gain=LEAST_GAIN, table=markdown(gains)))
         steps = _steps([line for line in host if line["device"] == device])
         if steps:
-            least, fused = (f"{min(shares):.0%} to {max(shares):.0%}" for shares in zip(*steps, strict=True))
+            least, fused = (f"{min(gains):.2f} to {max(gains):.2f}" for gains in zip(*steps, strict=True))
             parts.append(_SMALL.format(least=least, fused=fused))
         seconds = _build_seconds(builds)
         if seconds:
@@ -171,12 +172,12 @@ def _small_shapes(rows: Sequence[Row]) -> list[Line]:
 
 
 def _steps(lines: Sequence[Line]) -> list[tuple[float, float]]:
-    """Of eager's step at each size: what autograd and the ops alone take, and what the fused step does."""
-    found = []
-    for times in host_times(lines).values():
-        least, eager = times["bare", "step"] + ops_time(times), times["eager", "step"]
-        found.append((least / eager, times["fused", "step"] / eager))
-    return found
+    """Eager's step at each size over the least that the fused one could take, and over what it takes: in one thread."""
+    part = "one thread"
+    return [
+        (times["eager", part] / times[LEAST_STEP, part], times["eager", part] / times["fused", part])
+        for times in host_times(lines).values()
+    ]
 
 
 def _builds(lines: Sequence[Line]) -> list[Line]:
