@@ -148,7 +148,7 @@ inline Row row_shape(
     const auto threads = [&](int items) { return row_block_threads(vectors(items), items, 1); };
     const bool twice = doubles && threads(most_items) * most_items == threads(1);
     if (twice || vectors(1) > kRowOne) shape.items = most_items;
-    const bool large = shape.items > 1 && row_is_large(work, vector, threads(2), turns);
+    const bool large = shape.items > 1 && row_is_large(work, vector, packed, threads(2), turns);
     if (work.sums > 0 && shape.items > 1 && !large) {
       shape.cluster = row_cluster(work, vector, vectors(2), turns);
       if (shape.cluster == 0) return none;

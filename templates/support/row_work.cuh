@@ -70,25 +70,31 @@ inline bool sums_are_light(const RowWork& work) {
   return work.sums + work.constants <= 3 || work.again > 2;
 }
 
-// Whether a launch with two vectors a thread takes the instance of a row kernel for large blocks.
-// It has 64 registers a thread, for 1024 threads of a multiprocessor, and keeps constants and sums
-// of its columns in shared memory. The usual instance has registers for one block at a time that is
-// larger than half its bound. With column sums a cluster is faster, where there are clusters, but
-// for many `turns` of 512 threads with elements of 16 bits: where a block is not much larger, or is
-// nearly as large as it can be and has little to do.
-inline bool row_is_large(const RowWork& work, int vector, int64_t threads, int64_t turns) {
-  if (work.sums == 0) return threads * 2 > row_threads(2, vector, work.blocks, false);
-  const bool has_room = work.threads > kRowTwo && threads <= work.threads;
-  if (work.cluster == 1 && threads > kRowTwo) return has_room;
-  if (work.bytes > 2 || !has_room || turns < 32) return false;
-  return threads <= 320 ? threads > kRowOne : sums_are_light(work) && threads >= 896;
-}
-
 // How many blocks of `threads` a multiprocessor has registers for, by these bounds. They are given
 // to warps: there are more blocks that are smaller.
 inline int row_resident(const RowWork& work, int items, int vector, int threads, bool large) {
   const int bound = row_threads(items, vector, work.blocks, large);
   return bound * row_blocks(items, vector, work.blocks) / threads;
+}
+
+// Whether a launch with two vectors a thread takes the instance of a row kernel for large blocks.
+// It has 64 registers a thread, for 1024 threads of a multiprocessor, and keeps constants and sums
+// of its columns in shared memory. It is for blocks of which the usual instance has registers for
+// one at a time; and with some `turns` of 512 threads, for those of which it has half as many again
+// as the usual one, where that has two, or where rows begin within vectors. With column sums a
+// cluster is faster, where there are clusters, but for many turns with elements of 16 bits: where a
+// block is not much larger, or is nearly as large as it can be and has little to do.
+inline bool row_is_large(
+    const RowWork& work, int vector, bool packed, int64_t threads, int64_t turns) {
+  if (work.sums == 0) {
+    const int usual = row_resident(work, 2, vector, int(threads), false);
+    const bool more = 2 * (work.threads / threads) >= 3 * usual;
+    return usual <= 1 || (turns >= 6 && more && (usual == 2 || !packed));
+  }
+  const bool has_room = work.threads > kRowTwo && threads <= work.threads;
+  if (work.cluster == 1 && threads > kRowTwo) return has_room;
+  if (work.bytes > 2 || !has_room || turns < 32) return false;
+  return threads <= 320 ? threads > kRowOne : sums_are_light(work) && threads >= 896;
 }
 
 // Threads, in whole warps, of each of the blocks that share `vectors` vectors, `items` a thread.
