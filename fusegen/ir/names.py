@@ -80,6 +80,11 @@ def is_kernels_own(name: str) -> bool:
     return name in KERNEL_NAMES or name.endswith((*_LOCAL_ENDINGS, _TYPE_ENDING))
 
 
+def type_name(name: str) -> str:
+    """A name as emitted C++ has it for types: `TrainForward` of `train_forward`."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
 def input_type(name: str) -> str:
     """The template parameter that is the type of an input: `XIn` of `x`."""
-    return "".join(part.capitalize() for part in name.split("_")) + _TYPE_ENDING
+    return type_name(name) + _TYPE_ENDING

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fusegen.ir.extent import CHANNEL, ROW
+from fusegen.ir.names import type_name
 from fusegen.plan.model import Kernel, Mode, Program, Schedule, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.render.contexts import KernelContext
@@ -79,7 +80,7 @@ class LauncherRenderer:
         return ProgramContext(
             name=program.name,
             symbol=self.symbol,
-            struct="".join(part.capitalize() for part in program.name.split("_")) + "Arguments",
+            struct=type_name(program.name) + "Arguments",
             pointers=pointers,
             groups=program.groups is not None,
             constants=list(program.constants),

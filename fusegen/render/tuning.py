@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass, fields
 
+from fusegen.ir.names import type_name
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import AUTOMATIC, ON_CHIP_IF_IT_FITS, SPLIT, Shapes
@@ -55,7 +56,7 @@ def table(plan: Plan, program: Program) -> Table | None:
                 lines.append(Line(capability, modes, most, each.channels, each.length, shapes, dtype))
     if not lines:
         return None
-    name = "k" + "".join(part.capitalize() for part in program.name.split("_")) + "Shapes"
+    name = f"k{type_name(program.name)}Shapes"
     knobs = ", ".join(field.name for field in fields(Shapes))
     columns = f"compute capability, modes, most rows, channels, channels of a group, {{{knobs}}}."
     return Table(name, f"{plan.spec.name}{SUFFIX}", textwrap.wrap(columns, WIDTH - 3), lines)
