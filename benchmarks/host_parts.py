@@ -88,7 +88,7 @@ def bare_function(
     in_forward: Callable[[], None] = lambda: None,
     in_backward: Callable[[], None] = lambda: None,
 ) -> type[torch.autograd.Function]:
-    """What autograd itself takes, beside these calls: no Function in Python is faster than this one."""
+    """What autograd itself takes, beside these calls."""
     result = torch.empty_like(grad_output)
     gradients = tuple(torch.empty_like(tensor) for tensor in wanted)
 

@@ -5,7 +5,8 @@
 
 A part is timed by a loop that waits for the device only between rounds of few calls, so that what counts is the
 time until the host may go on, whatever the device does. The parts of a size take turns, a round each, so that what
-else the machine does meets all of them. Parts overlap: the forward pass contains the op's call.
+else the machine does meets all of them; but for `registered`, which comes last, since it changes the ops. Parts
+overlap: the forward pass contains the op's call.
 
     step              forward and torch.autograd.grad of the input and all parameters
     one thread        the same with the autograd engine in the calling thread: `step` also hands over to the engine's
@@ -17,8 +18,9 @@ else the machine does meets all of them. Parts overlap: the forward pass contain
 
 Besides the module (`fused`) and the original (`eager`) there are
     bare              an autograd.Function with as many inputs and gradients that does nothing
-    bare and ops      the same, but for the two ops, which it calls for nothing: the floor of `step`. It takes longer
-                      than all of them alone, as each finds in the caches what another has left there
+    bare and ops      the same with calls of the two ops, whose results it drops: about the least of `step`. It takes
+                      longer than bare and both ops, each measured alone: presumably, as each then finds in the
+                      caches what another has left there
     registered        torch.library.register_autograd around the same ops, in place of the autograd.Function; in
                       evaluation for chains with batch norm, since PyTorch refuses it for ops that change an argument
     function          the module's autograd.Function in the same mode, called as `registered` is
@@ -44,7 +46,7 @@ SIZES = ((64, 256, 256, 8), (64, 512, 8192, 256), (1024, 1024, 1024, 32))  # row
 SELF_TEST = ("kb97", "kb94")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 CALLS, ROUNDS = 40, 25  # few calls a round: the device's queue must not fill up
-SELF_TEST_CALLS = 2, 1
+SELF_TEST_CALLS = 4, 2
 COLUMNS = ("config", "shape", "precision", "subject", "part", "microseconds", "device")
 
 
@@ -127,9 +129,9 @@ def show(found: Sequence[dict[str, Any]]) -> None:
     for row in found:
         key = (row["config"], row["shape"], row["precision"], row["subject"])
         table.setdefault(key, {})[row["part"]] = row["microseconds"]
-    print(f"{'':38}" + "".join(f"{part:>14}" for part in parts))
+    print(f"{'':42}" + "".join(f"{part:>14}" for part in parts))
     for key, times in table.items():
-        title = "{:6}{:16}{:6}{:10}".format(*key)
+        title = "{:6}{:16}{:6}{:14}".format(*key)
         print(title + "".join(f"{times.get(part, ''):>14}" for part in parts))
 
 
@@ -152,8 +154,16 @@ def main() -> None:
             writer.writeheader()
             writer.writerows(found)
     if options.self_test:
-        subjects = {row["subject"] for row in found}
-        assert subjects == {"eager", "fused", "bare", "bare and ops", "function", "registered"}, subjects
+        steps, whole = {"step", "one thread"}, {"step", "one thread", "forward", "grad"}
+        expected = {
+            "eager": {*whole, "eval no_grad"},
+            "fused": {*whole, "eval no_grad", "op forward", "op backward"},
+            "bare": whole,
+            "bare and ops": steps,
+            **dict.fromkeys(("function", "registered"), {"step", "forward"}),
+        }
+        parts = {who: {row["part"] for row in found if row["subject"] == who} for who in expected}
+        assert parts == expected and {row["subject"] for row in found} == expected.keys(), parts
 
 
 if __name__ == "__main__":

@@ -32,9 +32,9 @@ By `benchmarks/host_time.py`, in microseconds: one step is the forward pass and 
 parameters, timed until the host may go on. **bare** is an `autograd.Function` with as many inputs and gradients that
 computes nothing: what autograd itself takes, of the fused step too. **ops** are the fused module's two C++ ops, each
 called alone in a loop: three library products, the kernels' launches, the tensors. **bare and ops** is the bare
-Function with calls of the two ops in it. It takes longer than all of them alone: what each of them executes is no
-longer in the caches when its turn comes. No step is shorter whose ops are called by a Python Function, so eager over
-it is the most that can be gained that way.
+Function with calls of the two ops in it, whose results it drops. It takes longer than the parts alone: presumably, as
+what each of them executes is no longer in the caches when its turn comes. That is about the least that a step takes
+whose ops are called by a Python Function, and eager over it about the most that is gained that way.
 
 **one thread**: with the autograd engine in the calling thread. Otherwise each step hands over to the engine's thread of
 the device and back, which takes as long as the machine takes to wake a thread, and the caches of two cores.
@@ -46,7 +46,7 @@ time, and the CPU time of a build with all of its compilers. What is wanted is t
 """
 
 
-# The subject of host_time.py whose step no module's is faster than: the same ops, called by a Function.
+# The subject of host_time.py whose step is about the least of a module's: the same ops, called by a Function.
 LEAST_STEP = "bare and ops"
 
 # Products of the extents below which the host decides how long a call takes: rows x input features x channels, or
@@ -95,7 +95,10 @@ def host_times(lines: Sequence[Line]) -> dict[tuple[str, ...], dict[tuple[str, s
 
 
 def host_section(lines: Sequence[Line], markdown: Markdown) -> str:
-    """Steps of the fused module, eager and a Function that does nothing, and the ops; nothing without lines."""
+    """Steps of the fused module, eager and a Function that does nothing, without the ops and with them; the ops alone.
+
+    Nothing without lines.
+    """
     table = []
     for place, times in host_times(lines).items():
         row = dict(zip(("device", "config", "size", "dtype"), place, strict=True))

@@ -29,10 +29,10 @@ the fastest peer a training step would be whose tail took no longer than a copy,
 
 {table}"""
 _SMALL = """
-**Small shapes.** With the autograd engine in one thread, the two ops behind a Function that does nothing are {least}
-times as fast as eager's step, which is what any Function in Python can reach; the fused step is {fused} times
-(*The host's time*). Between them lie the Python of the module and its Function, and the tensors that are saved and
-unpacked.
+**Small shapes.** With the autograd engine in one thread, the two ops behind a Function that does nothing else are
+{least} times as fast as eager's step, which is about what a Function in Python can reach; the fused step is
+{fused} times as fast, and takes {over} of theirs (*The host's time*). Between them lie the Python of the
+module and its Function, and the tensors that are saved and unpacked.
 """
 _BUILD = """
 **Builds.** A cold build takes the CPU time of its compilers, divided by the cores (*Builds and imports*): instances of
@@ -74,8 +74,8 @@ def targets_section(
             parts.append(_GAIN.format(gain=LEAST_GAIN, table=markdown(gains)))
         steps = _steps([line for line in host if line["device"] == device])
         if steps:
-            least, fused = (f"{min(gains):.2f} to {max(gains):.2f}" for gains in zip(*steps, strict=True))
-            parts.append(_SMALL.format(least=least, fused=fused))
+            least, fused, over = (f"{min(each):.2f} to {max(each):.2f}" for each in zip(*steps, strict=True))
+            parts.append(_SMALL.format(least=least, fused=fused, over=over))
         seconds = _build_seconds(builds)
         if seconds:
             parts.append(_BUILD.format(**seconds))
@@ -171,13 +171,14 @@ def _small_shapes(rows: Sequence[Row]) -> list[Line]:
     return found
 
 
-def _steps(lines: Sequence[Line]) -> list[tuple[float, float]]:
-    """Eager's step at each size over the least that the fused one could take, and over what it takes: in one thread."""
-    part = "one thread"
-    return [
-        (times["eager", part] / times[LEAST_STEP, part], times["eager", part] / times["fused", part])
-        for times in host_times(lines).values()
-    ]
+def _steps(lines: Sequence[Line]) -> list[tuple[float, float, float]]:
+    """In one thread, at each size: eager's step over about the least of one, and over the fused one; the fused one
+    over the least."""
+    found = []
+    for times in host_times(lines).values():
+        eager, fused, least = (times[subject, "one thread"] for subject in ("eager", "fused", LEAST_STEP))
+        found.append((eager / least, eager / fused, fused / least))
+    return found
 
 
 def _builds(lines: Sequence[Line]) -> list[Line]:

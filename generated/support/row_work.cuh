@@ -25,6 +25,10 @@ struct RowWork {
 // Threads of a block at most: with one vector each, with two, and in the instance for large blocks.
 constexpr int kRowOne = 256, kRowTwo = 512, kRowLarge = 1024;
 
+// Turns of 512 threads of each multiprocessor from which on what a turn takes counts for more than
+// how a kernel begins and ends.
+constexpr int kRowSomeTurns = 6;
+
 // How many values threads of a kernel with column sums exchange: those of 512 vectors at once where
 // a block has several rows, or what the warps of a cluster send each other.
 template <int kVec, int kSent>
@@ -80,16 +84,19 @@ inline int row_resident(const RowWork& work, int items, int vector, int threads,
 // Whether a launch with two vectors a thread takes the instance of a row kernel for large blocks.
 // It has 64 registers a thread, for 1024 threads of a multiprocessor, and keeps constants and sums
 // of its columns in shared memory. It is for blocks of which the usual instance has registers for
-// one at a time; and with some `turns` of 512 threads, for those of which it has half as many again
-// as the usual one, where that has two, or where rows begin within vectors. With column sums a
-// cluster is faster, where there are clusters, but for many turns with elements of 16 bits: where a
-// block is not much larger, or is nearly as large as it can be and has little to do.
+// one at a time. With turns enough it is for those, too, of which a multiprocessor then holds at
+// least 1.5 times as many, if the usual instance has registers for two, or in 16 bits if segments
+// begin within vectors, as measured from 96 threads on. With column sums a cluster is faster, where
+// there are clusters, but for many turns with elements of 16 bits: where a block is not much
+// larger, or is nearly as large as it can be and has little to do.
 inline bool row_is_large(
     const RowWork& work, int vector, bool packed, int64_t threads, int64_t turns) {
   if (work.sums == 0) {
+    if (threads * 2 > row_threads(2, vector, work.blocks, false)) return true;
     const int usual = row_resident(work, 2, vector, int(threads), false);
     const bool more = 2 * (work.threads / threads) >= 3 * usual;
-    return usual <= 1 || (turns >= 6 && more && (usual == 2 || !packed));
+    const bool ragged = !packed && work.bytes == 2 && threads > 64;
+    return turns >= kRowSomeTurns && more && (usual == 2 || ragged);
   }
   const bool has_room = work.threads > kRowTwo && threads <= work.threads;
   if (work.cluster == 1 && threads > kRowTwo) return has_room;
@@ -133,11 +140,10 @@ inline int row_cluster(const RowWork& work, int vector, int64_t vectors, int64_t
 
 // Whether the threads of a row kernel have twice as much of a segment as they must, `share`
 // elements: fewer instructions for each of them, and fewer warps to exchange the results of a long
-// segment, but beginnings and ends that take longer. It pays from half a dozen turns of 512 threads
-// a multiprocessor on.
+// segment, but beginnings and ends that take longer.
 inline bool row_doubles(const Shapes& shapes, int64_t elements, int share, int multiprocessors) {
   if (shapes.row_share != 0) return shapes.row_share == 2;
-  return elements >= int64_t(6) * 512 * share * multiprocessors;
+  return elements >= int64_t(kRowSomeTurns) * 512 * share * multiprocessors;
 }
 
 // Whether a kernel with column sums can have `wide` elements a thread, 16 bytes, of a segment of a
