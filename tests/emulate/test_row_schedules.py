@@ -3,42 +3,49 @@
 from __future__ import annotations
 
 
+def forward_launch(shape, length, vector=8, packed=True, **work):
+    row = shape(100_000, 1, length, vector, packed, **{"sums": 0, **work})
+    return row["items"], row["threads"], row["large"], row["grid_y"] / 132
+
+
 def test_large_blocks_have_an_instance_of_their_own(shape):
-    """Where the usual one has registers for one block at a time, or for none; with turns enough also where a
-    multiprocessor then holds half as many again, if that was two, or in 16 bits if rows begin within vectors. Forward.
-    """
+    """Where the usual one has registers for one block at a time, or for none: forward."""
 
-    def launch(length, vector=8, packed=True, **work):
-        row = shape(100_000, 1, length, vector, packed, **{"sums": 0, **work})
-        return row["items"], row["threads"], row["large"], row["grid_y"] / 132
+    def launch(length, **work):
+        return forward_launch(shape, length, **work)
 
-    assert [launch(length) for length in (2560, 2576, 4096)] == [(2, 160, 0, 3), (2, 192, 1, 5), (2, 256, 1, 4)]
-    assert launch(4096, staged=400) == (2, 256, 0, 2)  # has no room for more than 512 threads
-    assert [shape(rows, 1, 4096, 8, True, sums=0)["large"] for rows in (6 * 264 - 1, 6 * 264)] == [0, 1]
     assert [launch(length) for length in (4112, 5120)] == [(2, 288, 1, 3), (2, 320, 1, 3)]
     assert [launch(length) for length in (5136, 8192)] == [(2, 352, 1, 2), (2, 512, 1, 2)]
     assert [launch(length) for length in (8208, 16384)] == [(2, 544, 1, 1), (2, 1024, 1, 1)]
     assert launch(16392)[0] == 0
     # Not packed, a row may touch one vector more.
-    assert launch(4097, packed=False)[:3] == (2, 288, 1) and launch(4081, packed=False)[:3] == (2, 256, 1)
-    assert launch(2050, packed=False)[2] and not launch(2050, packed=False, staged=500)[2]
-    ragged = [launch(length, packed=False, doubles=True)[1:3] for length in (762, 1017, 1274, 1529, 2041)]
-    assert ragged == [(64, 0), (64, 0), (96, 1), (96, 1), (128, 1)]
-    four = [launch(length, vector=4, packed=False)[1:3] for length in (1025, 1277, 2050)]
-    assert four == [(160, 0), (160, 0), (288, 1)]
-    assert [shape(rows, 1, 3001, 8, False, sums=0)["large"] for rows in (2161, 2162)] == [0, 1]
     assert launch(16377, packed=False)[:3] == (2, 1024, 1) and launch(16378, packed=False)[0] == 0
     # Four neighbours have registers for two blocks of up to 384 threads, unless a thread keeps more.
     assert [launch(length, vector=4) for length in (3072, 3088)] == [(2, 384, 0, 2), (2, 416, 1, 2)]
-    assert [launch(length, vector=4) for length in (2048, 2064, 2560)] == [
-        (2, 256, 0, 3),
-        (2, 288, 1, 3),
-        (2, 320, 1, 3),
-    ]
-    assert [launch(length, vector=4, blocks=3) for length in (1280, 2048)] == [(2, 160, 0, 3), (2, 256, 1, 4)]
-    # As few rows as test_other_chains.py has, of one multiprocessor, and as fusegen/verify/sizes.py.
-    assert shape(30 * 132, 1, 3001, 8, False, sums=0)["large"] and shape(2200, 1, 3001, 8, False, sums=0)["large"]
+    # As few rows as test_other_chains.py has.
     assert shape(5, 1, 4104, 8, True, sums=0)["large"] and shape(5, 1, 8192, 4, False, sums=0)["items"] == 0
+
+
+def test_large_blocks_of_which_a_multiprocessor_holds_more(shape):
+    """Half as many again, where the usual instance has registers for two, or in 16 bits where rows begin within
+    vectors: forward, with turns enough."""
+
+    def launch(length, **work):
+        return forward_launch(shape, length, **work)
+
+    assert [launch(length) for length in (2560, 2576, 4096)] == [(2, 160, 0, 3), (2, 192, 1, 5), (2, 256, 1, 4)]
+    assert launch(4096, staged=400) == (2, 256, 0, 2)  # has no room for more than 512 threads
+    assert [launch(length, vector=4) for length in (2048, 2064)] == [(2, 256, 0, 3), (2, 288, 1, 3)]
+    assert [launch(length, vector=4, blocks=3) for length in (1280, 2048)] == [(2, 160, 0, 3), (2, 256, 1, 4)]
+    ragged = [launch(length, packed=False, doubles=True)[1:3] for length in (762, 1017, 1274, 1529, 2041)]
+    assert ragged == [(64, 0), (64, 0), (96, 1), (96, 1), (128, 1)]
+    assert launch(2050, packed=False)[2] and not launch(2050, packed=False, staged=500)[2]
+    four = [launch(length, vector=4, packed=False)[1:3] for length in (1025, 1277, 2050)]
+    assert four == [(160, 0), (160, 0), (288, 1)]
+    assert [shape(rows, 1, 4096, 8, True, sums=0)["large"] for rows in (6 * 264 - 1, 6 * 264)] == [0, 1]
+    assert [shape(rows, 1, 3001, 8, False, sums=0)["large"] for rows in (2161, 2162)] == [0, 1]
+    # As many rows as test_other_chains.py has, of one multiprocessor, and as fusegen/verify/sizes.py.
+    assert shape(30 * 132, 1, 3001, 8, False, sums=0)["large"] and shape(2200, 1, 3001, 8, False, sums=0)["large"]
 
 
 def test_constants_of_the_columns_have_room_in_shared_memory(shape):
