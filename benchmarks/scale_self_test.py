@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scale import choices, sweep
 from scale_chains import Chain, chains
 from scale_sizes import Size
+from scale_sweep import choices, sweep
 
 from fusegen.bench.clock import Machine
 from fusegen.bench.scale import read_scale
