@@ -45,8 +45,8 @@ from torch import Tensor, nn
 SIZES = ((64, 256, 256, 8), (64, 512, 8192, 256), (1024, 1024, 1024, 32))  # rows, inputs, outputs, groups
 SELF_TEST = ("kb97", "kb94")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-CALLS, ROUNDS = 40, 25  # few calls a round: the device's queue must not fill up
-SELF_TEST_CALLS = 4, 2
+CALLS_AND_ROUNDS = 40, 25  # few calls a round: the device's queue must not fill up
+SELF_TEST_CALLS_AND_ROUNDS = 4, 2
 COLUMNS = ("config", "shape", "precision", "subject", "part", "microseconds", "device")
 
 
@@ -117,7 +117,7 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             fused, original, x = subject.pair(size, DTYPES[name], options.device, seed=3)
             last = (size, name) == variants[-1]
             shape = "x".join(map(str, size[:3]))
-            calls, rounds = SELF_TEST_CALLS if options.self_test else (CALLS, ROUNDS)
+            calls, rounds = SELF_TEST_CALLS_AND_ROUNDS if options.self_test else CALLS_AND_ROUNDS
             for who, part, time_us in measure(fused, original, x, last=last, calls=calls, rounds=rounds):
                 yield dict(zip(COLUMNS, (id_, shape, name, who, part, f"{time_us:.1f}", device), strict=True))
 

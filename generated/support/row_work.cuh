@@ -76,9 +76,9 @@ inline bool sums_are_light(const RowWork& work) {
 
 // How many blocks of `threads` a multiprocessor has registers for, by these bounds. They are given
 // to warps: there are more blocks that are smaller.
-inline int row_resident(const RowWork& work, int items, int vector, int threads, bool large) {
+inline int row_resident(const RowWork& work, int items, int vector, int64_t threads, bool large) {
   const int bound = row_threads(items, vector, work.blocks, large);
-  return bound * row_blocks(items, vector, work.blocks) / threads;
+  return int(bound * row_blocks(items, vector, work.blocks) / threads);
 }
 
 // Whether a launch with two vectors a thread takes the instance of a row kernel for large blocks.
@@ -92,11 +92,10 @@ inline int row_resident(const RowWork& work, int items, int vector, int threads,
 inline bool row_is_large(
     const RowWork& work, int vector, bool packed, int64_t threads, int64_t turns) {
   if (work.sums == 0) {
-    if (threads * 2 > row_threads(2, vector, work.blocks, false)) return true;
-    const int usual = row_resident(work, 2, vector, int(threads), false);
+    const int usual = row_resident(work, 2, vector, threads, false);
     const bool more = 2 * (work.threads / threads) >= 3 * usual;
     const bool ragged = !packed && work.bytes == 2 && threads > 64;
-    return turns >= kRowSomeTurns && more && (usual == 2 || ragged);
+    return usual <= 1 || (turns >= kRowSomeTurns && more && (usual == 2 || ragged));
   }
   const bool has_room = work.threads > kRowTwo && threads <= work.threads;
   if (work.cluster == 1 && threads > kRowTwo) return has_room;
@@ -126,7 +125,7 @@ inline int row_cluster(const RowWork& work, int vector, int64_t vectors, int64_t
         threads * cluster <= 32 * kClusterWarps;
     if (!fits) continue;
     if (few && cluster == 1) return 1;
-    const int resident = row_resident(work, 2, vector, int(threads), false);
+    const int resident = row_resident(work, 2, vector, threads, false);
     if (cluster == 6 && resident == 1) continue;
     const double usable = cluster == 1 ? 1.25 : cluster == 2 ? 1 : 0.875;
     const double worth = few ? 1.0 / double(threads) : usable * resident / cluster;

@@ -166,7 +166,7 @@ inline Row row_shape(
   }
   const bool runs = row_has_runs(packed, shape.items, vector, work.bytes, work.sums > 0);
   if (!packed && !runs) shape.period = row_period(groups * length, vector);
-  shape.resident = row_resident(work, shape.items, vector, int(shape.block.x), shape.large);
+  shape.resident = row_resident(work, shape.items, vector, shape.block.x, shape.large);
   return shape;
 }
 

@@ -19,6 +19,7 @@ def test_large_blocks_have_an_instance_of_their_own(shape):
     assert [launch(length) for length in (8208, 16384)] == [(2, 544, 1, 1), (2, 1024, 1, 1)]
     assert launch(16392)[0] == 0
     # Not packed, a row may touch one vector more.
+    assert launch(4097, packed=False)[:3] == (2, 288, 1) and launch(4081, packed=False)[:3] == (2, 256, 1)
     assert launch(16377, packed=False)[:3] == (2, 1024, 1) and launch(16378, packed=False)[0] == 0
     # Four neighbours have registers for two blocks of up to 384 threads, unless a thread keeps more.
     assert [launch(length, vector=4) for length in (3072, 3088)] == [(2, 384, 0, 2), (2, 416, 1, 2)]
@@ -36,6 +37,7 @@ def test_large_blocks_of_which_a_multiprocessor_holds_more(shape):
     assert [launch(length) for length in (2560, 2576, 4096)] == [(2, 160, 0, 3), (2, 192, 1, 5), (2, 256, 1, 4)]
     assert launch(4096, staged=400) == (2, 256, 0, 2)  # has no room for more than 512 threads
     assert [launch(length, vector=4) for length in (2048, 2064)] == [(2, 256, 0, 3), (2, 288, 1, 3)]
+    assert launch(2560, vector=4) == (2, 320, 1, 3) and launch(2064, vector=4, blocks=3) == (2, 288, 1, 3)
     assert [launch(length, vector=4, blocks=3) for length in (1280, 2048)] == [(2, 160, 0, 3), (2, 256, 1, 4)]
     ragged = [launch(length, packed=False, doubles=True)[1:3] for length in (762, 1017, 1274, 1529, 2041)]
     assert ragged == [(64, 0), (64, 0), (96, 1), (96, 1), (128, 1)]
