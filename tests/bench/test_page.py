@@ -158,6 +158,7 @@ def test_sections_of_other_scripts() -> None:
     assert "'ops': '75', 'eager': '200', 'fused': '160', 'bare': '90', 'bare and ops': '100'" in text
     assert "'eager / fused': '1.25', 'eager / bare and ops': '2.00'" in text
     assert "'eager / fused, one thread': '2.00', 'eager / bare and ops, one thread': '2.50'" in text
+    assert "'bare, one thread': '30'" in text and "**one thread**" in text
     build = dict.fromkeys(("what", "specs", "targets", "wall_s", "cpu_s", "runs", "limit_s", "cores", "load"), "7")
     text = sections.build_section([build], listed)
     assert "on 7 cores with a load of 7" in text and "'wanted, s': '7'" in text
