@@ -152,12 +152,15 @@ class _Build:
         return results
 
     def _compile(self, jobs: Sequence[Job], progress: BuildProgress) -> dict[Path, BuildResult]:
-        """Runs the steps of all jobs as one graph: a core that one package leaves idle works for another."""
+        """Runs the steps of all jobs as one graph: a core that one package leaves idle works for another.
+
+        What takes longest comes first: were it last, it would be waited for while other cores are idle.
+        """
         from fusegen.build.steps import Step, run_steps
 
-        # Cores that no other compilation of kernels would use; bindings are done before them.
-        threads = len(os.sched_getaffinity(0)) // max(1, sum(job.kernel_compilations for job in jobs))
-        steps = [step for job in jobs for step in job.steps(threads)]
+        cores = len(os.sched_getaffinity(0))
+        each = cores // max(1, sum(job.missing_kernels for job in jobs))
+        steps = sorted((step for job in jobs for step in job.steps(each)), key=lambda step: -step.kernel_bytes)
         linked = {job.output: job for job in jobs}
         results: dict[Path, BuildResult] = {}
 
@@ -168,7 +171,7 @@ class _Build:
                 results[inputs.package] = self.result(inputs, job.reason)
 
         progress.begin({job.name: job.reason for job in jobs}, len(steps))
-        outcome = run_steps(find_ninja(), steps, work=jobs[0].work, ended=ended)
+        outcome = run_steps(find_ninja(), steps, cores=cores, work=jobs[0].work, ended=ended)
         for job in jobs:
             if job.place(outcome.finished):
                 progress.built(job.name, results[job.commands.inputs.package].seconds)

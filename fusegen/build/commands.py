@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusegen.build.flags import cxx_flags, link_flags, nvcc_flags, part_flags, split_flags
+from fusegen.build.flags import core_flags, cxx_flags, link_flags, nvcc_flags, part_flags
 from fusegen.build.key import Inputs, Unit
 from fusegen.build.libraries import Libraries
 from fusegen.build.steps import Step
@@ -24,20 +24,22 @@ class Commands:
     targets: Sequence[str]
     verification: bool
 
-    def compile_step(self, unit: Unit, output: Path, *, threads: int = 1) -> Step:
-        """Compiles one unit, that many kernels of a CUDA source at the same time.
+    def compile_step(self, unit: Unit, output: Path, *, cores: int = 1) -> Step:
+        """Compiles one unit, a CUDA source on so many cores if it can be.
 
         The source's name is relative to the package, so `__FILE__` has no machine's path.
         """
         source, package = unit.source, self.inputs.package
+        kernel_bytes = 0
         if unit in self.inputs.cuda:
             compiler = [os.fspath(self.toolchain.nvcc.path), *nvcc_flags(self.targets, self.verification)]
-            compiler += split_flags(threads)
+            compiler += core_flags(cores, self.targets)
             if unit.part is not None:
                 compiler += part_flags(unit.part)
             if self.toolchain.host_option:
                 compiler += ["-ccbin", os.fspath(self.toolchain.cxx)]
             includes = []
+            kernel_bytes = source.stat().st_size
         else:
             compiler = [os.fspath(self.toolchain.cxx), *cxx_flags(self.verification)]
             torch = self.libraries.torch_include
@@ -46,7 +48,7 @@ class Commands:
             includes.append(f"-ffile-prefix-map={torch}/=")
         includes = ["-I", os.path.relpath(package.parent / "support", package), *includes]
         command = [*compiler, *includes, "-c", source.name, "-o", os.fspath(output)]
-        return Step(f"{package.name}: {unit}", output, command, cwd=package)
+        return Step(f"{package.name}: {unit}", output, command, cwd=package, kernel_bytes=kernel_bytes)
 
     def link_step(self, objects: Sequence[Path], output: Path) -> Step:
         """Links all objects. `-L` is for this machine's linker alone; the object keeps no path."""

@@ -9,8 +9,7 @@ from fusegen.build.errors import BuildError
 
 # No fast-math anywhere. Hidden by default: two packages in one process must not see each other's launchers.
 # -O1 is for the host compiler alone, which gets nothing but launchers: device code is always optimised in full.
-# --threads=0: targets at the same time.
-_NVCC = ("-O1", "-std=c++17", "--threads=0", "-Xcompiler", "-fPIC,-fvisibility=hidden")
+_NVCC = ("-O1", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden")
 # The binding takes a quarter less time to compile than with -O2, and a call of an op no more than before.
 _CXX = ("-O1", "-std=c++17", "-fPIC", "-fvisibility=hidden")
 # Python loads torch's libraries privately (RTLD_LOCAL), so the object has to name the one it takes symbols
@@ -23,7 +22,8 @@ _LINK_LIBRARIES = (
 
 
 # A source that has guards of these names is compiled once for each, with the name defined: on two cores at once.
-PARTS = ("FUSEGEN_FORWARD_ONLY", "FUSEGEN_BACKWARD_ONLY")
+# The one that takes longer comes first.
+PARTS = ("FUSEGEN_BACKWARD_ONLY", "FUSEGEN_FORWARD_ONLY")
 
 
 def part_flags(part: str) -> list[str]:
@@ -31,12 +31,16 @@ def part_flags(part: str) -> list[str]:
     return [f"-D{part}", "-diag-suppress=177"]
 
 
-def split_flags(threads: int) -> list[str]:
-    """Flags to compile that many of a source's kernels at the same time, for cores that would be idle.
+def core_flags(cores: int, targets: Sequence[str]) -> list[str]:
+    """Flags to compile one source for several targets at the same time and, if cores are left, several of its kernels.
 
-    It is up to a seventh more work in all. They are no part of the key: the machine code is the same with any of them.
+    More at a time than there are cores takes longer, and so do divided kernels: up to a seventh more work in all. None
+    of it is part of the key: the machine code is the same.
     """
-    return [f"--split-compile={threads}"] if threads > 1 else []
+    at_once = max(1, min(cores, len(set(targets))))
+    split = cores // at_once
+    flags = [f"--threads={at_once}"] if at_once > 1 else []
+    return [*flags, f"--split-compile={split}"] if split > 1 else flags
 
 
 def nvcc_flags(targets: Sequence[str], verification: bool) -> list[str]:

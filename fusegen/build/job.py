@@ -49,15 +49,14 @@ class Job:
         return self.work / OUTPUT
 
     @property
-    def kernel_compilations(self) -> int:
-        """How many times kernels are compiled: what is missing of them, for each target."""
-        cuda = self.commands.inputs.cuda
-        return sum(unit in cuda for unit in self.missing) * len(set(self.commands.targets))
+    def missing_kernels(self) -> int:
+        """How many objects of kernels are missing."""
+        return sum(unit in self.commands.inputs.cuda for unit in self.missing)
 
-    def steps(self, threads: int) -> list[Step]:
-        """A compilation for every object that is missing, each on so many cores if it can be, and the link."""
+    def steps(self, cores: int) -> list[Step]:
+        """A compilation for every object that is missing, kernels on so many cores each, and the link."""
         compile_step = self.commands.compile_step
-        steps = [compile_step(unit, self.work / self.names[unit], threads=threads) for unit in self.missing]
+        steps = [compile_step(unit, self.work / self.names[unit], cores=cores) for unit in self.missing]
         objects = [(self.work if unit in self.missing else self.store) / name for unit, name in self.names.items()]
         return [*steps, self.commands.link_step(objects, self.output)]
 

@@ -14,13 +14,17 @@ from fusegen.build.errors import BuildError
 
 @dataclass(frozen=True)
 class Step:
-    """One command: what it is called (no two alike), what it makes, where it runs, what has to be there first."""
+    """One command: what it is called (no two alike), what it makes, where it runs, what has to be there first.
+
+    `kernel_bytes` is the size of the source of kernels that it compiles: the larger, the longer it takes.
+    """
 
     what: str
     output: Path
     command: Sequence[str]
     cwd: Path
     needs: Sequence[Path] = ()
+    kernel_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,10 @@ class Outcome:
     error: BuildError | None
 
 
-def run_steps(ninja: Path, steps: Sequence[Step], *, work: Path, ended: Callable[[Step, int], None]) -> Outcome:
-    """Runs the steps, as parallel as their needs allow. After a failure no further one is started.
+def run_steps(
+    ninja: Path, steps: Sequence[Step], *, cores: int, work: Path, ended: Callable[[Step, int], None]
+) -> Outcome:
+    """Runs the steps in their order, so many at a time as their needs allow. After a failure no further one is started.
 
     `ended` is called as each one ends, with how many have. One that failed has ended too.
     """
@@ -42,7 +48,7 @@ def run_steps(ninja: Path, steps: Sequence[Step], *, work: Path, ended: Callable
     # The linker would take it for an rpath.
     environment.pop("LD_RUN_PATH", None)
     process = subprocess.Popen(
-        [os.fspath(ninja), "-f", os.fspath(file)],
+        [os.fspath(ninja), "-j", str(cores), "-f", os.fspath(file)],
         cwd=work, env=environment, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
