@@ -95,12 +95,16 @@ def _program(plan: Plan, variant: Variant, program: Program) -> ProgramText:
 
 
 def _kernel(context: KernelContext, types: list[str]) -> KernelText:
-    """The kernel as a template over those of the types that it names: one that reads no parameter has no instance for
-    each of their dtypes."""
+    """The kernel as a template over those of the types that it names, or over what it accumulates in where that is
+    all it has of activations: no instance for a dtype that makes no difference."""
     every = _declared(types)
     text = render(f"kernels/{context.kind}.cu.j2", k=context, types=every)
     body = text.replace(every, "", 1)
     used = [name for name in types if re.search(rf"\b{name}\b", body)]
+    accumulator = type_parameter("accumulator")
+    if not re.search(r"\bT\b", body.replace(accumulator, "")):
+        text = text.replace(f"  using Acc = {accumulator};\n", "").replace(accumulator, "Acc")
+        used[0] = "Acc"
     return KernelText(text.replace(every, _declared(used), 1), used)
 
 

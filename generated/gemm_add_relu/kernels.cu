@@ -307,12 +307,11 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 
 // Column sums from partial results.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_bias_ptr,
-    const Accumulate<T>* __restrict__ partials,
+    const Acc* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -377,8 +376,8 @@ cudaError_t backward_launch(
         * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, bias_ptr, grad_gemm_product_ptr,
         partials, rows, channels, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
-        * sizeof(Acc), stream, grad_bias_ptr, partials, rows, channels, int64_t(sums.grid.y *
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
+        2 * sizeof(Acc), stream, grad_bias_ptr, partials, rows, channels, int64_t(sums.grid.y *
         sums.period));
   }
 }

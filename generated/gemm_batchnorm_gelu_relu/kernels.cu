@@ -891,18 +891,17 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
 
 // Combines the partial results of each column.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
-    const Accumulate<T>* __restrict__ batch_norm_rstd_ptr,
+    const Acc* __restrict__ batch_norm_rstd_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
     Param* __restrict__ grad_gemm_bias_ptr,
     Param* __restrict__ grad_batch_norm_weight_ptr,
     Param* __restrict__ grad_batch_norm_bias_ptr,
-    Accumulate<T>* __restrict__ batch_norm_grad_slope_ptr,
-    Accumulate<T>* __restrict__ batch_norm_grad_mean_ptr,
-    const Accumulate<T>* __restrict__ partials,
+    Acc* __restrict__ batch_norm_grad_slope_ptr,
+    Acc* __restrict__ batch_norm_grad_mean_ptr,
+    const Acc* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -1127,10 +1126,11 @@ cudaError_t train_backward_launch(
         batch_norm_bias_ptr, partials, rows, channels, sums.lines, sums.lines_per_block,
         sums.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(train_backward_finalise<T, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, batch_norm_rstd_ptr, batch_norm_weight_ptr, grad_gemm_bias_ptr,
-        grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, batch_norm_grad_slope_ptr,
-        batch_norm_grad_mean_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
+    error = launch(train_backward_finalise<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, batch_norm_rstd_ptr, batch_norm_weight_ptr,
+        grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr,
+        batch_norm_grad_slope_ptr, batch_norm_grad_mean_ptr, partials, rows, channels,
+        int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
     return launch(train_backward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
         stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, batch_norm_mean_ptr,
@@ -1590,17 +1590,16 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 
 // Column sums from partial results.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     const Param* __restrict__ batch_norm_running_var_ptr,
     const Param* __restrict__ batch_norm_weight_ptr,
     Param* __restrict__ grad_gemm_bias_ptr,
     Param* __restrict__ grad_batch_norm_weight_ptr,
     Param* __restrict__ grad_batch_norm_bias_ptr,
-    const Accumulate<T>* __restrict__ partials,
-    Accumulate<T> batch_norm_eps,
+    const Acc* __restrict__ partials,
+    Acc batch_norm_eps,
     int64_t rows, int64_t channels, int64_t blocks) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -1694,8 +1693,8 @@ cudaError_t eval_backward_launch(
         Acc(a.batch_norm_eps), rows, channels, sums.lines, sums.lines_per_block, sums.period,
         whole);
     if (error != cudaSuccess) return error;
-    return launch(eval_backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, batch_norm_running_var_ptr, batch_norm_weight_ptr,
+    return launch(eval_backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, batch_norm_running_var_ptr, batch_norm_weight_ptr,
         grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, partials,
         Acc(a.batch_norm_eps), rows, channels, int64_t(sums.grid.y * sums.period));
   }

@@ -831,14 +831,13 @@ backward_row(
 
 // Column sums from partial results.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_gemm_bias_ptr,
     Param* __restrict__ grad_group_norm_weight_ptr,
     Param* __restrict__ grad_group_norm_bias_ptr,
-    const Accumulate<T>* __restrict__ partials,
+    const Acc* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -1204,8 +1203,8 @@ cudaError_t backward_launch(
         Acc(a.hardtanh_min), rows, channels, groups, row.lanes, row.across, row.height, row.period,
         row.step, row.step * groups, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
-        * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
+        2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, partials, rows, channels, int64_t(row.grid.y));
   }
 
@@ -1232,8 +1231,8 @@ cudaError_t backward_launch(
         grad_gemm_product_ptr, partials, Acc(a.hardtanh_max), Acc(a.hardtanh_min), rows, channels,
         groups, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
-        * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
+        2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }

@@ -324,13 +324,12 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 
 // Column sums from partial results.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_gemm_bias_ptr,
-    const Accumulate<T>* __restrict__ partials,
-    Accumulate<T> multiplier,
+    const Acc* __restrict__ partials,
+    Acc multiplier,
     int64_t rows, int64_t channels, int64_t blocks) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -398,8 +397,8 @@ cudaError_t backward_launch(
         partials, Acc(a.multiplier), Acc(a.negative_slope), rows, channels, sums.lines,
         sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
-        * sizeof(Acc), stream, grad_gemm_bias_ptr, partials, Acc(a.multiplier), rows, channels,
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
+        2 * sizeof(Acc), stream, grad_gemm_bias_ptr, partials, Acc(a.multiplier), rows, channels,
         int64_t(sums.grid.y * sums.period));
   }
 }

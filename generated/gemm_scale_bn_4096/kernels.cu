@@ -892,19 +892,18 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
 
 // Combines the partial results of each column.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
     const Param* __restrict__ scale_ptr,
-    const Accumulate<T>* __restrict__ bn_rstd_ptr,
+    const Acc* __restrict__ bn_rstd_ptr,
     const Param* __restrict__ bn_weight_ptr,
     Param* __restrict__ grad_gemm_bias_ptr,
     Param* __restrict__ grad_bn_weight_ptr,
     Param* __restrict__ grad_bn_bias_ptr,
-    Accumulate<T>* __restrict__ bn_grad_slope_ptr,
-    Accumulate<T>* __restrict__ bn_grad_mean_ptr,
-    const Accumulate<T>* __restrict__ partials,
+    Acc* __restrict__ bn_grad_slope_ptr,
+    Acc* __restrict__ bn_grad_mean_ptr,
+    const Acc* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -1071,13 +1070,12 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
 
 // Column sums from partial results.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_column_sums(
-    const Accumulate<T>* __restrict__ bn_rstd_ptr,
+    const Acc* __restrict__ bn_rstd_ptr,
     Param* __restrict__ grad_scale_ptr,
-    const Accumulate<T>* __restrict__ partials,
+    const Acc* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -1178,10 +1176,10 @@ cudaError_t train_backward_launch(
         gemm_bias_ptr, scale_ptr, bn_mean_ptr, partials, rows, channels, sums.lines,
         sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(train_backward_finalise<T, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, scale_ptr, bn_rstd_ptr, bn_weight_ptr, grad_gemm_bias_ptr,
-        grad_bn_weight_ptr, grad_bn_bias_ptr, bn_grad_slope_ptr, bn_grad_mean_ptr, partials, rows,
-        channels, int64_t(sums.grid.y * sums.period));
+    error = launch(train_backward_finalise<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, scale_ptr, bn_rstd_ptr, bn_weight_ptr,
+        grad_gemm_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, bn_grad_slope_ptr,
+        bn_grad_mean_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
     error = launch(train_backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
@@ -1189,7 +1187,7 @@ cudaError_t train_backward_launch(
         bn_grad_mean_ptr, grad_gemm_product_ptr, partials, rows, channels, sums.lines,
         sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(train_backward_column_sums<T, Param>, finalise.grid, finalise.block,
+    return launch(train_backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, grad_scale_ptr, partials, rows,
         channels, int64_t(sums.grid.y * sums.period));
   }
@@ -1652,7 +1650,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 
 // Column sums from partial results.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     const Param* __restrict__ scale_ptr,
     const Param* __restrict__ bn_running_var_ptr,
@@ -1661,10 +1659,9 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     Param* __restrict__ grad_scale_ptr,
     Param* __restrict__ grad_bn_weight_ptr,
     Param* __restrict__ grad_bn_bias_ptr,
-    const Accumulate<T>* __restrict__ partials,
-    Accumulate<T> bn_eps,
+    const Acc* __restrict__ partials,
+    Acc bn_eps,
     int64_t rows, int64_t channels, int64_t blocks) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -1764,10 +1761,10 @@ cudaError_t eval_backward_launch(
         grad_gemm_product_ptr, partials, Acc(a.bn_eps), rows, channels, sums.lines,
         sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(eval_backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, scale_ptr, bn_running_var_ptr, bn_weight_ptr, grad_gemm_bias_ptr,
-        grad_scale_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, partials, Acc(a.bn_eps), rows,
-        channels, int64_t(sums.grid.y * sums.period));
+    return launch(eval_backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, scale_ptr, bn_running_var_ptr, bn_weight_ptr,
+        grad_gemm_bias_ptr, grad_scale_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, partials,
+        Acc(a.bn_eps), rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }
 

@@ -805,14 +805,13 @@ backward_row(
 
 // Column sums from partial results.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_linear_bias_ptr,
     Param* __restrict__ grad_norm_weight_ptr,
     Param* __restrict__ grad_norm_bias_ptr,
-    const Accumulate<T>* __restrict__ partials,
+    const Acc* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -1169,8 +1168,8 @@ cudaError_t backward_launch(
         grad_linear_product_ptr, partials, rows, channels, int64_t(1), row.lanes, row.across,
         row.height, row.period, row.step, row.step * int64_t(1), row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
-        * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr, grad_norm_bias_ptr,
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
+        2 * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr, grad_norm_bias_ptr,
         partials, rows, channels, int64_t(row.grid.y));
   }
 
@@ -1195,8 +1194,8 @@ cudaError_t backward_launch(
         norm_grad_slope_ptr, norm_grad_mean_ptr, grad_linear_product_ptr, partials, rows, channels,
         sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
-        * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr, grad_norm_bias_ptr,
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
+        2 * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr, grad_norm_bias_ptr,
         partials, rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }

@@ -920,20 +920,19 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
 
 // Combines the partial results of each column.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
-    const Accumulate<T>* __restrict__ bn_rstd_ptr,
+    const Acc* __restrict__ bn_rstd_ptr,
     const Param* __restrict__ bn_weight_ptr,
     Param* __restrict__ grad_matmul_bias_ptr,
     Param* __restrict__ grad_bn_weight_ptr,
     Param* __restrict__ grad_bn_bias_ptr,
-    Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
-    Accumulate<T>* __restrict__ bn_grad_slope_ptr,
-    Accumulate<T>* __restrict__ bn_grad_mean_ptr,
-    const Accumulate<T>* __restrict__ partials,
-    Accumulate<T> divide_value,
+    Acc* __restrict__ d_over_divide_value_sum_ptr,
+    Acc* __restrict__ bn_grad_slope_ptr,
+    Acc* __restrict__ bn_grad_mean_ptr,
+    const Acc* __restrict__ partials,
+    Acc divide_value,
     int64_t rows, int64_t channels, int64_t blocks) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -1100,13 +1099,12 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
 
 // Sums over all columns.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kTotalThreads) train_backward_total(
-    const Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
+    const Acc* __restrict__ d_over_divide_value_sum_ptr,
     Param* __restrict__ grad_bias_ptr,
-    Accumulate<T> divide_value,
+    Acc divide_value,
     int64_t rows, int64_t channels) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
   Acc d_over_divide_value_sum_sum = Acc(0);
@@ -1177,7 +1175,7 @@ cudaError_t train_backward_launch(
         grad_bn_bias_ptr, d_over_divide_value_sum_ptr, grad_matmul_product_ptr, Acc(a.divide_value),
         rows, channels, tile.rows_per_block);
     if (error != cudaSuccess) return error;
-    return launch(train_backward_total<T, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
+    return launch(train_backward_total<Acc, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
         stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows, channels);
   }
 
@@ -1199,8 +1197,8 @@ cudaError_t train_backward_launch(
         matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, partials,
         Acc(a.divide_value), rows, channels, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(train_backward_finalise<T, Param>, finalise.grid, finalise.block, kStreamThreads
-        * 2 * sizeof(Acc), stream, bn_rstd_ptr, bn_weight_ptr, grad_matmul_bias_ptr,
+    error = launch(train_backward_finalise<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, bn_weight_ptr, grad_matmul_bias_ptr,
         grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr, bn_grad_slope_ptr,
         bn_grad_mean_ptr, partials, Acc(a.divide_value), rows, channels, int64_t(sums.grid.y *
         sums.period));
@@ -1211,7 +1209,7 @@ cudaError_t train_backward_launch(
         grad_matmul_product_ptr, Acc(a.divide_value), rows, channels, stores.lines,
         stores.lines_per_block, stores.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(train_backward_total<T, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
+    return launch(train_backward_total<Acc, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
         stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows, channels);
   }
 }
@@ -1678,19 +1676,18 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 
 // Column sums from partial results.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     const Param* __restrict__ bn_running_var_ptr,
     const Param* __restrict__ bn_weight_ptr,
     Param* __restrict__ grad_matmul_bias_ptr,
     Param* __restrict__ grad_bn_weight_ptr,
     Param* __restrict__ grad_bn_bias_ptr,
-    Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
-    const Accumulate<T>* __restrict__ partials,
-    Accumulate<T> bn_eps,
-    Accumulate<T> divide_value,
+    Acc* __restrict__ d_over_divide_value_sum_ptr,
+    const Acc* __restrict__ partials,
+    Acc bn_eps,
+    Acc divide_value,
     int64_t rows, int64_t channels, int64_t blocks) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -1741,13 +1738,12 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
 
 // Sums over all columns.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kTotalThreads) eval_backward_total(
-    const Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
+    const Acc* __restrict__ d_over_divide_value_sum_ptr,
     Param* __restrict__ grad_bias_ptr,
-    Accumulate<T> divide_value,
+    Acc divide_value,
     int64_t rows, int64_t channels) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
   Acc d_over_divide_value_sum_sum = Acc(0);
@@ -1815,13 +1811,13 @@ cudaError_t eval_backward_launch(
         bias_ptr, grad_matmul_product_ptr, partials, Acc(a.bn_eps), Acc(a.divide_value), rows,
         channels, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(eval_backward_column_sums<T, Param>, finalise.grid, finalise.block,
+    error = launch(eval_backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_running_var_ptr, bn_weight_ptr,
         grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
         partials, Acc(a.bn_eps), Acc(a.divide_value), rows, channels, int64_t(sums.grid.y *
         sums.period));
     if (error != cudaSuccess) return error;
-    return launch(eval_backward_total<T, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
+    return launch(eval_backward_total<Acc, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
         stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows, channels);
   }
 }

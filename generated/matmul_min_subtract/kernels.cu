@@ -321,13 +321,12 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 
 // Column sums from partial results.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_linear_bias_ptr,
-    Accumulate<T>* __restrict__ d_constant_2_sum_ptr,
-    const Accumulate<T>* __restrict__ partials,
+    Acc* __restrict__ d_constant_2_sum_ptr,
+    const Acc* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -366,12 +365,11 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
 
 // Sums over all columns.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kTotalThreads) backward_total(
-    const Accumulate<T>* __restrict__ d_constant_2_sum_ptr,
+    const Acc* __restrict__ d_constant_2_sum_ptr,
     Param* __restrict__ grad_constant_ptr,
     int64_t rows, int64_t channels) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
   Acc d_constant_2_sum_sum = Acc(0);
@@ -423,12 +421,12 @@ cudaError_t backward_launch(
         grad_linear_product_ptr, partials, rows, channels, sums.lines, sums.lines_per_block,
         sums.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
-        * sizeof(Acc), stream, grad_linear_bias_ptr, d_constant_2_sum_ptr, partials, rows, channels,
-        int64_t(sums.grid.y * sums.period));
+    error = launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
+        2 * sizeof(Acc), stream, grad_linear_bias_ptr, d_constant_2_sum_ptr, partials, rows,
+        channels, int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
-    return launch(backward_total<T, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc), stream,
-        d_constant_2_sum_ptr, grad_constant_ptr, rows, channels);
+    return launch(backward_total<Acc, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
+        stream, d_constant_2_sum_ptr, grad_constant_ptr, rows, channels);
   }
 }
 

@@ -805,15 +805,14 @@ backward_row(
 
 // Column sums from partial results.
 
-template <typename T, typename Param>
+template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_matmul_bias_ptr,
     Param* __restrict__ grad_bias_ptr,
     Param* __restrict__ grad_group_norm_weight_ptr,
     Param* __restrict__ grad_group_norm_bias_ptr,
-    const Accumulate<T>* __restrict__ partials,
+    const Acc* __restrict__ partials,
     int64_t rows, int64_t channels, int64_t blocks) {
-  using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
@@ -1179,8 +1178,8 @@ cudaError_t backward_launch(
         row.across, row.height, row.period, row.step, row.step * groups, row.step * channels, size,
         whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
-        * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
+        2 * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, partials, rows, channels, int64_t(row.grid.y));
   }
 
@@ -1205,8 +1204,8 @@ cudaError_t backward_launch(
         group_norm_grad_slope_ptr, group_norm_grad_mean_ptr, grad_matmul_product_ptr, partials,
         rows, channels, groups, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<T, Param>, finalise.grid, finalise.block, kStreamThreads * 2
-        * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
+        2 * sizeof(Acc), stream, grad_matmul_bias_ptr, grad_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }
