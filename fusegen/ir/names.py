@@ -6,14 +6,15 @@ from __future__ import annotations
 KERNEL_NAMES = frozenset(
     """
     cluster_arrive cluster_wait exchange in_cluster vectors kMostCluster moments_over_cluster sum_over_cluster a
-    active at b base block blocks channels column columns correct count end first groups i inner inner_groups
-    inverse_length item kItems kStaged kVec kept lane lanes last length mine offset one own part partials row
+    active at b base block blocks channels column columns correct count end first group_length groups i inner
+    inner_groups inner_length inverse_length item kItems kStaged kVec kept lane lanes last length mine offset one own
+    part partials row
     rows rows_per_block seen segment shared slot step u v valid Acc Accumulate AccumulateFor Column Columns Finalise
     Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kAhead kBatch kColumnBlocks
     kColumnThreads kPacked kRowsInFlight kSegmentThreads kStreamThreads kStridedColumns kTotalThreads kVectorOf
     add_value add_values ceil_div launch load_pack load_row load_values moments_of moments_over_block moments_over_y
     lacks line line_columns lines lines_per_block part_of period segments total turn turns whole apart by_segment
-    counted all_rows full packed take is_first turn_of_begin wait segment_columns store_partials
+    counted all_rows full full_lines more packed take is_first turn_of_begin wait segment_columns store_partials
     all most at_step item_step wait_for_earlier_kernels exponential kAddsBias kKeepsLane size Division Line Ragged
     SegmentColumns narrow row_blocks row_threads shared_memory store_pack store_values sum_of sum_over_block
     sum_in_warp sum_over_lanes sum_over_warps sum_over_y thread_index warp_count widen average_factor behind bounded_exp

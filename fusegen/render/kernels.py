@@ -75,7 +75,9 @@ class KernelRenderer:
             return "rows"
         if over == ROW:
             return "channels"
-        return f"channels / {'inner_groups' if self.by_segment and self.kernel.groups == 1 else 'groups'}"
+        if not self.by_segment:
+            return "group_length"
+        return "inner_length" if self.kernel.groups == 1 else "length"
 
     def _store(self, tensor: Tensor) -> Store:
         value, type_ = self.expressions.operand(tensor.node), element_type(tensor)

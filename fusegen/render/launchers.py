@@ -15,6 +15,9 @@ from fusegen.render.layout import WIDTH
 from fusegen.render.types import CPP, element_type, pointer, type_roles
 from fusegen.render.work import STREAMS, column_work, row_staged, row_work, stream_work
 
+_TIED = "\N{NO-BREAK SPACE}"
+_ONE = "int64_t(1)"  # segment of a row: the row itself
+
 _COMMENT = {
     "row": "Each segment stays in registers.",
     "column": "Each tile of columns stays in shared memory.",
@@ -68,7 +71,7 @@ class LauncherRenderer:
         self.types = types
         self.used = used
         self.symbol = symbol
-        self.groups = "groups" if program.groups is not None else "int64_t(1)"
+        self.groups = "groups" if program.groups is not None else _ONE
 
     def context(self) -> ProgramContext:
         program = self.program
@@ -122,7 +125,15 @@ class LauncherRenderer:
 
     def _groups(self, kernel: Kernel) -> str:
         """The number of segments in a row, as this kernel cuts it."""
-        return "int64_t(1)" if kernel.groups == 1 else self.groups
+        return _ONE if kernel.groups == 1 else self.groups
+
+    def _segments(self, kernel: Kernel) -> list[str]:
+        """How many segments of a row a kernel has, and how long they are; of those within its own, too."""
+        context = self.contexts[kernel.name]
+        groups = self._groups(kernel) if kernel.kind in ("row", "segment") else self.groups
+        length = "length" if kernel.kind == "row" else _length(groups)
+        both = [groups, length] if context.uses_groups else []
+        return [*both, self.groups, _length(self.groups)] if context.inner_groups else both
 
     def _stream(self, kernel: Kernel) -> str | None:
         """The launch shape of a stream kernel; None for other kinds."""
@@ -196,7 +207,7 @@ class LauncherRenderer:
                 shape = self._stream(kernel)
                 grid = [f"{shape}.grid", f"{shape}.block"]
                 shared = "kStreamThreads * 2 * kVec * sizeof(Acc)" if kernel.partial_sums else "0"
-                sizes += [self.groups] if context.uses_groups else []
+                sizes += self._segments(kernel)
                 sizes += [f"{shape}.lines", f"{shape}.lines_per_block", f"{shape}.period", "whole"]
             case "finalise":
                 earlier = kernels[: kernels.index(kernel)]
@@ -205,35 +216,43 @@ class LauncherRenderer:
                 grid = ["finalise.grid", "finalise.block"]
                 shared = "kStreamThreads * 2 * sizeof(Acc)"
                 sizes += [f"int64_t({self._blocks(source)})"]
-                sizes += [f"{shape}.lines_per_block", f"{shape}.period"] if context.has_partial_moments else []
+                if context.has_partial_moments:
+                    sizes += [f"{shape}.lines_per_block", f"{shape}.period", f"rows / {shape}.period"]
             case "segment":
                 grid = [f"segment_grid(rows, {self._groups(kernel)})", "dim3(kSegmentThreads)"]
                 shared = "64 * sizeof(Acc)"
-                sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else []), "whole"]
+                sizes += [*self._segments(kernel), "whole"]
             case "row":
                 grid = ["row.grid", "row.block"]
                 shared = "shared_bytes"
-                sizes += [self._groups(kernel), *(["groups"] if context.inner_groups else [])]
+                sizes += self._segments(kernel)
                 sizes += ["row.lanes", "row.across", "row.height", *(["row.period"] if context.partial_sums else [])]
-                steps = ["row.step", f"row.step * {self._groups(kernel)}", "row.step * channels"]
+                groups = self._groups(kernel)
+                steps = ["row.step", "row.step" if groups == _ONE else f"row.step * {groups}", "row.step * channels"]
                 sizes += [*steps, "size", "whole"]
                 lines += self._row_instance(kernel)
                 name = "kernel"
             case "column":
                 grid = ["tile.grid", "tile.block"]
                 shared = "tile.shared_bytes"
-                sizes += [self.groups] if context.uses_groups else []
+                sizes += self._segments(kernel)
                 sizes += ["tile.rows_per_block"]
             case "total":
                 grid, shared = ["dim3(1)", "dim3(kTotalThreads)"], "32 * sizeof(Acc)"
-        call = ", ".join([name, *grid, shared, "stream", *arguments, *sizes])
+        words = [name, *grid, shared, "stream", *arguments, *sizes]
+        call = ", ".join(word.replace(" ", _TIED) for word in words)  # lines end behind an argument
         if kernel is kernels[-1]:
             return [*lines, *_wrapped(f"return launch({call});")]
         return [*lines, *_wrapped(f"error = launch({call});"), "if (error != cudaSuccess) return error;"]
 
 
+def _length(groups: str) -> str:
+    """How many channels each of so many segments of a row has."""
+    return "channels" if groups == _ONE else f"channels / {groups}"
+
+
 def _wrapped(statement: str) -> list[str]:
-    return wrap(statement, WIDTH - 4, 4).splitlines()
+    return wrap(statement, WIDTH - 4, 4).replace(_TIED, " ").splitlines()
 
 
 def _only(where: str, statement: str) -> list[str]:

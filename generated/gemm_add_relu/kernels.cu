@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     const T* __restrict__ gemm_product_ptr,
     const Param* __restrict__ bias_ptr,
     Out* __restrict__ y_ptr,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -229,8 +229,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     const Param* __restrict__ bias_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -372,13 +372,14 @@ cudaError_t backward_launch(
     auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 1 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(backward<T, Out, Param, kVec, kPacked>, sums.grid, sums.block, kStreamThreads * 2
-        * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, bias_ptr, grad_gemm_product_ptr,
-        partials, rows, channels, sums.lines, sums.lines_per_block, sums.period, whole);
+    error = launch(backward<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, bias_ptr,
+        grad_gemm_product_ptr, partials, rows, channels, sums.lines, sums.lines_per_block,
+        sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
-        2 * sizeof(Acc), stream, grad_bias_ptr, partials, rows, channels, int64_t(sums.grid.y *
-        sums.period));
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, grad_bias_ptr, partials, rows, channels,
+        int64_t(sums.grid.y * sums.period));
   }
 }
 

@@ -67,11 +67,11 @@ forward_row(
     Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
     Out* __restrict__ y_ptr,
     Accumulate<T> groupnorm_eps,
-    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int64_t step,
-        int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t length,
+    int lanes, int across, int height,
+    int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
-  const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
   const Seat seat = seat_of<!kLarge>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
@@ -247,10 +247,9 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
     Accumulate<T> groupnorm_eps,
-    int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
-  const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
   Acc* shared = shared_memory<Acc>();
 
@@ -340,8 +339,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     const Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
-        int period, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t group_length,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -350,7 +349,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const int64_t segments = kPacked ? groups : period * groups;  // of a line
-  const Division by_segment(columns.first, channels / groups);
+  const Division by_segment(columns.first, group_length);
   int64_t segment[kVec];
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
@@ -488,7 +487,7 @@ cudaError_t forward_launch(
     set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr, groupnorm_mean_ptr,
-        groupnorm_rstd_ptr, y_ptr, Acc(a.groupnorm_eps), rows, channels, groups, row.lanes,
+        groupnorm_rstd_ptr, y_ptr, Acc(a.groupnorm_eps), rows, channels, groups, length, row.lanes,
         row.across, row.height, row.step, row.step * groups, row.step * channels, size, whole);
   }
 
@@ -501,12 +500,12 @@ cudaError_t forward_launch(
     error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr, bias_ptr,
         groupnorm_mean_ptr, groupnorm_rstd_ptr, Acc(a.groupnorm_eps), rows, channels, groups,
-        whole);
+        channels / groups, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr,
-        groupnorm_mean_ptr, groupnorm_rstd_ptr, y_ptr, rows, channels, groups, stores.lines,
-        stores.lines_per_block, stores.period, whole);
+        groupnorm_mean_ptr, groupnorm_rstd_ptr, y_ptr, rows, channels, groups, channels / groups,
+        stores.lines, stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -636,11 +635,11 @@ backward_row(
     const Param* __restrict__ groupnorm_weight_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t length,
+    int lanes, int across, int height, int period,
+    int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
-  const int64_t length = channels / groups;
   const Seat seat = seat_of<!kLarge && !kCluster>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
@@ -663,7 +662,7 @@ backward_row(
         first * channels, segment * length, end,
             int64_t((rank * kItems + i) * lanes + lane) * kVec);
   }
-  const Acc inverse_count = reciprocal(Acc(channels / groups));
+  const Acc inverse_count = reciprocal(Acc(length));
 
   // The next row is on its way while this one is used.
   RowLoad<T, kVec, kRuns> gemm_product_next[kItems];
@@ -933,12 +932,11 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Param* __restrict__ groupnorm_weight_ptr,
     Accumulate<T>* __restrict__ groupnorm_grad_slope_ptr,
     Accumulate<T>* __restrict__ groupnorm_grad_mean_ptr,
-    int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
-  const int64_t length = channels / groups;
   Acc* shared = shared_memory<Acc>();
-  const Acc inverse_count = reciprocal(Acc(channels / groups));
+  const Acc inverse_count = reciprocal(Acc(length));
 
   // One block a segment, in turns where there are more segments than blocks.
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
@@ -1038,8 +1036,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const Accumulate<T>* __restrict__ groupnorm_grad_mean_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
-        int period, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t group_length,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -1048,7 +1046,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const int64_t segments = kPacked ? groups : period * groups;  // of a line
-  const Division by_segment(columns.first, channels / groups);
+  const Division by_segment(columns.first, group_length);
   int64_t segment[kVec];
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
@@ -1240,12 +1238,13 @@ cudaError_t backward_launch(
     const size_t shared_bytes = exchanged * sizeof(Acc) + staged;
     error = launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_weight_ptr,
-        grad_gemm_product_ptr, partials, rows, channels, groups, row.lanes, row.across, row.height,
-        row.period, row.step, row.step * groups, row.step * channels, size, whole);
+        grad_gemm_product_ptr, partials, rows, channels, groups, length, row.lanes, row.across,
+        row.height, row.period, row.step, row.step * groups, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
-        2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_bias_ptr, grad_groupnorm_weight_ptr,
-        grad_groupnorm_bias_ptr, partials, rows, channels, int64_t(row.grid.y));
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_bias_ptr,
+        grad_groupnorm_weight_ptr, grad_groupnorm_bias_ptr, partials, rows, channels,
+        int64_t(row.grid.y));
   }
 
   // Any size: statistics first, then one more pass.
@@ -1261,17 +1260,19 @@ cudaError_t backward_launch(
     error = launch(backward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_weight_ptr,
-        groupnorm_grad_slope_ptr, groupnorm_grad_mean_ptr, rows, channels, groups, whole);
+        groupnorm_grad_slope_ptr, groupnorm_grad_mean_ptr, rows, channels, groups,
+        channels / groups, whole);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_weight_ptr,
         groupnorm_grad_slope_ptr, groupnorm_grad_mean_ptr, grad_gemm_product_ptr, partials, rows,
-        channels, groups, sums.lines, sums.lines_per_block, sums.period, whole);
+        channels, groups, channels / groups, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
-        2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_bias_ptr, grad_groupnorm_weight_ptr,
-        grad_groupnorm_bias_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_bias_ptr,
+        grad_groupnorm_weight_ptr, grad_groupnorm_bias_ptr, partials, rows, channels,
+        int64_t(sums.grid.y * sums.period));
   }
 }
 

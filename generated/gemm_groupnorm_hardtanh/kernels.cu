@@ -63,11 +63,11 @@ forward_row(
     Accumulate<T> group_norm_eps,
     Accumulate<T> hardtanh_max,
     Accumulate<T> hardtanh_min,
-    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int64_t step,
-        int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t length,
+    int lanes, int across, int height,
+    int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
-  const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
   const Seat seat = seat_of<!kLarge>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
@@ -236,10 +236,9 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Accumulate<T> group_norm_eps,
-    int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
-  const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
   Acc* shared = shared_memory<Acc>();
 
@@ -316,8 +315,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     Out* __restrict__ y_ptr,
     Accumulate<T> hardtanh_max,
     Accumulate<T> hardtanh_min,
-    int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
-        int period, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t group_length,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -326,7 +325,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const int64_t segments = kPacked ? groups : period * groups;  // of a line
-  const Division by_segment(columns.first, channels / groups);
+  const Division by_segment(columns.first, group_length);
   int64_t segment[kVec];
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
@@ -458,8 +457,8 @@ cudaError_t forward_launch(
     return launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr,
         gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
         group_norm_rstd_ptr, y_ptr, Acc(a.group_norm_eps), Acc(a.hardtanh_max), Acc(a.hardtanh_min),
-        rows, channels, groups, row.lanes, row.across, row.height, row.step, row.step * groups,
-        row.step * channels, size, whole);
+        rows, channels, groups, length, row.lanes, row.across, row.height, row.step,
+        row.step * groups, row.step * channels, size, whole);
   }
 
   // Any size: statistics first, then one more pass.
@@ -471,12 +470,13 @@ cudaError_t forward_launch(
     error = launch(forward_segments<T, kVec, kPacked>, segment_grid(rows, groups),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr,
         group_norm_mean_ptr, group_norm_rstd_ptr, Acc(a.group_norm_eps), rows, channels, groups,
-        whole);
+        channels / groups, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr,
         group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, Acc(a.hardtanh_max), Acc(a.hardtanh_min),
-        rows, channels, groups, stores.lines, stores.lines_per_block, stores.period, whole);
+        rows, channels, groups, channels / groups, stores.lines, stores.lines_per_block,
+        stores.period, whole);
   }
 }
 
@@ -604,11 +604,11 @@ backward_row(
     Accumulate<T>* __restrict__ partials,
     Accumulate<T> hardtanh_max,
     Accumulate<T> hardtanh_min,
-    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t length,
+    int lanes, int across, int height, int period,
+    int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
-  const int64_t length = channels / groups;
   const Seat seat = seat_of<!kLarge && !kCluster>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
@@ -631,7 +631,7 @@ backward_row(
         first * channels, segment * length, end,
             int64_t((rank * kItems + i) * lanes + lane) * kVec);
   }
-  const Acc inverse_count = reciprocal(Acc(channels / groups));
+  const Acc inverse_count = reciprocal(Acc(length));
 
   // The next row is on its way while this one is used.
   RowLoad<T, kVec, kRuns> gemm_product_next[kItems];
@@ -896,12 +896,11 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     Accumulate<T>* __restrict__ group_norm_grad_mean_ptr,
     Accumulate<T> hardtanh_max,
     Accumulate<T> hardtanh_min,
-    int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
-  const int64_t length = channels / groups;
   Acc* shared = shared_memory<Acc>();
-  const Acc inverse_count = reciprocal(Acc(channels / groups));
+  const Acc inverse_count = reciprocal(Acc(length));
 
   // One block a segment, in turns where there are more segments than blocks.
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
@@ -1003,8 +1002,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     Accumulate<T>* __restrict__ partials,
     Accumulate<T> hardtanh_max,
     Accumulate<T> hardtanh_min,
-    int64_t rows, int64_t channels, int64_t groups, int64_t lines, int64_t lines_per_block,
-        int period, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t group_length,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -1013,7 +1012,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
   const int64_t segments = kPacked ? groups : period * groups;  // of a line
-  const Division by_segment(columns.first, channels / groups);
+  const Division by_segment(columns.first, group_length);
   int64_t segment[kVec];
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
@@ -1200,11 +1199,11 @@ cudaError_t backward_launch(
     error = launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_bias_ptr, grad_gemm_product_ptr, partials, Acc(a.hardtanh_max),
-        Acc(a.hardtanh_min), rows, channels, groups, row.lanes, row.across, row.height, row.period,
-        row.step, row.step * groups, row.step * channels, size, whole);
+        Acc(a.hardtanh_min), rows, channels, groups, length, row.lanes, row.across, row.height,
+        row.period, row.step, row.step * groups, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
-        2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, partials, rows, channels, int64_t(row.grid.y));
   }
 
@@ -1222,17 +1221,17 @@ cudaError_t backward_launch(
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_bias_ptr, group_norm_grad_slope_ptr, group_norm_grad_mean_ptr,
-        Acc(a.hardtanh_max), Acc(a.hardtanh_min), rows, channels, groups, whole);
+        Acc(a.hardtanh_max), Acc(a.hardtanh_min), rows, channels, groups, channels / groups, whole);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_bias_ptr, group_norm_grad_slope_ptr, group_norm_grad_mean_ptr,
         grad_gemm_product_ptr, partials, Acc(a.hardtanh_max), Acc(a.hardtanh_min), rows, channels,
-        groups, sums.lines, sums.lines_per_block, sums.period, whole);
+        groups, channels / groups, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
-        2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
         grad_group_norm_bias_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }

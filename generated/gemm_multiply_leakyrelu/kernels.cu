@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     Out* __restrict__ y_ptr,
     Accumulate<T> multiplier,
     Accumulate<T> negative_slope,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -241,8 +241,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     Accumulate<T>* __restrict__ partials,
     Accumulate<T> multiplier,
     Accumulate<T> negative_slope,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -392,14 +392,14 @@ cudaError_t backward_launch(
     auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 1 * channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(backward<T, Out, kVec, kPacked>, sums.grid, sums.block, kStreamThreads * 2 * kVec
-        * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, grad_gemm_product_ptr,
-        partials, Acc(a.multiplier), Acc(a.negative_slope), rows, channels, sums.lines,
-        sums.lines_per_block, sums.period, whole);
+    error = launch(backward<T, Out, kVec, kPacked>, sums.grid, sums.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
+        gemm_bias_ptr, grad_gemm_product_ptr, partials, Acc(a.multiplier), Acc(a.negative_slope),
+        rows, channels, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
-        2 * sizeof(Acc), stream, grad_gemm_bias_ptr, partials, Acc(a.multiplier), rows, channels,
-        int64_t(sums.grid.y * sums.period));
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, partials, Acc(a.multiplier),
+        rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }
 

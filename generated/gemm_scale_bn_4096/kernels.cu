@@ -193,8 +193,8 @@ template <typename T, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -297,7 +297,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     const Accumulate<T>* __restrict__ partials,
     Accumulate<T> bn_eps,
     Accumulate<T> bn_momentum,
-    int64_t rows, int64_t channels, int64_t blocks, int64_t lines_per_block, int period) {
+    int64_t rows, int64_t channels,
+    int64_t blocks, int64_t lines_per_block, int period, int64_t full_lines) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -309,8 +310,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   // rows from its first line on. All of a thread's are of one row, as blockDim.y is a multiple of
   // the period, and their lines are that far apart.
   const unsigned turn = threadIdx.y % period;
+  const bool more = turn < rows - full_lines * period;  // the last line has some of its rows only
   const int64_t apart = blockDim.y / period * lines_per_block;
-  int64_t left = rows / period + (turn < rows % period) - threadIdx.y / period * lines_per_block;
+  int64_t left = full_lines + more - threadIdx.y / period * lines_per_block;
   constexpr int kBatch = 4;  // partial results that are loaded together
   for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
     Acc part[kBatch][2];
@@ -387,8 +389,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     const Accumulate<T>* __restrict__ bn_center_ptr,
     const Accumulate<T>* __restrict__ bn_scale_ptr,
     Out* __restrict__ y_ptr,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -516,15 +518,16 @@ cudaError_t train_forward_launch(
     auto* bn_scale_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_forward_partials<T, kVec, kPacked>, sum.grid, sum.block, kStreamThreads * 2
-        * kVec * sizeof(Acc), stream, gemm_product_ptr, partials, rows, channels, sum.lines,
-        sum.lines_per_block, sum.period, whole);
+    error = launch(train_forward_partials<T, kVec, kPacked>, sum.grid, sum.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, partials, rows, channels,
+        sum.lines, sum.lines_per_block, sum.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(train_forward_finalise<T, Param>, finalise.grid, finalise.block, kStreamThreads *
-        2 * sizeof(Acc), stream, gemm_bias_ptr, scale_ptr, bn_weight_ptr, bn_mean_ptr, bn_rstd_ptr,
-        bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr, bn_scale_ptr,
-        bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps), Acc(a.bn_momentum), rows, channels,
-        int64_t(sum.grid.y * sum.period), sum.lines_per_block, sum.period);
+    error = launch(train_forward_finalise<T, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, scale_ptr, bn_weight_ptr,
+        bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr,
+        bn_scale_ptr, bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps), Acc(a.bn_momentum), rows,
+        channels, int64_t(sum.grid.y * sum.period), sum.lines_per_block, sum.period,
+        rows / sum.period);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
         stream, gemm_product_ptr, scale_ptr, bn_bias_ptr, bn_center_ptr, bn_scale_ptr, y_ptr, rows,
@@ -807,8 +810,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     const Param* __restrict__ scale_ptr,
     const Accumulate<T>* __restrict__ bn_mean_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -968,8 +971,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const Accumulate<T>* __restrict__ bn_grad_mean_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -1320,8 +1323,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const Param* __restrict__ bn_bias_ptr,
     Out* __restrict__ y_ptr,
     Accumulate<T> bn_eps,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -1551,8 +1554,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
     Accumulate<T> bn_eps,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.

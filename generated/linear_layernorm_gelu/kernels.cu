@@ -62,11 +62,11 @@ forward_row(
     Accumulate<T>* __restrict__ norm_rstd_ptr,
     Out* __restrict__ y_ptr,
     Accumulate<T> norm_eps,
-    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int64_t step,
-        int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t length,
+    int lanes, int across, int height,
+    int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
-  const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
   const Seat seat = seat_of<!kLarge>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
@@ -230,10 +230,9 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     Accumulate<T>* __restrict__ norm_mean_ptr,
     Accumulate<T>* __restrict__ norm_rstd_ptr,
     Accumulate<T> norm_eps,
-    int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
-  const int64_t length = channels / groups;
   const Acc inverse_length = Acc(1) / Acc(length);
   Acc* shared = shared_memory<Acc>();
 
@@ -308,8 +307,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const Accumulate<T>* __restrict__ norm_mean_ptr,
     const Accumulate<T>* __restrict__ norm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -447,8 +446,8 @@ cudaError_t forward_launch(
     set_row_blocks(row, shapes, kWork, rows, int64_t(1), length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, linear_product_ptr,
         linear_bias_ptr, norm_weight_ptr, norm_bias_ptr, norm_mean_ptr, norm_rstd_ptr, y_ptr,
-        Acc(a.norm_eps), rows, channels, int64_t(1), row.lanes, row.across, row.height, row.step,
-        row.step * int64_t(1), row.step * channels, size, whole);
+        Acc(a.norm_eps), rows, channels, int64_t(1), length, row.lanes, row.across, row.height,
+        row.step, row.step, row.step * channels, size, whole);
   }
 
   // Any size: statistics first, then one more pass.
@@ -459,7 +458,7 @@ cudaError_t forward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(forward_segments<T, kVec, kPacked>, segment_grid(rows, int64_t(1)),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, linear_product_ptr, linear_bias_ptr,
-        norm_mean_ptr, norm_rstd_ptr, Acc(a.norm_eps), rows, channels, int64_t(1), whole);
+        norm_mean_ptr, norm_rstd_ptr, Acc(a.norm_eps), rows, channels, int64_t(1), channels, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         linear_product_ptr, linear_bias_ptr, norm_weight_ptr, norm_bias_ptr, norm_mean_ptr,
@@ -586,11 +585,11 @@ backward_row(
     const Param* __restrict__ norm_bias_ptr,
     T* __restrict__ grad_linear_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t groups, int lanes, int across, int height, int period,
-        int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t length,
+    int lanes, int across, int height, int period,
+    int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
-  const int64_t length = channels / groups;
   const Seat seat = seat_of<!kLarge && !kCluster>(threadIdx.x, lanes, across, height);
   // A thread without a seat has no columns, like one behind the last group.
   const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
@@ -867,10 +866,9 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Param* __restrict__ norm_bias_ptr,
     Accumulate<T>* __restrict__ norm_grad_slope_ptr,
     Accumulate<T>* __restrict__ norm_grad_mean_ptr,
-    int64_t rows, int64_t channels, int64_t groups, int64_t whole) {
+    int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
-  const int64_t length = channels / groups;
   Acc* shared = shared_memory<Acc>();
   const Acc inverse_count = reciprocal(Acc(channels));
 
@@ -972,8 +970,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const Accumulate<T>* __restrict__ norm_grad_mean_ptr,
     T* __restrict__ grad_linear_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -1165,12 +1163,12 @@ cudaError_t backward_launch(
     const size_t shared_bytes = exchanged * sizeof(Acc) + staged;
     error = launch(kernel, row.grid, row.block, shared_bytes, stream, linear_product_ptr,
         grad_y_ptr, linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr, norm_weight_ptr, norm_bias_ptr,
-        grad_linear_product_ptr, partials, rows, channels, int64_t(1), row.lanes, row.across,
-        row.height, row.period, row.step, row.step * int64_t(1), row.step * channels, size, whole);
+        grad_linear_product_ptr, partials, rows, channels, int64_t(1), length, row.lanes,
+        row.across, row.height, row.period, row.step, row.step, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
-        2 * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr, grad_norm_bias_ptr,
-        partials, rows, channels, int64_t(row.grid.y));
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr,
+        grad_norm_bias_ptr, partials, rows, channels, int64_t(row.grid.y));
   }
 
   // Any size: statistics first, then one more pass.
@@ -1186,7 +1184,7 @@ cudaError_t backward_launch(
     error = launch(backward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, int64_t(1)),
         dim3(kSegmentThreads), 64 * sizeof(Acc), stream, linear_product_ptr, grad_y_ptr,
         linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr, norm_weight_ptr, norm_bias_ptr,
-        norm_grad_slope_ptr, norm_grad_mean_ptr, rows, channels, int64_t(1), whole);
+        norm_grad_slope_ptr, norm_grad_mean_ptr, rows, channels, int64_t(1), channels, whole);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, linear_product_ptr, grad_y_ptr,
@@ -1194,9 +1192,9 @@ cudaError_t backward_launch(
         norm_grad_slope_ptr, norm_grad_mean_ptr, grad_linear_product_ptr, partials, rows, channels,
         sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
-        2 * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr, grad_norm_bias_ptr,
-        partials, rows, channels, int64_t(sums.grid.y * sums.period));
+    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr,
+        grad_norm_bias_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }
 

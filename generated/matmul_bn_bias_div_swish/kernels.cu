@@ -200,8 +200,8 @@ template <typename T, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ matmul_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -305,7 +305,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     Accumulate<T> bn_eps,
     Accumulate<T> bn_momentum,
     Accumulate<T> divide_value,
-    int64_t rows, int64_t channels, int64_t blocks, int64_t lines_per_block, int period) {
+    int64_t rows, int64_t channels,
+    int64_t blocks, int64_t lines_per_block, int period, int64_t full_lines) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -317,8 +318,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   // rows from its first line on. All of a thread's are of one row, as blockDim.y is a multiple of
   // the period, and their lines are that far apart.
   const unsigned turn = threadIdx.y % period;
+  const bool more = turn < rows - full_lines * period;  // the last line has some of its rows only
   const int64_t apart = blockDim.y / period * lines_per_block;
-  int64_t left = rows / period + (turn < rows % period) - threadIdx.y / period * lines_per_block;
+  int64_t left = full_lines + more - threadIdx.y / period * lines_per_block;
   constexpr int kBatch = 4;  // partial results that are loaded together
   for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
     Acc part[kBatch][2];
@@ -395,8 +397,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     const Accumulate<T>* __restrict__ bn_center_ptr,
     Out* __restrict__ y_ptr,
     Accumulate<T> divide_value,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -530,16 +532,16 @@ cudaError_t train_forward_launch(
     auto* bn_center_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_forward_partials<T, kVec, kPacked>, sum.grid, sum.block, kStreamThreads * 2
-        * kVec * sizeof(Acc), stream, matmul_product_ptr, partials, rows, channels, sum.lines,
-        sum.lines_per_block, sum.period, whole);
+    error = launch(train_forward_partials<T, kVec, kPacked>, sum.grid, sum.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, partials, rows,
+        channels, sum.lines, sum.lines_per_block, sum.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(train_forward_finalise<T, Param>, finalise.grid, finalise.block, kStreamThreads *
-        2 * sizeof(Acc), stream, matmul_bias_ptr, bn_weight_ptr, bn_mean_ptr, bn_rstd_ptr,
-        bn_running_mean_ptr, bn_running_var_ptr, bn_scale_ptr, bn_center_ptr,
+    error = launch(train_forward_finalise<T, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, matmul_bias_ptr, bn_weight_ptr, bn_mean_ptr,
+        bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_scale_ptr, bn_center_ptr,
         bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps), Acc(a.bn_momentum),
         Acc(a.divide_value), rows, channels, int64_t(sum.grid.y * sum.period), sum.lines_per_block,
-        sum.period);
+        sum.period, rows / sum.period);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
         stream, matmul_product_ptr, bn_bias_ptr, bias_ptr, bn_scale_ptr, bn_center_ptr, y_ptr,
@@ -820,8 +822,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     const Param* __restrict__ bias_ptr,
     Accumulate<T>* __restrict__ partials,
     Accumulate<T> divide_value,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -1001,8 +1003,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const Accumulate<T>* __restrict__ bn_grad_mean_ptr,
     T* __restrict__ grad_matmul_product_ptr,
     Accumulate<T> divide_value,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -1200,8 +1202,8 @@ cudaError_t train_backward_launch(
     error = launch(train_backward_finalise<Acc, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, bn_weight_ptr, grad_matmul_bias_ptr,
         grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr, bn_grad_slope_ptr,
-        bn_grad_mean_ptr, partials, Acc(a.divide_value), rows, channels, int64_t(sums.grid.y *
-        sums.period));
+        bn_grad_mean_ptr, partials, Acc(a.divide_value), rows, channels,
+        int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
     error = launch(train_backward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
         stream, matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
@@ -1332,8 +1334,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     Out* __restrict__ y_ptr,
     Accumulate<T> bn_eps,
     Accumulate<T> divide_value,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -1571,8 +1573,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     Accumulate<T>* __restrict__ partials,
     Accumulate<T> bn_eps,
     Accumulate<T> divide_value,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -1814,8 +1816,8 @@ cudaError_t eval_backward_launch(
     error = launch(eval_backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_running_var_ptr, bn_weight_ptr,
         grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
-        partials, Acc(a.bn_eps), Acc(a.divide_value), rows, channels, int64_t(sums.grid.y *
-        sums.period));
+        partials, Acc(a.bn_eps), Acc(a.divide_value), rows, channels,
+        int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
     return launch(eval_backward_total<Acc, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
         stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows, channels);

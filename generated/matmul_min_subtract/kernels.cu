@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     const T* __restrict__ linear_bias_ptr,
     const Param* __restrict__ constant_ptr,
     Out* __restrict__ y_ptr,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -239,8 +239,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     const Param* __restrict__ constant_ptr,
     T* __restrict__ grad_linear_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t lines, int64_t lines_per_block, int period,
-        int64_t whole) {
+    int64_t rows, int64_t channels,
+    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   // A line is a row, or so many that the next one begins at a multiple of a vector.
@@ -416,14 +416,14 @@ cudaError_t backward_launch(
     auto* d_constant_2_sum_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(backward<T, Out, Param, kVec, kPacked>, sums.grid, sums.block, kStreamThreads * 2
-        * kVec * sizeof(Acc), stream, linear_product_ptr, grad_y_ptr, linear_bias_ptr, constant_ptr,
-        grad_linear_product_ptr, partials, rows, channels, sums.lines, sums.lines_per_block,
-        sums.period, whole);
+    error = launch(backward<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, linear_product_ptr, grad_y_ptr,
+        linear_bias_ptr, constant_ptr, grad_linear_product_ptr, partials, rows, channels,
+        sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
-    error = launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block, kStreamThreads *
-        2 * sizeof(Acc), stream, grad_linear_bias_ptr, d_constant_2_sum_ptr, partials, rows,
-        channels, int64_t(sums.grid.y * sums.period));
+    error = launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, grad_linear_bias_ptr, d_constant_2_sum_ptr,
+        partials, rows, channels, int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
     return launch(backward_total<Acc, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
         stream, d_constant_2_sum_ptr, grad_constant_ptr, rows, channels);

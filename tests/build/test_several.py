@@ -102,22 +102,24 @@ def test_source_with_one_guard_is_compiled_whole(workshop, part: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "cores, targets, split",
+    "cores, targets, flags",
     [
-        (1, ["sm_90"], None),
-        (3, ["sm_90"], None),
-        (4, ["sm_90"], 2),
-        (7, ["sm_90"], 3),
-        (7, ["sm_90", "sm_80", "sm_90"], None),
-        (9, ["sm_90", "sm_80"], 2),
+        (1, ["sm_90"], []),
+        (3, ["sm_90"], []),
+        (4, ["sm_90"], ["--split-compile=2"]),
+        (7, ["sm_90"], ["--split-compile=3"]),
+        (3, ["sm_90", "sm_80"], []),
+        (5, ["sm_90", "sm_80", "sm_100"], ["--threads=2"]),
+        (7, ["sm_90", "sm_80", "sm_90"], ["--threads=2"]),
+        (9, ["sm_90", "sm_80"], ["--threads=2", "--split-compile=2"]),
     ],
 )
-def test_kernels_of_a_source_are_divided_among_idle_cores(workshop, monkeypatch, cores, targets, split) -> None:
-    """Two parts for each target; what the binding takes is not counted."""
+def test_sources_share_the_cores(workshop, monkeypatch, cores, targets, flags) -> None:
+    """Each of the two parts has its targets at the same time, then its kernels."""
     (workshop.package / "kernels.cu").write_text(GUARDED)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
     key = workshop.build(targets=targets).key
-    assert splits(workshop) == ([] if split is None else [f"--split-compile={split}"] * 2)
+    assert core_flags(workshop) == [flags, flags]
 
     # Elsewhere there are other cores, and the same to build; what is left to compile has them all.
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
@@ -128,9 +130,25 @@ def test_kernels_of_a_source_are_divided_among_idle_cores(workshop, monkeypatch,
     workshop.forget()
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
     assert workshop.build(targets=targets).key == key
-    assert splits(workshop) == [f"--split-compile={6 // len(set(targets))}"]
+    distinct = len(set(targets))
+    at_once = [f"--threads={distinct}"] if distinct > 1 else []
+    assert core_flags(workshop) == [[*at_once, f"--split-compile={6 // distinct}"]]
 
 
-def splits(workshop) -> list[str]:
-    words = " ".join(line for line in workshop.started() if line.startswith("nvcc")).split()
-    return [word for word in words if word.startswith("--split-compile")]
+def core_flags(workshop) -> list[list[str]]:
+    compiled = [line.split() for line in workshop.started() if line.startswith("nvcc")]
+    return [[word for word in words if word.startswith(("--threads", "--split-compile"))] for words in compiled]
+
+
+def test_what_takes_longest_is_compiled_first(workshop, monkeypatch) -> None:
+    """On one core, one thing at a time: kernels by the size of their source, the backward pass first; then bindings."""
+    other = workshop.add("other", GUARDED)
+    (workshop.package / "kernels.cu").write_text(GUARDED)
+    (other / "bindings.cpp").write_text("many bindings\n" * 1000)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
+    assert (other / "kernels.cu").stat().st_size > len(GUARDED)
+    build(workshop.package, other)
+    compiled = [line for line in workshop.started() if " -c " in line]
+    parts = ("BACKWARD", "FORWARD", "bindings")
+    assert [next(part for part in parts if part in line) for line in compiled] == [*parts[:2] * 2, *parts[2:] * 2]
+    assert ["/other/" in line for line in compiled[:4]] == [True, True, False, False]

@@ -17,22 +17,22 @@ CHAINS = {
     # The bias is read in float32 alone, where it has the dtype of activations.
     "no_parameter_but_the_bias": (
         (LINEAR, LEAKY),
-        {"forward": "T Out", "backward": "T Out", "backward_column_sums": "T Param"},
+        {"forward": "T Out", "backward": "T Out", "backward_column_sums": "Acc Param"},
     ),
     "batch_norm": (
         (BATCH,),
         {
             "train_forward_column": "T Out Param",
             "train_forward_partials": "T",
-            "train_forward_finalise": "T Param",
+            "train_forward_finalise": "Acc Param",
             "train_forward_apply": "T Out Param",
             "train_backward_column": "T Out Param",
             "train_backward_partials": "T Out",
-            "train_backward_finalise": "T Param",
+            "train_backward_finalise": "Acc Param",
             "train_backward_apply": "T Out Param",
             "eval_forward": "T Out Param",
             "eval_backward": "T Out Param",
-            "eval_backward_column_sums": "T Param",
+            "eval_backward_column_sums": "Acc Param",
         },
     ),
     # The element-wise function's error is that of the result's dtype.
@@ -54,7 +54,7 @@ CHAINS = {
             "forward_segments": "T",
             "forward_apply": "T Out Param",
             "backward_row": "T Out Param",
-            "backward_column_sums": "T Param",
+            "backward_column_sums": "Acc Param",
             "backward_segments": "T Out Param",
             "backward_apply": "T Out Param",
         },

@@ -277,9 +277,9 @@ BEHIND = [
     for name, run, old, new, caught in (
         ("the last block counts rows that it lacks", "split", "left < lines_per_block ? left : lines_per_block",
          "lines_per_block", wrong("y", "bn_running_var")),
-        ("the last line's rows are all there", "odd, split", "(turn < rows % period)", "1",
+        ("the last line's rows are all there", "odd, split", "turn < rows - full_lines * period", "1",
          wrong("y", "bn_running_var")),
-        ("the last line's rows are all missing", "odd, split", "(turn < rows % period)", "0",
+        ("the last line's rows are all missing", "odd, split", "turn < rows - full_lines * period", "0",
          wrong("y", "bn_running_var")),
         ("a row of a line for a block", "more odd rows, split", "threadIdx.y / period * lines_per_block",
          "threadIdx.y * lines_per_block", wrong("y", "bn_running_var")),
