@@ -37,7 +37,8 @@ def core_flags(cores: int, targets: Sequence[str]) -> list[str]:
     More at a time than there are cores takes longer, and so do divided kernels: up to a seventh more work in all. None
     of it is part of the key: the machine code is the same.
     """
-    at_once = max(1, min(cores, len(set(targets))))
+    architectures = {option.split(",")[0] for option in gencode(targets)}  # each is compiled on its own
+    at_once = max(1, min(cores, len(architectures)))
     split = cores // at_once
     flags = [f"--threads={at_once}"] if at_once > 1 else []
     return [*flags, f"--split-compile={split}"] if split > 1 else flags

@@ -38,7 +38,9 @@ class Outcome:
 def run_steps(
     ninja: Path, steps: Sequence[Step], *, cores: int, work: Path, ended: Callable[[Step, int], None]
 ) -> Outcome:
-    """Runs the steps in their order, so many at a time as their needs allow. After a failure no further one is started.
+    """Runs the steps, `cores` at a time at most, those first that come first and have what they need.
+
+    The order is up to ninja, whose recent versions keep that of the file. After a failure no further one is started.
 
     `ended` is called as each one ends, with how many have. One that failed has ended too.
     """

@@ -104,7 +104,7 @@ def _kernel(context: KernelContext, types: list[str]) -> KernelText:
     accumulator = type_parameter("accumulator")
     if not re.search(r"\bT\b", body.replace(accumulator, "")):
         text = text.replace(f"  using Acc = {accumulator};\n", "").replace(accumulator, "Acc")
-        used[0] = "Acc"
+        used = ["Acc", *(name for name in used if name != "T")]
     return KernelText(text.replace(every, _declared(used), 1), used)
 
 

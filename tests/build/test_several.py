@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fusegen.build import BuildError, Request, build_extensions
+from fusegen.build import BuildError, Request, build_extensions, steps
 from fusegen.build.flags import PARTS
 
 GUARDED = "#ifndef FUSEGEN_BACKWARD_ONLY\n#endif\n#ifndef FUSEGEN_FORWARD_ONLY\n#endif\n"
@@ -109,6 +109,7 @@ def test_source_with_one_guard_is_compiled_whole(workshop, part: str) -> None:
         (4, ["sm_90"], ["--split-compile=2"]),
         (7, ["sm_90"], ["--split-compile=3"]),
         (3, ["sm_90", "sm_80"], []),
+        (4, ["sm_90a"], ["--threads=2"]),  # for other GPUs there is PTX of the plain architecture
         (5, ["sm_90", "sm_80", "sm_100"], ["--threads=2"]),
         (7, ["sm_90", "sm_80", "sm_90"], ["--threads=2"]),
         (9, ["sm_90", "sm_80"], ["--threads=2", "--split-compile=2"]),
@@ -130,7 +131,7 @@ def test_sources_share_the_cores(workshop, monkeypatch, cores, targets, flags) -
     workshop.forget()
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
     assert workshop.build(targets=targets).key == key
-    distinct = len(set(targets))
+    distinct = len(set(targets)) + ("sm_90a" in targets)
     at_once = [f"--threads={distinct}"] if distinct > 1 else []
     assert core_flags(workshop) == [[*at_once, f"--split-compile={6 // distinct}"]]
 
@@ -141,7 +142,7 @@ def core_flags(workshop) -> list[list[str]]:
 
 
 def test_what_takes_longest_is_compiled_first(workshop, monkeypatch) -> None:
-    """On one core, one thing at a time: kernels by the size of their source, the backward pass first; then bindings."""
+    """On one core: kernels by the size of their source, the backward pass first; then bindings."""
     other = workshop.add("other", GUARDED)
     (workshop.package / "kernels.cu").write_text(GUARDED)
     (other / "bindings.cpp").write_text("many bindings\n" * 1000)
@@ -152,3 +153,17 @@ def test_what_takes_longest_is_compiled_first(workshop, monkeypatch) -> None:
     parts = ("BACKWARD", "FORWARD", "bindings")
     assert [next(part for part in parts if part in line) for line in compiled] == [*parts[:2] * 2, *parts[2:] * 2]
     assert ["/other/" in line for line in compiled[:4]] == [True, True, False, False]
+
+
+def test_no_more_compilers_run_than_there_are_cores(workshop, monkeypatch) -> None:
+    started, popen = [], steps.subprocess.Popen
+
+    def spy(command, **options):
+        started.append(command)
+        return popen(command, **options)
+
+    monkeypatch.setattr(steps.subprocess, "Popen", spy)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(5)))
+    workshop.build()
+    [ninja] = [command for command in started if "-f" in command]
+    assert ninja[1:3] == ["-j", "5"]
