@@ -156,6 +156,7 @@ cudaError_t run(const void* kernel, dim3 grid, dim3 block, std::size_t shared,
     for (std::uint64_t i = 0; i < clusters; ++i) run_cluster((random / 7 + i * step) % clusters);
   }
   engine.faults.leave();
+  engine.stacks.trim();
   engine.code_address = 0;
   engine.current = nullptr;
   return engine.error = engine.report.text[0] ? cudaErrorLaunchFailure : engine.error;

@@ -92,19 +92,26 @@ class Stacks {
   // Grows to at least count stacks; the earlier ones must not be in use, for they may move.
   bool reserve(unsigned count) {
     if (count <= count_) return true;
+    release();
     page_ = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    if (base_) munmap(base_, count_ * stride());
-    base_ = nullptr;
-    count_ = 0;
     constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* memory = mmap(nullptr, count * stride(), PROT_NONE, flags, -1, 0);
     if (memory == MAP_FAILED) return false;
     base_ = static_cast<unsigned char*>(memory);
     count_ = count;
     for (unsigned i = 0; i < count; ++i) {
-      if (mprotect(base_ + i * stride() + page_, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+      if (mprotect(base_ + i * stride() + page_, bytes, PROT_READ | PROT_WRITE) != 0) {
+        release();
+        return false;
+      }
     }
     return true;
+  }
+
+  // Gives back more stacks than are kept from launch to launch. Each takes two of the mappings that a process may
+  // have, by default 65530, and emulated libraries stay loaded.
+  void trim() {
+    if (count_ > 256) release();
   }
 
   unsigned char* stack(unsigned i) const { return base_ + i * stride() + page_; }
@@ -117,6 +124,12 @@ class Stacks {
   }
 
  private:
+  void release() {
+    if (base_) munmap(base_, count_ * stride());
+    base_ = nullptr;
+    count_ = 0;
+  }
+
   std::size_t stride() const { return page_ + bytes; }
 
   unsigned char* base_ = nullptr;
