@@ -29,10 +29,10 @@ the fastest peer a training step would be whose tail took no longer than a copy,
 
 {table}"""
 _SMALL = """
-**Small shapes.** With the autograd engine in one thread, the two ops behind a Function that does nothing else are
-{least} times as fast as eager's step, which is about what a Function in Python can reach; the fused step is
-{fused} times as fast, and takes {over} of theirs (*The host's time*). Between them lie the Python of the
-module and its Function, and the tensors that are saved and unpacked.
+**Small shapes.** With the autograd engine in one thread, the two ops behind a Function in Python that does nothing else
+are {least} times as fast as eager's step. The fused step, whose node is in C++ (`templates/support/autograd.cpp`), is
+{fused} times as fast, and takes {over} of theirs (*The host's time*). What is left are the ops: three library products,
+the kernels' launches and the tensors; and the Python of the module.
 """
 _BUILD = """
 **Builds.** A cold build takes the CPU time of its compilers, divided by the cores (*Builds and imports*): instances of

@@ -10,8 +10,11 @@ from fusegen.errors import InternalError
 DEFAULT_SPECS = Path("specs")
 DEFAULT_OUTPUT = Path("generated")
 
+SUPPORT = "support"  # what all packages of an output directory share
+
 # What building and importing leave below the output directory; git ignores it.
 EXTENSION = "_C"
+AUTOGRAD = "_autograd"  # in `support`, with the version of the torch that it is for
 BUILD_STORE = ".build"
 _BYTECODE = "__pycache__"
 
@@ -19,7 +22,7 @@ _BYTECODE = "__pycache__"
 def is_by_product(path: PurePath) -> bool:
     """Whether a path, relative to the output directory, is one that a build or an import leaves, or is hidden."""
     hidden = any(part.startswith(".") or part == _BYTECODE for part in path.parts)
-    return hidden or path.name.startswith(f"{EXTENSION}.")
+    return hidden or path.name.startswith((f"{EXTENSION}.", f"{AUTOGRAD}."))
 
 
 def templates_directory() -> Path:

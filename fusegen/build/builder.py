@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fusegen.build.autograd import AutogradLibrary
 from fusegen.build.errors import BuildError
 from fusegen.build.key import OUTPUT, Inputs, collect_inputs, why_stale
 from fusegen.build.libraries import Libraries, find_libraries
 from fusegen.build.toolchain import Toolchain, find_ninja, find_toolchain
-from fusegen.paths import BUILD_STORE
+from fusegen.paths import BUILD_STORE, SUPPORT
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
     from rich.console import Console
 
+    from fusegen.build.autograd_job import AutogradJob
     from fusegen.build.job import Job
     from fusegen.build.progress import BuildProgress
 
@@ -89,8 +91,10 @@ def build_extensions(
                 results[request.package] = build.result(inputs, None)
             else:
                 stale.append(request)
-        if stale:
-            results |= build.run(stale, console)
+        libraries = {package.parent: build.autograd(package.parent) for package in packages}
+        stale_libraries = [each for each in libraries.values() if build.why_stale(each) is not None]
+        if stale or stale_libraries:
+            results |= build.run(stale, stale_libraries, console)
     return [results[package] for package in packages]
 
 
@@ -116,14 +120,24 @@ class _Build:
     def reason(self, inputs: Inputs) -> str | None:
         return "forced" if self.force else why_stale(inputs)
 
+    def autograd(self, directory: Path) -> AutogradLibrary:
+        return AutogradLibrary(directory / SUPPORT, self.toolchain, self.libraries)
+
+    def why_stale(self, library: AutogradLibrary) -> str | None:
+        reason = library.why_stale()
+        return "forced" if self.force and library.source.is_file() else reason
+
     def result(self, inputs: Inputs, reason: str | None) -> BuildResult:
         return BuildResult(inputs.package / OUTPUT, inputs.key, reason, time.monotonic() - self.started)
 
-    def run(self, requests: Sequence[Request], console: Console | None) -> dict[Path, BuildResult]:
-        """Builds packages that seemed stale, holding the locks of all."""
+    def run(
+        self, requests: Sequence[Request], libraries: Sequence[AutogradLibrary], console: Console | None
+    ) -> dict[Path, BuildResult]:
+        """Builds packages and autograd libraries that seemed stale, holding the locks of all."""
         # Imported here: none of it is needed when there is nothing to do, and that has to be quick.
         from filelock import FileLock
 
+        from fusegen.build.autograd_job import AutogradJob
         from fusegen.build.commands import Commands
         from fusegen.build.job import Job
         from fusegen.build.progress import BuildProgress
@@ -132,11 +146,12 @@ class _Build:
         results: dict[Path, BuildResult] = {}
         with unwinding(), BuildProgress(console) as progress, ExitStack() as cleanup:
             # Everybody takes locks in the same order, so no two builds wait for each other.
-            for package in sorted(request.package for request in requests):
-                _store(package).mkdir(parents=True, exist_ok=True)
-                lock = FileLock(_store(package).with_name(f"{package.name}.lock"))
-                cleanup.enter_context(_held(lock, package.name, progress))
-            jobs: list[Job] = []
+            locked = [*(request.package for request in requests), *(library.support for library in libraries)]
+            for each in sorted(locked):
+                _store(each).mkdir(parents=True, exist_ok=True)
+                lock = FileLock(_store(each).with_name(f"{each.name}.lock"))
+                cleanup.enter_context(_held(lock, each.name, progress))
+            jobs: list[Job | AutogradJob] = []
             for request in requests:
                 # Who held the lock may have built just this, or the sources may have changed while we waited.
                 inputs = self.inputs(request)
@@ -147,34 +162,45 @@ class _Build:
                 commands = Commands(inputs, self.toolchain, self.libraries, request.targets, self.verification)
                 jobs.append(Job(commands, _store(request.package), reason, self.force))
                 cleanup.callback(jobs[-1].clear)
+            for library in libraries:
+                if (reason := self.why_stale(library)) is not None:
+                    jobs.append(AutogradJob(library, _store(library.support), reason))
+                    cleanup.callback(jobs[-1].clear)
             if jobs:
                 results |= self._compile(jobs, progress)
         return results
 
-    def _compile(self, jobs: Sequence[Job], progress: BuildProgress) -> dict[Path, BuildResult]:
+    def _compile(self, jobs: Sequence[Job | AutogradJob], progress: BuildProgress) -> dict[Path, BuildResult]:
         """Runs the steps of all jobs as one graph: a core that one package leaves idle works for another.
 
         What takes longest comes first: were it last, it would be waited for while other cores are idle.
         """
+        from fusegen.build.job import Job
         from fusegen.build.steps import Step, run_steps
 
         cores = len(os.sched_getaffinity(0))
         each = cores // max(1, sum(job.missing_kernels for job in jobs))
-        steps = sorted((step for job in jobs for step in job.steps(each)), key=lambda step: -step.kernel_bytes)
-        linked = {job.output: job for job in jobs}
-        results: dict[Path, BuildResult] = {}
+        steps = sorted((step for job in jobs for step in job.steps(each)), key=lambda step: -step.weight)
+        by_output = {job.output: job for job in jobs}
+        seconds: dict[Path, float] = {}
 
         def ended(step: Step, done: int) -> None:
             progress.step(step.what, done)
-            if job := linked.get(step.output):
-                inputs = job.commands.inputs
-                results[inputs.package] = self.result(inputs, job.reason)
+            if step.output in by_output:
+                seconds[step.output] = time.monotonic() - self.started
 
         progress.begin({job.name: job.reason for job in jobs}, len(steps))
         outcome = run_steps(find_ninja(), steps, cores=cores, work=jobs[0].work, ended=ended)
+        results: dict[Path, BuildResult] = {}
         for job in jobs:
-            if job.place(outcome.finished):
-                progress.built(job.name, results[job.commands.inputs.package].seconds)
+            if not job.place(outcome.finished):
+                continue
+            progress.built(job.name, seconds[job.output], job.shortcoming)
+            if isinstance(job, Job):
+                inputs = job.commands.inputs
+                results[inputs.package] = BuildResult(
+                    inputs.package / OUTPUT, inputs.key, job.reason, seconds[job.output]
+                )
         if outcome.error is not None:
             raise outcome.error
         return results

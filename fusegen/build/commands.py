@@ -12,6 +12,7 @@ from fusegen.build.key import Inputs, Unit
 from fusegen.build.libraries import Libraries
 from fusegen.build.steps import Step
 from fusegen.build.toolchain import Toolchain
+from fusegen.paths import SUPPORT
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Commands:
         The source's name is relative to the package, so `__FILE__` has no machine's path.
         """
         source, package = unit.source, self.inputs.package
-        kernel_bytes = 0
+        weight = 0
         if unit in self.inputs.cuda:
             compiler = [os.fspath(self.toolchain.nvcc.path), *nvcc_flags(self.targets, self.verification)]
             compiler += core_flags(cores, self.targets)
@@ -39,16 +40,16 @@ class Commands:
             if self.toolchain.host_option:
                 compiler += ["-ccbin", os.fspath(self.toolchain.cxx)]
             includes = []
-            kernel_bytes = source.stat().st_size
+            weight = source.stat().st_size
         else:
             compiler = [os.fspath(self.toolchain.cxx), *cxx_flags(self.verification)]
             torch = self.libraries.torch_include
             # As system headers: warnings in torch's or Python's are nobody's business here.
             includes = ["-isystem", os.fspath(torch), "-isystem", os.fspath(self.libraries.python_include)]
             includes.append(f"-ffile-prefix-map={torch}/=")
-        includes = ["-I", os.path.relpath(package.parent / "support", package), *includes]
+        includes = ["-I", os.path.relpath(package.parent / SUPPORT, package), *includes]
         command = [*compiler, *includes, "-c", source.name, "-o", os.fspath(output)]
-        return Step(f"{package.name}: {unit}", output, command, cwd=package, kernel_bytes=kernel_bytes)
+        return Step(f"{package.name}: {unit}", output, command, cwd=package, weight=weight)
 
     def link_step(self, objects: Sequence[Path], output: Path) -> Step:
         """Links all objects. `-L` is for this machine's linker alone; the object keeps no path."""

@@ -20,6 +20,9 @@ _LINK_LIBRARIES = (
     "-Wl,--no-as-needed", "-ltorch_cpu", "-Wl,--as-needed", "-lcudart_static", "-ldl", "-lrt", "-lpthread",
 )  # fmt: skip
 
+# Torch's own headers, from 2.13 on, are C++20.
+_AUTOGRAD = ("-O1", "-std=c++20", "-fPIC", "-fvisibility=hidden", "-shared")
+
 
 # A source that has guards of these names is compiled once for each, with the name defined: on two cores at once.
 # The one that takes longer comes first.
@@ -52,6 +55,11 @@ def nvcc_flags(targets: Sequence[str], verification: bool) -> list[str]:
 def cxx_flags(verification: bool) -> list[str]:
     """Flags for `bindings.cpp`."""
     return [*_CXX, *_verification(verification)]
+
+
+def autograd_flags() -> list[str]:
+    """Flags for `autograd.cpp`, which becomes a library at once."""
+    return list(_AUTOGRAD)
 
 
 def link_flags() -> tuple[list[str], list[str]]:

@@ -26,6 +26,7 @@ class Job:
     store: Path
     reason: str
     force: bool
+    shortcoming: None = None  # there is none: what fails raises
     work: Path = field(init=False)
     names: dict[Unit, str] = field(init=False)
     missing: list[Unit] = field(init=False)
@@ -72,7 +73,7 @@ class Job:
         if self.output not in finished:
             return False
         package = self.commands.inputs.package
-        text = key_text(self.commands.inputs, self.output)
+        text = key_text(self.commands.inputs.parts, self.output)
         (self.work / KEY_FILE).write_text(text, encoding="utf-8")
         # The old key goes first: stopped between these lines, the next build finds no key and builds again.
         (package / KEY_FILE).unlink(missing_ok=True)

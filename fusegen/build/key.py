@@ -17,7 +17,7 @@ from fusegen.build.errors import BuildError
 from fusegen.build.flags import PARTS, cxx_flags, link_flags, nvcc_flags, part_flags
 from fusegen.build.libraries import Libraries
 from fusegen.build.toolchain import Toolchain
-from fusegen.paths import EXTENSION
+from fusegen.paths import EXTENSION, SUPPORT
 
 OUTPUT = f"{EXTENSION}.so"
 KEY_FILE = f"{EXTENSION}.key"
@@ -86,9 +86,9 @@ def collect_inputs(
     for path in (*cuda, *cxx, *sorted(p for p in package.iterdir() if p.suffix in HEADERS)):
         kind = "header" if path.suffix in HEADERS else "source"
         parts[f"{kind} {path.name}"] = digest_of_file(path)
-    support = package.parent / "support"
+    support = package.parent / SUPPORT
     for path in sorted(support.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
+        if path.suffix in HEADERS and path.is_file():
             parts[f"support {path.relative_to(support).as_posix()}"] = digest_of_file(path)
     identity = toolchain.identity()
     parts["nvcc flags"] = " ".join(nvcc_flags(targets, verification))
@@ -114,24 +114,30 @@ def _units(source: Path) -> list[Unit]:
 
 def why_stale(inputs: Inputs) -> str | None:
     """Why the package has to be built, in a few words; None if its `_C.so` is what a build would give."""
-    output, file = inputs.package / OUTPUT, inputs.package / KEY_FILE
-    if not output.is_file():
-        return "not built yet"
+    return why_changed(inputs.package / OUTPUT, inputs.package / KEY_FILE, inputs.parts)
+
+
+def why_changed(output: Path, key_file: Path, parts: Mapping[str, str]) -> str | None:
+    """Why `output` is not what `parts` gave when its key file was written; None if it is."""
     try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-        parts, made = dict(stored["parts"]), str(stored["output"])
+        content = json.loads(key_file.read_text(encoding="utf-8"))
+        stored, made = dict(content["parts"]), content["output"]
     except (OSError, ValueError, KeyError, TypeError):
-        return "built by something else"
-    names = parts.keys() | inputs.parts.keys()
-    changed = sorted(name for name in names if parts.get(name) != inputs.parts.get(name))
+        return "built by something else" if output.is_file() else "not built yet"
+    if made is not None and not output.is_file():
+        return "not built yet"
+    names = stored.keys() | parts.keys()
+    changed = sorted(name for name in names if stored.get(name) != parts.get(name))
     if changed:
         return "changed: " + ", ".join(changed)
-    return None if made == digest_of_file(output) else f"{OUTPUT} is not the one that was built"
+    is_same = not output.exists() if made is None else made == digest_of_file(output)
+    return None if is_same else f"{output.name} is not the one that was built"
 
 
-def key_text(inputs: Inputs, output: Path) -> str:
-    """The content of `_C.key` for a finished output."""
-    content = {"key": inputs.key, "output": digest_of_file(output), "parts": dict(inputs.parts)}
+def key_text(parts: Mapping[str, str], output: Path | None) -> str:
+    """The content of the key file of a finished output; None for one that cannot be built of these parts."""
+    made = None if output is None else digest_of_file(output)
+    content = {"key": digest_of(parts), "output": made, "parts": dict(parts)}
     return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 

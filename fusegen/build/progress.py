@@ -66,9 +66,9 @@ class BuildProgress:
         """A step has ended."""
         self._say(what, done=done)
 
-    def built(self, name: str, seconds: float) -> None:
-        """A package is in place."""
-        self._print(f"{name}: built in {seconds:.1f} s")
+    def built(self, name: str, seconds: float, shortcoming: str | None = None) -> None:
+        """A package is in place, or something that could be done without came to nothing."""
+        self._print(f"{name}: {shortcoming or f'built in {seconds:.1f} s'}")
 
     def _say(self, text: str, *, total: int | None = None, done: int | None = None) -> None:
         if self._live is None or self._task is None:

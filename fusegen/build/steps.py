@@ -16,7 +16,7 @@ from fusegen.build.errors import BuildError
 class Step:
     """One command: what it is called (no two alike), what it makes, where it runs, what has to be there first.
 
-    `kernel_bytes` is the size of the source of kernels that it compiles: the larger, the longer it takes.
+    Those of the most `weight` start first: the bytes of a source of kernels, which tell how long it takes.
     """
 
     what: str
@@ -24,7 +24,7 @@ class Step:
     command: Sequence[str]
     cwd: Path
     needs: Sequence[Path] = ()
-    kernel_bytes: int = 0
+    weight: int = 0
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from fusegen.check.disk import Disk
 from fusegen.check.findings import Finding, Kind
+from fusegen.paths import SUPPORT
 from fusegen.render.manifest import MANIFEST, digest, has_conflict, manifest_entries, manifest_text
 from fusegen.render.package import Files
 
 PLAN = "plan.json"
-SUPPORT = "support"
 
 
 def compare(rendered: Files, disk: Disk, specs: Mapping[str, str], *, complete: bool) -> list[Finding]:
@@ -96,7 +96,7 @@ class _Comparison:
         if "/" not in path:
             why = "No such file is rendered"
         elif package == SUPPORT:
-            why = "The templates have no such header"
+            why = "The templates have no such file"
         elif package in self.specs:
             why = f"{self.specs[package]} does not give this file"
         else:

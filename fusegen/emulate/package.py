@@ -14,6 +14,7 @@ from types import ModuleType
 
 from fusegen.emulate.errors import EmulationBuildError
 from fusegen.emulate.library import compile_kernels
+from fusegen.paths import AUTOGRAD, SUPPORT
 
 
 def emulate_package(package: Path, *, cache: Path, verification: bool = False) -> ModuleType:
@@ -29,12 +30,14 @@ def emulate_package(package: Path, *, cache: Path, verification: bool = False) -
     defines = ["FUSEGEN_VERIFICATION"] if verification else []
     kernels = compile_kernels(package / "kernels.cu", cache=cache, defines=defines)
     binding = (package / "bindings.cpp").read_bytes()
-    glue = (package.parent / "support" / "torch_glue.h").read_bytes()
+    support = package.parent / SUPPORT
+    glue = (support / "torch_glue.h").read_bytes()
     key = hashlib.sha256(binding + glue + str(kernels.path).encode()).hexdigest()[:16]
     copy = cache / f"{package.name}-{key}"
     if not (copy / "_C.so").exists():
         copy.mkdir(parents=True, exist_ok=True)
         _build_binding(package / "bindings.cpp", kernels.path, copy / "_C.so", verification)
+    _build_autograd(support, cache / SUPPORT)
     source = (package / "__init__.py").read_text(encoding="utf-8")
     (copy / "__init__.py").write_text(source.replace('_DEVICE = "cuda"', '_DEVICE = "cpu"'), encoding="utf-8")
     return _import(name, copy / "__init__.py")
@@ -62,8 +65,26 @@ def _build_binding(source: Path, kernels: Path, output: Path, verification: bool
         os.replace(built, output)
 
 
-def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _build_autograd(support: Path, output: Path) -> None:
+    """The library for all packages in the cache, in `output`; it is the same as for CUDA."""
+    from fusegen.build.autograd import SOURCE, autograd_command
+    from fusegen.build.libraries import find_libraries
+
+    libraries = find_libraries()
+    library = output / f"{AUTOGRAD}.{libraries.torch_version}.so"
+    source, copy = (support / SOURCE).read_bytes(), output / SOURCE
+    if library.exists() and copy.exists() and copy.read_bytes() == source:
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    copy.write_bytes(source)
+    with tempfile.TemporaryDirectory(dir=output) as scratch:
+        built = Path(scratch) / library.name
+        _run(autograd_command("g++", libraries, built), output)
+        os.replace(built, library)
+
+
+def _run(command: Sequence[str], directory: Path | None = None) -> None:
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     if done.returncode:
         raise EmulationBuildError(done.stderr)
 

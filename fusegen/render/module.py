@@ -275,7 +275,7 @@ class ModuleRenderer:
             "arguments = (",
             *(f"    {line}" for line in body),
             ")",
-            "if not _autograd_sees():",
+            "if _IN_CPP or not _autograd_sees():",
             f"    return _{op.function}(*arguments){result}",
             f"return {function_name(variant)}.apply(*arguments)",
         ]

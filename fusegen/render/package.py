@@ -12,7 +12,7 @@ from fusegen.render.binding import render_bindings
 from fusegen.render.cuda import render_kernels
 from fusegen.render.module import render_module
 
-_HEADERS = (".cuh", ".h")
+_SUPPORT = (".cuh", ".h", ".cpp")
 
 Files = Mapping[str, str]
 """Paths below the output directory, with `/`, and the text of each file; lines end in LF."""
@@ -30,13 +30,13 @@ def render_package(plan: Plan) -> Files:
 
 
 def support_files() -> Files:
-    """The plain headers that every package includes; what editors and file managers leave beside them is not."""
-    headers = [path for path in (templates_directory() / "support").iterdir() if path.suffix in _HEADERS]
-    return {f"support/{path.name}": path.read_text(encoding="utf-8") for path in sorted(headers)}
+    """The plain sources that all packages share; what editors and file managers leave beside them is not."""
+    sources = [path for path in (templates_directory() / "support").iterdir() if path.suffix in _SUPPORT]
+    return {f"support/{path.name}": path.read_text(encoding="utf-8") for path in sorted(sources)}
 
 
 def render_all(plans: Iterable[Plan]) -> Files:
-    """Every file that a set of plans becomes, support headers included, in the order of their paths."""
+    """Every file that a set of plans becomes, shared sources included, in the order of their paths."""
     files: dict[str, str] = dict(support_files())
     for plan in plans:
         files.update(render_package(plan))

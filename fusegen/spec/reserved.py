@@ -56,7 +56,9 @@ GENERATED_NAMES = frozenset(
 )
 
 # What a generated module looks up in its own globals or among Python's built-ins; its class must not hide it.
-MODULE_GLOBALS = frozenset("F Path all any forward_ad getattr iter next sorted staticmethod type zip".split())
+MODULE_GLOBALS = frozenset(
+    "F ImportError OSError Path all any ctypes forward_ad getattr iter next sorted staticmethod type zip".split()
+)
 
 # Files of these names cannot exist on Windows, with or without a suffix: no one there could check out the repository.
 WINDOWS_DEVICES = frozenset(

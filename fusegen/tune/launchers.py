@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from fusegen.build.errors import BuildError
 from fusegen.build.toolchain import find_toolchain
 from fusegen.emulate import EmulatedLibrary, EmulationError
+from fusegen.paths import SUPPORT
 
 # cudaErrorInvalidConfiguration: what a launcher answers where the schedule that was asked for does not fit.
 DOES_NOT_FIT = 9
@@ -58,7 +59,7 @@ def compile_launchers(names: Sequence[str], generated: Path, cache: Path, target
     Raises BuildError.
     """
     nvcc = find_toolchain().nvcc.path
-    support = b"".join(path.read_bytes() for path in sorted((generated / "support").iterdir()) if path.is_file())
+    support = b"".join(path.read_bytes() for path in sorted((generated / SUPPORT).glob("*.cuh")))
     gencode = f"-gencode=arch={target.replace('sm', 'compute')},code={target}"
 
     def library(name: str) -> Path:

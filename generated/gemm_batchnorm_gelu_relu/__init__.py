@@ -8,6 +8,7 @@
     y = F.relu(y)
 """
 
+import ctypes
 from pathlib import Path
 
 import torch
@@ -21,6 +22,7 @@ _NAME = "gemm_batchnorm_gelu_relu"
 _DEVICE = "cuda"  # where the kernels run
 _LIBRARY = Path(__file__).with_name("_C.so")
 _BUILT = _LIBRARY.exists()
+_AUTOGRAD = Path(__file__).parents[1] / "support" / f"_autograd.{torch.__version__}.so"
 
 # The dtypes of activations and parameters -> the mode, without and with autocast.
 _MODES = {
@@ -110,6 +112,28 @@ if _BUILT:
     torch.library.register_fake(_train_backward, _train_backward_fake)
     torch.library.register_fake(_eval_forward, _eval_forward_fake)
     torch.library.register_fake(_eval_backward, _eval_backward_fake)
+
+
+def _differentiate(forward, backward, count):
+    """Has C++ differentiate an op by its first arguments; whether it can in this torch."""
+    try:
+        call = ctypes.CDLL(str(_AUTOGRAD)).fusegen_differentiate
+    except OSError:  # not there, or of another torch of this version
+        return False
+    call.restype = ctypes.c_char_p
+    names = (op._schema.name.encode() for op in (forward, backward))
+    reason = call(*names, ctypes.c_size_t(count))
+    if reason is not None:
+        raise ImportError(f"{_AUTOGRAD}: {reason.decode()}")
+    return True
+
+
+# Otherwise the functions below do the same, from Python.
+_IN_CPP = (
+    _BUILT
+    and _differentiate(_train_forward, _train_backward, 5)
+    and _differentiate(_eval_forward, _eval_backward, 5)
+)
 
 
 class _Train(torch.autograd.Function):
@@ -239,7 +263,7 @@ class GemmBatchnormGeluRelu(nn.Module):
                 gemm_input, gemm_weight, gemm_bias, batch_norm_weight, batch_norm_bias,
                 batch_norm_mean, batch_norm_var, dtype_mode, batch_norm.eps
             )
-            if not _autograd_sees():
+            if _IN_CPP or not _autograd_sees():
                 return _eval_forward(*arguments)[0]
             return _Eval.apply(*arguments)
         if x.shape[0] == 1:
@@ -263,7 +287,7 @@ class GemmBatchnormGeluRelu(nn.Module):
             batch_norm_batches, batch_norm_mean, batch_norm_var, dtype_mode, batch_norm.eps,
             batch_norm_momentum
         )
-        if not _autograd_sees():
+        if _IN_CPP or not _autograd_sees():
             return _train_forward(*arguments)[0]
         return _Train.apply(*arguments)
 

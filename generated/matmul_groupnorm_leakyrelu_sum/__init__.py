@@ -8,6 +8,7 @@
     y = v + v
 """
 
+import ctypes
 from pathlib import Path
 
 import torch
@@ -21,6 +22,7 @@ _NAME = "matmul_groupnorm_leakyrelu_sum"
 _DEVICE = "cuda"  # where the kernels run
 _LIBRARY = Path(__file__).with_name("_C.so")
 _BUILT = _LIBRARY.exists()
+_AUTOGRAD = Path(__file__).parents[1] / "support" / f"_autograd.{torch.__version__}.so"
 
 # The dtypes of activations and parameters -> the mode, without and with autocast.
 _MODES = {
@@ -78,6 +80,27 @@ if _BUILT:
 
     torch.library.register_fake(_forward, _forward_fake)
     torch.library.register_fake(_backward, _backward_fake)
+
+
+def _differentiate(forward, backward, count):
+    """Has C++ differentiate an op by its first arguments; whether it can in this torch."""
+    try:
+        call = ctypes.CDLL(str(_AUTOGRAD)).fusegen_differentiate
+    except OSError:  # not there, or of another torch of this version
+        return False
+    call.restype = ctypes.c_char_p
+    names = (op._schema.name.encode() for op in (forward, backward))
+    reason = call(*names, ctypes.c_size_t(count))
+    if reason is not None:
+        raise ImportError(f"{_AUTOGRAD}: {reason.decode()}")
+    return True
+
+
+# Otherwise the functions below do the same, from Python.
+_IN_CPP = (
+    _BUILT
+    and _differentiate(_forward, _backward, 5)
+)
 
 
 class _Fused(torch.autograd.Function):
@@ -168,7 +191,7 @@ class MatmulGroupnormLeakyreluSum(nn.Module):
             fc_input, fc_weight, fc_bias, gn_weight, gn_bias, dtype_mode, gn.num_groups,
             gn.eps, self.negative_slope
         )
-        if not _autograd_sees():
+        if _IN_CPP or not _autograd_sees():
             return _forward(*arguments)[0]
         return _Fused.apply(*arguments)
 

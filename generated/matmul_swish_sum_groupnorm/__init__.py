@@ -8,6 +8,7 @@
     y = group_norm(y)
 """
 
+import ctypes
 from pathlib import Path
 
 import torch
@@ -21,6 +22,7 @@ _NAME = "matmul_swish_sum_groupnorm"
 _DEVICE = "cuda"  # where the kernels run
 _LIBRARY = Path(__file__).with_name("_C.so")
 _BUILT = _LIBRARY.exists()
+_AUTOGRAD = Path(__file__).parents[1] / "support" / f"_autograd.{torch.__version__}.so"
 
 # The dtypes of activations and parameters -> the mode, without and with autocast.
 _MODES = {
@@ -79,6 +81,27 @@ if _BUILT:
 
     torch.library.register_fake(_forward, _forward_fake)
     torch.library.register_fake(_backward, _backward_fake)
+
+
+def _differentiate(forward, backward, count):
+    """Has C++ differentiate an op by its first arguments; whether it can in this torch."""
+    try:
+        call = ctypes.CDLL(str(_AUTOGRAD)).fusegen_differentiate
+    except OSError:  # not there, or of another torch of this version
+        return False
+    call.restype = ctypes.c_char_p
+    names = (op._schema.name.encode() for op in (forward, backward))
+    reason = call(*names, ctypes.c_size_t(count))
+    if reason is not None:
+        raise ImportError(f"{_AUTOGRAD}: {reason.decode()}")
+    return True
+
+
+# Otherwise the functions below do the same, from Python.
+_IN_CPP = (
+    _BUILT
+    and _differentiate(_forward, _backward, 6)
+)
 
 
 class _Fused(torch.autograd.Function):
@@ -172,7 +195,7 @@ class MatmulSwishSumGroupnorm(nn.Module):
             matmul_input, matmul_weight, matmul_bias, bias, group_norm_weight,
             group_norm_bias, dtype_mode, group_norm.num_groups, group_norm.eps
         )
-        if not _autograd_sees():
+        if _IN_CPP or not _autograd_sees():
             return _forward(*arguments)[0]
         return _Fused.apply(*arguments)
 

@@ -29,7 +29,7 @@ def test_kinds(name: str, project) -> None:
 def test_no_drift(project) -> None:
     report = project.check()
     assert report.ok and report.findings == () and report.repair is None and report.patch() == b""
-    assert (report.packages, report.files) == (2, 2 * len(FILES) + 15)
+    assert (report.packages, report.files) == (2, 2 * len(FILES) + 16)
 
 
 @EACH
@@ -108,7 +108,7 @@ MEANINGS = {
     "spec_gone_and_a_file_edited": {f"{B}/kernels.cu": "the edit is lost"},
     "no_longer_rendered": {
         f"{A}/more.cuh": f"specs/{A}.yaml does not give this file any more.",
-        "support/old.cuh": "The templates have no such header any more.",
+        "support/old.cuh": "The templates have no such file any more.",
     },
     "files_of_somebody_else": {f"{A}/notes.txt": "the manifest does not list it"},
     "a_checkout_with_crlf": {KERNELS: ".gitattributes"},

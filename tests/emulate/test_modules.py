@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.autograd import forward_ad  # noqa: E402
+from torch.utils import checkpoint  # noqa: E402
 
 from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
@@ -50,6 +52,19 @@ def pair(chain, size, dtype=torch.float32):
     return fused.to(dtype), original.to(dtype), torch.randn(rows, width, dtype=dtype, requires_grad=True)
 
 
+@pytest.fixture(params=["C++", "Python"])
+def autograd(request, chain, monkeypatch):
+    """Who differentiates the ops: the library in C++, or the Function of the package."""
+    package = sys.modules[chain[1].__module__]
+    assert package._IN_CPP
+    monkeypatch.setattr(package, "_IN_CPP", request.param == "C++")
+
+
+@pytest.fixture
+def autograd_in_python(chain, monkeypatch):
+    monkeypatch.setattr(sys.modules[chain[1].__module__], "_IN_CPP", False)
+
+
 def failures(comparisons):
     return [item for item in comparisons if not item.ok]
 
@@ -78,12 +93,12 @@ def test_three_optimiser_steps(chain):
     assert not failures(compare_steps(fused, original, batches))
 
 
-def test_frozen_parameters_and_strides(chain):
+def test_frozen_parameters_and_strides(autograd, chain):
     fused, original, x = pair(chain, SIZES[0])
     assert not failures([*behaviour.frozen(fused, original, [x]), *behaviour.strides(fused, original, [x])])
 
 
-def test_torch_compile_without_graph_break(chain):
+def test_torch_compile_without_graph_break(autograd, chain):
     fused, original, x = pair(chain, SIZES[0])
     compiled = torch.compile(copy.deepcopy(fused), fullgraph=True, backend="aot_eager")
     grad = torch.randn(33, 96)
@@ -164,7 +179,7 @@ def test_groups_that_do_not_divide_the_channels_are_refused(groups, chain):
 
 
 @pytest.mark.parametrize("chain", ("kb94", "kb88"), indirect=True, scope="module")
-def test_the_backward_op_refuses_such_groups_too(chain):
+def test_the_backward_op_refuses_such_groups_too(autograd_in_python, chain):
     fused, _, x = pair(chain, SIZES[0])
     y = fused(x)
     mode, groups, *rest = y.grad_fn.scalars
@@ -174,7 +189,61 @@ def test_the_backward_op_refuses_such_groups_too(chain):
         y.sum().backward()
 
 
-def test_second_derivatives_are_refused(chain):
+@pytest.mark.parametrize("train", [True, False], ids=["train", "eval"])
+def test_the_same_gradients_from_python(train, chain, monkeypatch):
+    fused, _, x = pair(chain, SIZES[0])
+    wanted = [x, *fused.parameters()]
+    grad, found = torch.randn(33, 96), []
+    for in_cpp in (True, False):
+        monkeypatch.setattr(sys.modules[chain[1].__module__], "_IN_CPP", in_cpp)
+        y = fused.train(train)(x)
+        assert (type(y.grad_fn).__name__ == "CppFunction") is in_cpp
+        found.append([y, *torch.autograd.grad(y, wanted, grad)])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_a_graph_runs_again_only_where_it_was_kept(autograd, chain):
+    fused, _, x = pair(chain, SIZES[0])
+    y = fused(x)
+    grad = torch.randn_like(y)
+    first, again = (torch.autograd.grad(y, x, grad, retain_graph=kept) for kept in (True, False))
+    assert torch.equal(*first, *again)
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        torch.autograd.grad(y, x, grad)
+
+
+def test_what_was_changed_since_is_noticed(autograd, chain):
+    fused, _, x = pair(chain, SIZES[0])
+    y = fused(x)
+    with torch.no_grad():
+        for parameter in fused.parameters():
+            parameter.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_an_operand_is_kept_for_the_gradient_of_the_other_alone(autograd, chain):
+    fused, _, x = pair(chain, SIZES[0])
+    shapes = []
+    for wanted in (True, False):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: shapes[-1].append(t.shape) or t, lambda t: t):
+            shapes.append([])
+            fused(x.detach().requires_grad_(wanted))
+    weight = next(each for each in fused.parameters() if each.dim() == 2).shape
+    assert weight in shapes[0] and weight not in shapes[1]
+    assert x.shape in shapes[0] and x.shape in shapes[1]
+
+
+def test_checkpointing(autograd, chain):
+    fused, _, x = pair(chain, SIZES[0])
+    fused.eval()
+    wanted = [x, *fused.parameters()]
+    plain = torch.autograd.grad(fused(x).sum(), wanted)
+    kept = torch.autograd.grad(checkpoint.checkpoint(fused, x, use_reentrant=False).sum(), wanted)
+    assert all(torch.equal(a, b) for a, b in zip(plain, kept, strict=True))
+
+
+def test_second_derivatives_are_refused(autograd, chain):
     fused, _, x = pair(chain, SIZES[0])
     (first,) = torch.autograd.grad(fused(x).square().sum(), x, retain_graph=True)
     assert first.isfinite().all()
@@ -183,7 +252,7 @@ def test_second_derivatives_are_refused(chain):
 
 
 @pytest.mark.parametrize("record", [True, False], ids=["grad", "no_grad"])
-def test_forward_mode_is_refused(record, chain):
+def test_forward_mode_is_refused(record, autograd, chain):
     """Without gradients the module calls the ops, where a tangent would silently become zero."""
     fused, _, x = pair(chain, SIZES[0])
     with torch.set_grad_enabled(record), forward_ad.dual_level():
@@ -234,7 +303,7 @@ def test_the_op_names_what_does_not_fit(chain):
 
 
 def test_opcheck(chain):
-    """Without gradients: autograd lives in the Function around the ops, not on the ops."""
+    """In evaluation: opcheck calls an op several times, and running statistics would move each time."""
     fused, _, x = pair(chain, SIZES[0])
     op_name = f"{chain[0].spec}_{'eval_' if hasattr(fused, 'bn') else ''}forward"
     op = getattr(torch.ops.fusegen, op_name).default
@@ -246,9 +315,15 @@ def test_opcheck(chain):
                 seen.append(args)
             return func(*args, **(kwargs or {}))
 
-    with Recorder(), torch.no_grad():
+    with Recorder():
         fused.eval()(x)
-    torch.library.opcheck(op, tuple(a.detach() if isinstance(a, torch.Tensor) else a for a in seen[0]))
+    count = len(op._schema.arguments)
+    differentiable = [index <= len(list(fused.parameters())) for index in range(count)]
+    arguments = tuple(
+        value.detach().requires_grad_(wanted) if isinstance(value, torch.Tensor) else value
+        for value, wanted in zip(seen[0], differentiable, strict=True)
+    )
+    torch.library.opcheck(op, arguments)
 
 
 def test_a_chain_of_one_activation(tmp_path):

@@ -151,7 +151,7 @@ def test_functions_of_the_module(name: str) -> None:
 # Refused where a spec's names are compared with each other: what belongs to the result `y`.
 OF_THE_RESULT = {"grad_y", "grad_y_in"}
 WITHOUT_SPEC_NAMES = {"_check_shape", "_autocast", "_mode", "_is_plain", "_autograd_sees", "_Train.backward"}
-WITHOUT_SPEC_NAMES |= {"_parameter", "_buffer", "_Eval.backward", "_Fused.backward"}
+WITHOUT_SPEC_NAMES |= {"_parameter", "_buffer", "_differentiate", "_Eval.backward", "_Fused.backward"}
 
 
 def functions(text: str) -> dict[str, set[str]]:

@@ -62,7 +62,7 @@ def test_modules_import_only_torch_and_the_standard_library(path: str) -> None:
     tree = ast.parse(rendered()[path])
     names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     names += [str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    assert {name.split(".")[0] for name in names} == {"torch", "pathlib"}
+    assert {name.split(".")[0] for name in names} == {"torch", "pathlib", "ctypes"}
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path.endswith(".json")])

@@ -78,6 +78,7 @@ def test_a_wrong_kernel_is_caught(name, tmp_path) -> None:
 def patched(subject, monkeypatch, function: str, change) -> None:
     """`change(results, arguments)` sees what an op returned and may replace it."""
     plain = getattr(subject.package, function)
+    monkeypatch.setattr(subject.package, "_IN_CPP", False)
     monkeypatch.setattr(subject.package, function, lambda *arguments: change(plain(*arguments), arguments))
 
 
@@ -108,6 +109,7 @@ def test_a_parameter_without_any_gradient_is_caught(subject, monkeypatch) -> Non
         found[3] = None
         return tuple(found)
 
+    monkeypatch.setattr(subject.package, "_IN_CPP", False)
     monkeypatch.setattr(subject.package._Train, "backward", staticmethod(forgetful))
     assert "dtypes and shapes" in failed(subject)
 

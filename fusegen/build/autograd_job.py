@@ -1,0 +1,82 @@
+"""The share of a build that is the autograd library: one step, which may fail without failing the build."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fusegen.build.autograd import AutogradLibrary
+from fusegen.build.key import key_text
+from fusegen.build.steps import Step
+
+_WEIGHT = 50_000  # it takes as long as kernels of about so many bytes
+
+
+@dataclass
+class AutogradJob:
+    """Compiles the library in a directory of this build's own and moves it into place, as Job does a package."""
+
+    library: AutogradLibrary
+    store: Path
+    reason: str
+    missing_kernels: int = 0
+    shortcoming: str | None = None  # set by `place`
+    work: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        # We hold the lock, so whatever is still lying there is of a build that was killed.
+        for left in self.store.glob("work-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        self.work = Path(tempfile.mkdtemp(prefix="work-", dir=self.store))
+
+    @property
+    def name(self) -> str:
+        return f"{self.library.support.name}/{self.library.source.name}"
+
+    @property
+    def output(self) -> Path:
+        return self.work / self.library.path.name
+
+    @property
+    def _messages(self) -> Path:
+        return self.work / "messages"
+
+    def steps(self, cores: int) -> list[Step]:
+        """The one step. It succeeds whatever the compiler says, but only what the compiler finished is there then."""
+        part = self.output.with_suffix(".part")
+        command = shlex.join(self.library.command(part))
+        keep = shlex.join(["mv", os.fspath(part), os.fspath(self.output)])
+        tolerant = f"{command} 2> {shlex.quote(os.fspath(self._messages))} && {keep} || true"
+        return [Step(self.name, self.output, ["sh", "-c", tolerant], cwd=self.library.support, weight=_WEIGHT)]
+
+    def place(self, finished: Collection[Path]) -> bool:
+        """Puts the library into place, or that there can be none, if the step came to its end; whether it did."""
+        if self.output not in finished:
+            return False
+        made = self.output.is_file()
+        key_file = self.work / self.library.key_file.name
+        key_file.write_text(key_text(self.library.parts(), self.output if made else None), encoding="utf-8")
+        self.library.key_file.unlink(missing_ok=True)
+        if made:
+            os.replace(self.output, self.library.path)
+        else:
+            self.library.path.unlink(missing_ok=True)
+            self.shortcoming = (
+                "cannot be compiled with this torch, so calls of the modules take longer (--force tries again): "
+                + self._first_error()
+            )
+        os.replace(key_file, self.library.key_file)
+        return True
+
+    def _first_error(self) -> str:
+        lines = self._messages.read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((line for line in lines if "error" in line), "the compiler gave no reason")
+
+    def clear(self) -> None:
+        """Removes the directory of this build."""
+        shutil.rmtree(self.work, ignore_errors=True)
