@@ -1,4 +1,4 @@
-"""The share of a build that is the autograd library: one step, which may fail without failing the build."""
+"""The share of a build that is the autograd library: it may fail without failing the build."""
 
 from __future__ import annotations
 
@@ -47,12 +47,19 @@ class AutogradJob:
         return self.work / "messages"
 
     def steps(self, cores: int) -> list[Step]:
-        """The one step. It succeeds whatever the compiler says, but only what the compiler finished is there then."""
+        """The compiler's step, which succeeds whatever the compiler says, and one that keeps what it finished.
+
+        As many as a package has: ninja begins with what has the most steps behind it, and would leave one for the end.
+        """
         part = self.output.with_suffix(".part")
-        command = shlex.join(self.library.command(part))
-        keep = shlex.join(["mv", os.fspath(part), os.fspath(self.output)])
-        tolerant = f"{command} 2> {shlex.quote(os.fspath(self._messages))} && {keep} || true"
-        return [Step(self.name, self.output, ["sh", "-c", tolerant], cwd=self.library.support, weight=_WEIGHT)]
+        messages = shlex.quote(os.fspath(self._messages))
+        compiled = f"{shlex.join(self.library.command(part))} 2> {messages} || rm -f {shlex.quote(os.fspath(part))}"
+        kept = f"! [ -e {shlex.quote(os.fspath(part))} ] || {shlex.join(['mv', os.fspath(part), os.fspath(self.output)])}"
+        where = self.library.support
+        return [
+            Step(self.name, part, ["sh", "-c", compiled], cwd=where, weight=_WEIGHT),
+            Step(f"{self.name} (in place)", self.output, ["sh", "-c", kept], cwd=where, needs=[part]),
+        ]
 
     def place(self, finished: Collection[Path]) -> bool:
         """Puts the library into place, or that there can be none, if the step came to its end; whether it did."""

@@ -40,7 +40,8 @@ def run_steps(
 ) -> Outcome:
     """Runs the steps, `cores` at a time at most, those first that come first and have what they need.
 
-    The order is up to ninja, whose recent versions keep that of the file. After a failure no further one is started.
+    The order is up to ninja, whose recent versions start with what has the most steps behind it, and keep that of the
+    file among those that have equally many. After a failure no further one is started.
 
     `ended` is called as each one ends, with how many have. One that failed has ended too.
     """

@@ -81,3 +81,13 @@ def test_what_no_longer_compiles_is_removed(workshop, source) -> None:
 def test_a_directory_without_the_source(workshop) -> None:
     assert build(workshop)[0]
     assert not list((workshop.root / "generated" / "support").glob("_autograd*"))
+
+
+def test_it_is_compiled_after_large_kernels_and_before_bindings(workshop, source, monkeypatch) -> None:
+    """On one core; last, all others would wait for it."""
+    (workshop.package / "kernels.cu").write_text("kernels " * 10_000)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
+    build(workshop)
+    compiled = [line for line in workshop.started() if " -c " in line or source.name in line]
+    sources = ("kernels.cu", source.name, "bindings.cpp")
+    assert [next(name for name in sources if name in line) for line in compiled] == list(sources)
