@@ -40,7 +40,7 @@ quartiles, the versions and the command. `fusegen bench` measures them:
   again, so that all of them see the same clocks and temperatures of the GPU. A figure is the median of its samples.
 - **Device time** is that between two CUDA events around one call, from an L2 full of other data, queued behind a short
   delay on the device so that launch latency does not count.
-- **Wall time** is that of a call in a loop that is synchronised at its ends only: what a caller sees.
+- **Wall time** is that of a call in a loop of some 40 ms that is synchronised at its ends only: what a caller sees.
 - **contraction** is the linear layer's library calls alone, **tail** the time of the chain without them. The tail's
   **floor** is a device copy of the fewest bytes that the tail moves: each input read once, each result written once.
 - **spread** is the largest distance between the quartiles of a subject in that line, over its median.

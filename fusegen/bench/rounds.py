@@ -23,9 +23,12 @@ _LEAST_SETTLING, _MOST_SETTLING = 2, 20
 # Samples of a subject: as many as the slowest one can take in this time, within limits.
 _DEVICE_BUDGET_MS = 300.0
 _LEAST_SAMPLES, _MOST_SAMPLES = 10, 60
-# A wall loop is long enough that its two synchronisations do not count.
-_LOOP_US = 10_000.0
-_MOST_CALLS = 200
+# A wall loop is long enough that neither its two synchronisations count nor what another subject has left in the caches
+# and the host's threads asleep; a quarter of it goes before, untimed. Loops of some ten calls of small shapes took up
+# to half as long again, and their quartiles were as far apart.
+_LOOP_US = 40_000.0
+_MOST_CALLS = 1000
+_ESTIMATING_CALLS = 5
 WALL_ROUNDS = 7
 # The host's time varies; the delay in front of a sample must cover its worst.
 _DELAY_FACTOR = 2.0
@@ -127,12 +130,17 @@ def _wall_rounds(
     samples: dict[str, list[float]] = {name: [] for name in running}
     calls = {}
     for name in list(running):
-        once = attempt(name, lambda name=name: clock.wall_us(works[name].call, 1))
+        once = attempt(name, lambda name=name: clock.wall_us(works[name].call, _ESTIMATING_CALLS))
         if once is not None:
             calls[name] = _within(_LOOP_US / once, 2, _MOST_CALLS)
+
+    def sample(name: str) -> float:
+        clock.wall_us(works[name].call, max(1, calls[name] // 4))
+        return clock.wall_us(works[name].call, calls[name])
+
     for _ in range(WALL_ROUNDS):
         for name in list(running):
-            took = attempt(name, lambda name=name: clock.wall_us(works[name].call, calls[name]))
+            took = attempt(name, lambda name=name: sample(name))
             if took is not None:
                 samples[name].append(took)
     return samples

@@ -52,9 +52,9 @@ class AutogradJob:
         As many as a package has: ninja begins with what has the most steps behind it, and would leave one for the end.
         """
         part = self.output.with_suffix(".part")
-        messages = shlex.quote(os.fspath(self._messages))
-        compiled = f"{shlex.join(self.library.command(part))} 2> {messages} || rm -f {shlex.quote(os.fspath(part))}"
-        kept = f"! [ -e {shlex.quote(os.fspath(part))} ] || {shlex.join(['mv', os.fspath(part), os.fspath(self.output)])}"
+        there, messages = (shlex.quote(os.fspath(path)) for path in (part, self._messages))
+        compiled = f"{shlex.join(self.library.command(part))} 2> {messages} || rm -f {there}"
+        kept = f"! [ -e {there} ] || mv {there} {shlex.quote(os.fspath(self.output))}"
         where = self.library.support
         return [
             Step(self.name, part, ["sh", "-c", compiled], cwd=where, weight=_WEIGHT),

@@ -33,8 +33,9 @@ def test_subjects_take_turns_in_device_and_wall_rounds() -> None:
     first = order.index(("enqueue", "a"))
     one_round = [("enqueue", "a"), ("enqueue", "b"), ("enqueue", "c"), ("synchronise", None)]
     assert order[first : first + 8] == one_round * 2
-    walls = [name for what, name in order if what == "wall"][-3 * WALL_ROUNDS :]
-    assert walls == ["a", "b", "c"] * WALL_ROUNDS
+    # Two loops of a subject in turn: one that warms up, and the sample.
+    walls = [name for what, name in order if what == "wall"][-6 * WALL_ROUNDS :]
+    assert walls == ["a", "a", "b", "b", "c", "c"] * WALL_ROUNDS
     assert [found[name].device.median for name in "abc"] == [1.0, 2.0, 3.0]
 
 
@@ -47,6 +48,22 @@ def test_everything_is_warm_before_the_first_sample() -> None:
     for work in subjects.values():
         assert sum(call is work.call for _, call in before) >= 4
     assert "wall" not in whats[whats.index("enqueue") : len(whats) - whats[::-1].index("enqueue")]
+
+
+def test_wall_loops_take_as_long_whatever_a_call_takes(monkeypatch) -> None:
+    clock, loops = ScriptedClock(), []
+    took = {"quick": 10.0, "usual": 100.0, "slow": 50_000.0}
+    subjects = works(*took)
+    names = {work.call: name for name, work in subjects.items()}
+    monkeypatch.setattr(clock, "wall_us", lambda call, calls: loops.append((names[call], calls)) or took[names[call]])
+    found = measure(clock, subjects, no_failure)
+    last = dict(zip(("quick", "usual", "slow"), zip(loops[-6::2], loops[-5::2], strict=True), strict=True))
+    assert last == {
+        "quick": (("quick", 250), ("quick", 1000)),
+        "usual": (("usual", 100), ("usual", 400)),
+        "slow": (("slow", 1), ("slow", 2)),
+    }
+    assert {name: each.wall.median for name, each in found.items()} == took
 
 
 def test_the_delay_covers_what_the_host_needs() -> None:
