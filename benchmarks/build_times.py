@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -23,10 +24,12 @@ from pathlib import Path
 
 from subjects import CHAINS, SEEDS
 
+from fusegen.build.autograd import AutogradLibrary
 from fusegen.build.commands import Commands
 from fusegen.build.key import collect_inputs
 from fusegen.build.libraries import find_libraries
 from fusegen.build.toolchain import find_toolchain
+from fusegen.paths import BUILD_STORE, SUPPORT
 
 ROOT = Path(__file__).parent.parent
 SPECS = [CHAINS[name].spec for name in SEEDS]
@@ -90,6 +93,16 @@ def cold(folder: Path, specs: list[str], targets: tuple[str, ...], runs: int) ->
     return medians(measured)
 
 
+def beside(folder: Path, name: str, runs: int) -> tuple[float, float]:
+    """Medians of builds of a spec that find all of `folder/generated` but its own package."""
+    measured = []
+    for _ in range(runs):
+        for mine in (folder / "generated" / name, folder / "generated" / BUILD_STORE / name):
+            shutil.rmtree(mine)
+        measured.append(build(folder / "generated", [name], ONE))
+    return medians(measured)
+
+
 def parts(package: Path, targets: tuple[str, ...], runs: int) -> dict[str, tuple[float, float]]:
     """What each object of a rendered package takes to compile, and what of the binding its headers do."""
     toolchain, libraries = find_toolchain(), find_libraries()
@@ -100,6 +113,9 @@ def parts(package: Path, targets: tuple[str, ...], runs: int) -> dict[str, tuple
         for unit in inputs.units:
             step = commands.compile_step(unit, Path(temporary) / "object.o")
             found[str(unit)] = medians([run(list(step.command), package) for _ in range(runs)])
+        library = AutogradLibrary(package.parent / SUPPORT, toolchain, libraries)
+        making = library.command(Path(temporary) / "library.so")
+        found[library.source.name] = medians([run(making, library.support) for _ in range(runs)])
         binding = inputs.cxx[0]
         command = list(commands.compile_step(binding, Path(temporary) / "object.o").command)
         for name, header in (("pybind11", "pybind11/pybind11.h"), ("LibTorch's stable ABI", "torch_glue.h")):
@@ -138,6 +154,7 @@ def measure(runs: int, many: int) -> list[Row]:
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             add("cold build", name, ONE, cold(folder, [name], ONE, runs), runs, 12)
+            add("cold build beside another", name, ONE, beside(folder, name, runs), runs, None)
             again = [build(folder / "generated", [name], ONE) for _ in range(many)]
             add("no-op build", name, ONE, medians(again), many, 0.5)
             imported = [import_seconds(folder, name) for _ in range(many)]

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import argparse
 import csv
-import re
-import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from kernel_times import PRECISIONS
+from nsight import KERNELS, profile, short_name
 from subjects import SEEDS, subjects
 
 # Columns of the CSV by the names that ncu has for them.
@@ -26,8 +27,7 @@ SHARES = {
     "special_percent": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed",
     "warps_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
 }
-METRICS = {"us": "gpu__time_duration.sum", **SHARES, "instructions": "smsp__thread_inst_executed.sum"}
-PATTERN = r"(forward|backward)(_(row|column|partials|apply|segments))?$"
+METRICS = {"ns": "gpu__time_duration.sum", **SHARES, "instructions": "smsp__thread_inst_executed.sum"}
 COLUMNS = ("config", "precision", "kernel", "us", *SHARES, "per_element", "device")
 
 
@@ -48,28 +48,19 @@ def run_once(name: str) -> None:
 
 def limits(name: str) -> list[dict[str, str | float]]:
     """A row for each kernel of a chain. per_element: instructions of threads for each element of the activations."""
-    command = ["ncu", "--csv", "--print-units", "base", "--profile-from-start", "off", "--clock-control", "none"]
-    command += ["--kernel-name", f"regex:{PATTERN}", "--metrics", ",".join(METRICS.values())]
-    command += [sys.executable, __file__, "--run", name]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(done.stdout + done.stderr)
-    launches: dict[str, dict[str, str]] = {}
-    for line in csv.DictReader(text for text in done.stdout.splitlines() if text.startswith('"')):
-        launches.setdefault(line["ID"], {"kernel": line["Kernel Name"]})[line["Metric Name"]] = line["Metric Value"]
+    launches = profile([sys.executable, __file__, "--run", name], rf"\w*{KERNELS}", METRICS)
     rows, _, channels, _ = subjects([name])[name].chain.full
-    return [_row(name, launch, rows * channels) for launch in launches.values()]
+    return [_row(name, launch, rows * channels) for launch in launches]
 
 
-def _row(name: str, launch: dict[str, str], elements: int) -> dict[str, str | float]:
-    values = {key: float(launch[metric].replace(",", "")) for key, metric in METRICS.items()}
+def _row(name: str, launch: Mapping[str, Any], elements: int) -> dict[str, str | float]:
     return {
         "config": name,
         "precision": "bf16" if "<__nv_bfloat16" in launch["kernel"] else "fp32",
-        "kernel": re.search(r"\w*(forward|backward)\w*", launch["kernel"]).group(),
-        "us": round(values["us"] / 1e3, 1),
-        **{key: round(values[key], 1) for key in SHARES},
-        "per_element": round(values["instructions"] / elements, 1),
+        "kernel": short_name(launch["kernel"]),
+        "us": round(launch["ns"] / 1e3, 1),
+        **{key: round(launch[key], 1) for key in SHARES},
+        "per_element": round(launch["instructions"] / elements, 1),
         "device": torch.cuda.get_device_name(),
     }
 

@@ -36,9 +36,9 @@ the kernels' launches and the tensors; and the Python of the module.
 """
 _BUILD = """
 **Builds.** A cold build takes the CPU time of its compilers, divided by the cores (*Builds and imports*): instances of
-the kernels for the dtypes of five modes with vectors and without, {kernels} CPU seconds of {spec}, and
-a binding, {binding}, of which the headers of pybind11 alone take {pybind}. Where the cores have other work besides, all
-of it takes longer.
+the kernels for the dtypes of five modes with vectors and without, {kernels} CPU seconds of {spec}; a
+binding, {binding}, of which the headers of pybind11 alone take {pybind}; and, the first time in an output directory,
+the library that differentiates the ops, {library}. Where the cores have other work besides, all of it takes longer.
 """
 _SCALE = """
 **Scale.** The jumps are beside sizes that fill vectors and warps: where rows or groups begin within a vector, threads
@@ -196,7 +196,12 @@ def _builds(lines: Sequence[Line]) -> list[Line]:
 
 def _build_seconds(lines: Sequence[Line]) -> dict[str, str]:
     """CPU seconds of the parts of a spec's build; empty where they were not measured."""
-    starts = {"kernels": "kernels.cu", "binding": "bindings.cpp", "pybind": "headers of pybind11"}
+    starts = {
+        "kernels": "kernels.cu",
+        "binding": "bindings.cpp",
+        "pybind": "headers of pybind11",
+        "library": "autograd.cpp",
+    }
     found = {name: [line for line in lines if line["what"].startswith(start)] for name, start in starts.items()}
     if not all(found.values()):
         return {}

@@ -12,7 +12,7 @@ KERNEL_NAMES = frozenset(
     rows rows_per_block seen segment shared slot step u v valid Acc Accumulate AccumulateFor Column Columns Finalise
     Loaded Moments Out Pack Param PilotSums Row Scratch Stream T Word WordOf kAllLanes kAhead kBatch kColumnBlocks
     kColumnThreads kPacked kRowsInFlight kSegmentThreads kStreamThreads kStridedColumns kTotalThreads kVectorOf
-    add_value add_values ceil_div launch load_pack load_row load_values moments_of moments_over_block moments_over_y
+    add_value add_values ceil_div launch load_pack load_row load_values moments_of moments_over_segment moments_over_y
     lacks line line_columns lines lines_per_block part_of period segments total turn turns whole apart by_segment
     counted all_rows full full_lines more packed take is_first turn_of_begin wait segment_columns store_partials
     all most at_step item_step wait_for_earlier_kernels exponential kAddsBias kKeepsLane size Division Line Ragged
@@ -26,7 +26,8 @@ KERNEL_NAMES = frozenset(
     Incoming Place kCopied kRowsAhead kWarps inverse_part left moments_of_parts moments_over_warps sum_in_lanes
     warp_counts Values first_values kEarly of_first values values_of kVectorsAtOnce one_of widen_values
     kLarge kRowWarps load_constants loaded place places kHasRuns kRuns Run RowColumns row_columns Crossing RowLoad
-    bits_before ask_row arrived Exchange kCluster kRowExchange rank
+    bits_before ask_row arrived Exchange kCluster kRowExchange rank kSegmentSums kSegmentTurn
+    kSegmentExchange sum_over_segment
     """.split()
 )
 

@@ -24,6 +24,7 @@ class Shapes:
     row_share: int = 0
     column_width: int = 0
     column_cluster: int = 0
+    segment_blocks: int = 0
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -60,4 +61,5 @@ KNOBS = {
     "row_share": Knob("row", (0, 1, 2)),
     "column_width": Knob("column", (0, 2, 4, 8, 16)),
     "column_cluster": Knob("column", (0, 1, 2, 4, 8)),
+    "segment_blocks": Knob("segment", (0, 1, 4, 8)),
 }

@@ -141,9 +141,11 @@ def _unfit(plan: Plan, program: Program, entry: Any, document: Document, path: D
         message = f"{program.name} has one schedule only: there is nothing to choose"
         yield document.diagnostic("FG601", message, (*path, "schedule"), key=True)
         return
-    if (entry.column_cluster or 1) > plan.device.most_cluster:
-        message = f"not every target of the spec has clusters of {entry.column_cluster} blocks"
-        yield document.diagnostic("FG601", message, (*path, "column_cluster"), hint="measure again for these targets")
+    for name in ("column_cluster", "segment_blocks"):
+        blocks = getattr(entry, name) or 1
+        if blocks > plan.device.most_cluster:
+            message = f"not every target of the spec has clusters of {blocks} blocks"
+            yield document.diagnostic("FG601", message, (*path, name), hint="measure again for these targets")
     known = knob_names(program, entry.schedule)
     for name in KNOBS:
         if getattr(entry, name) is not None and name not in known:

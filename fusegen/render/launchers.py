@@ -219,9 +219,11 @@ class LauncherRenderer:
                 if context.has_partial_moments:
                     sizes += [f"{shape}.lines_per_block", f"{shape}.period", f"rows / {shape}.period"]
             case "segment":
-                grid = [f"segment_grid(rows, {self._groups(kernel)})", "dim3(kSegmentThreads)"]
-                shared = "64 * sizeof(Acc)"
-                sizes += [*self._segments(kernel), "whole"]
+                segments = self._segments(kernel)
+                asked = ["shapes", "rows", *segments[:2], "kSegmentTurn * kVec", "kMostCluster", "kMultiprocessors"]
+                grid = [f"segment_grid({', '.join(asked)})", "dim3(kSegmentThreads)"]
+                shared = "kSegmentExchange * sizeof(Acc)"
+                sizes += [*segments, "whole"]
             case "row":
                 grid = ["row.grid", "row.block"]
                 shared = "shared_bytes"

@@ -18,6 +18,7 @@
 #include "../support/reduce.cuh"
 #include "../support/row_shapes.cuh"
 #include "../support/runs.cuh"
+#include "../support/segments.cuh"
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
@@ -35,6 +36,7 @@ constexpr int kMultiprocessors = 132;
 constexpr int kStreamThreads = 256;
 constexpr int kSegmentThreads = 256;
 constexpr int kVectorsAtOnce = 2;  // of a segment, that a thread loads before it uses the first
+constexpr int kSegmentTurn = kSegmentThreads * kVectorsAtOnce;
 
 }  // namespace
 
@@ -253,7 +255,11 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
   const Acc inverse_length = Acc(1) / Acc(length);
   Acc* shared = shared_memory<Acc>();
 
-  // One block a segment, in turns where there are more segments than blocks.
+  cluster_arrive();
+  // The vectors of the blocks that share a segment take turns.
+  const int64_t apart = int64_t(gridDim.z) * blockDim.x * kVec;
+  const int offset = (blockIdx.z * blockDim.x + threadIdx.x) * kVec;
+  // In turns where there are more segments than clusters.
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
@@ -261,7 +267,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     int seen = 0;  // values of this thread
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
+    for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> gemm_product_in[kVectorsAtOnce];
       Loaded<T, kVec> gemm_bias_in[kVectorsAtOnce];
@@ -270,7 +276,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
             row * channels, segment * length, (segment + 1) * length,
-            base + u * blockDim.x * kVec + threadIdx.x * kVec);
+            base + u * apart + offset);
         if (!columns[u].any()) break;
         gemm_product_in[u] = load_pack(columns[u], gemm_product_ptr, row * channels, whole);
         if (kPacked && kAddsBias<T>) {
@@ -316,15 +322,16 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       }
     }
     Moments<Acc> groupnorm_moments = moments_of(groupnorm_moments_sums, Acc(seen));
-    moments_over_block(shared, groupnorm_moments, Acc(seen), Acc(length));
+    moments_over_segment(shared, groupnorm_moments, Acc(seen), Acc(length));
     const Acc groupnorm_mean = groupnorm_moments.mean;
     const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
     const Acc groupnorm_rstd = rsqrt(groupnorm_variance + groupnorm_eps);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && blockIdx.z == 0) {
       groupnorm_mean_ptr[item] = groupnorm_mean;
       groupnorm_rstd_ptr[item] = groupnorm_rstd;
     }
   }
+  cluster_wait();
 }
 
 // Results, with the statistics at hand.
@@ -497,10 +504,12 @@ cudaError_t forward_launch(
         shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(forward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
-        dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, gemm_bias_ptr, bias_ptr,
-        groupnorm_mean_ptr, groupnorm_rstd_ptr, Acc(a.groupnorm_eps), rows, channels, groups,
-        channels / groups, whole);
+    error = launch(forward_segments<T, Out, Param, kVec, kPacked>,
+        segment_grid(shapes, rows, groups, channels / groups, kSegmentTurn * kVec, kMostCluster,
+            kMultiprocessors),
+        dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, gemm_product_ptr,
+        gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, Acc(a.groupnorm_eps), rows,
+        channels, groups, channels / groups, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr,
@@ -938,7 +947,11 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   Acc* shared = shared_memory<Acc>();
   const Acc inverse_count = reciprocal(Acc(length));
 
-  // One block a segment, in turns where there are more segments than blocks.
+  cluster_arrive();
+  // The vectors of the blocks that share a segment take turns.
+  const int64_t apart = int64_t(gridDim.z) * blockDim.x * kVec;
+  const int offset = (blockIdx.z * blockDim.x + threadIdx.x) * kVec;
+  // In turns where there are more segments than clusters.
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
@@ -948,7 +961,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
+    for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> gemm_product_in[kVectorsAtOnce];
       Loaded<Out, kVec> grad_y_in[kVectorsAtOnce];
@@ -959,7 +972,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
             row * channels, segment * length, (segment + 1) * length,
-            base + u * blockDim.x * kVec + threadIdx.x * kVec);
+            base + u * apart + offset);
         if (!columns[u].any()) break;
         gemm_product_in[u] = load_pack(columns[u], gemm_product_ptr, row * channels, whole);
         grad_y_in[u] = load_pack(columns[u], grad_y_ptr, row * channels, whole);
@@ -1011,14 +1024,15 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         }
       }
     }
-    sum_over_block(shared, d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum);
+    sum_over_segment(shared, d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum);
     const Acc groupnorm_grad_slope = d_groupnorm_hat_groupnorm_hat_sum * inverse_count;
     const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && blockIdx.z == 0) {
       groupnorm_grad_slope_ptr[item] = groupnorm_grad_slope;
       groupnorm_grad_mean_ptr[item] = groupnorm_grad_mean;
     }
   }
+  cluster_wait();
 }
 
 // Results, with the statistics at hand.
@@ -1257,8 +1271,10 @@ cudaError_t backward_launch(
     auto* groupnorm_grad_mean_ptr = scratch.take<Acc>(rows * groups);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(backward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, groups),
-        dim3(kSegmentThreads), 64 * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
+    error = launch(backward_segments<T, Out, Param, kVec, kPacked>,
+        segment_grid(shapes, rows, groups, channels / groups, kSegmentTurn * kVec, kMostCluster,
+            kMultiprocessors),
+        dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, groupnorm_weight_ptr,
         groupnorm_grad_slope_ptr, groupnorm_grad_mean_ptr, rows, channels, groups,
         channels / groups, whole);

@@ -1225,17 +1225,17 @@ cudaError_t train_backward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster}.
+// row_waves, row_share, column_width, column_cluster, segment_blocks}.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(0), 362, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0}},  // float32
-    {90, modes(0), 2896, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 0, 1}},  // float32
-    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0}},  // float32
-    {90, modes(1, 3), 362, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 2896, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 2, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 362, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 2896, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 8192, {kSplit, 2, 1, 0, 0, 0}},  // float16
+    {90, modes(0), 362, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
+    {90, modes(0), 2896, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 0, 1, 0}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
+    {90, modes(1, 3), 362, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 2896, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 1, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 2, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 362, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 2896, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 1, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kSplit, 2, 1, 0, 0, 0, 0}},  // float16
 };
 
 }  // namespace
@@ -1805,12 +1805,12 @@ cudaError_t eval_backward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster}.
+// row_waves, row_share, column_width, column_cluster, segment_blocks}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0}},  // float16
+    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0, 0}},  // float16
 };
 
 }  // namespace

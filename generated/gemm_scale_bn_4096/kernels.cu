@@ -578,12 +578,12 @@ cudaError_t train_forward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster}.
+// row_waves, row_share, column_width, column_cluster, segment_blocks}.
 constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(0), 5792, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 1}},  // float32
-    {90, modes(0), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0}},  // float32
-    {90, modes(1, 3), 46340, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kSplit, 16, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(0), 5792, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0}},  // float32
+    {90, modes(0), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
+    {90, modes(1, 3), 46340, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, 4096, {kSplit, 16, 1, 0, 0, 0, 0}},  // bfloat16
 };
 
 }  // namespace
@@ -1239,12 +1239,12 @@ cudaError_t train_backward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster}.
+// row_waves, row_share, column_width, column_cluster, segment_blocks}.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 0, 1}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 5792, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 1}},  // float16
-    {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0}},  // float16
+    {90, modes(1, 3), 5792, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 0, 1, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 5792, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
 };
 
 }  // namespace
@@ -1814,10 +1814,10 @@ cudaError_t eval_backward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster}.
+// row_waves, row_share, column_width, column_cluster, segment_blocks}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 4, 1, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 4, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
 };
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "../support/reduce.cuh"
 #include "../support/row_shapes.cuh"
 #include "../support/runs.cuh"
+#include "../support/segments.cuh"
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
 
@@ -33,6 +34,7 @@ constexpr int kMultiprocessors = 132;
 constexpr int kStreamThreads = 256;
 constexpr int kSegmentThreads = 256;
 constexpr int kVectorsAtOnce = 2;  // of a segment, that a thread loads before it uses the first
+constexpr int kSegmentTurn = kSegmentThreads * kVectorsAtOnce;
 
 }  // namespace
 
@@ -236,7 +238,11 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
   const Acc inverse_length = Acc(1) / Acc(length);
   Acc* shared = shared_memory<Acc>();
 
-  // One block a segment, in turns where there are more segments than blocks.
+  cluster_arrive();
+  // The vectors of the blocks that share a segment take turns.
+  const int64_t apart = int64_t(gridDim.z) * blockDim.x * kVec;
+  const int offset = (blockIdx.z * blockDim.x + threadIdx.x) * kVec;
+  // In turns where there are more segments than clusters.
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
@@ -244,7 +250,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     int seen = 0;  // values of this thread
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
+    for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> linear_product_in[kVectorsAtOnce];
       Loaded<T, kVec> linear_bias_in[kVectorsAtOnce];
@@ -252,7 +258,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
             row * channels, segment * length, (segment + 1) * length,
-            base + u * blockDim.x * kVec + threadIdx.x * kVec);
+            base + u * apart + offset);
         if (!columns[u].any()) break;
         linear_product_in[u] = load_pack(columns[u], linear_product_ptr, row * channels, whole);
         if (kPacked && kAddsBias<T>) {
@@ -285,15 +291,16 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
       }
     }
     Moments<Acc> norm_moments = moments_of(norm_moments_sums, Acc(seen));
-    moments_over_block(shared, norm_moments, Acc(seen), Acc(length));
+    moments_over_segment(shared, norm_moments, Acc(seen), Acc(length));
     const Acc norm_mean = norm_moments.mean;
     const Acc norm_variance = norm_moments.m2 * inverse_length;
     const Acc norm_rstd = rsqrt(norm_variance + norm_eps);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && blockIdx.z == 0) {
       norm_mean_ptr[item] = norm_mean;
       norm_rstd_ptr[item] = norm_rstd;
     }
   }
+  cluster_wait();
 }
 
 // Results, with the statistics at hand.
@@ -456,9 +463,12 @@ cudaError_t forward_launch(
         shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(forward_segments<T, kVec, kPacked>, segment_grid(rows, int64_t(1)),
-        dim3(kSegmentThreads), 64 * sizeof(Acc), stream, linear_product_ptr, linear_bias_ptr,
-        norm_mean_ptr, norm_rstd_ptr, Acc(a.norm_eps), rows, channels, int64_t(1), channels, whole);
+    error = launch(forward_segments<T, kVec, kPacked>,
+        segment_grid(shapes, rows, int64_t(1), channels, kSegmentTurn * kVec, kMostCluster,
+            kMultiprocessors),
+        dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, linear_product_ptr,
+        linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr, Acc(a.norm_eps), rows, channels, int64_t(1),
+        channels, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         linear_product_ptr, linear_bias_ptr, norm_weight_ptr, norm_bias_ptr, norm_mean_ptr,
@@ -872,7 +882,11 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   Acc* shared = shared_memory<Acc>();
   const Acc inverse_count = reciprocal(Acc(channels));
 
-  // One block a segment, in turns where there are more segments than blocks.
+  cluster_arrive();
+  // The vectors of the blocks that share a segment take turns.
+  const int64_t apart = int64_t(gridDim.z) * blockDim.x * kVec;
+  const int offset = (blockIdx.z * blockDim.x + threadIdx.x) * kVec;
+  // In turns where there are more segments than clusters.
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
@@ -882,7 +896,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     Acc d_norm_hat_norm_hat_sum = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kVectorsAtOnce * blockDim.x * kVec) {
+    for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
       SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
       Loaded<T, kVec> linear_product_in[kVectorsAtOnce];
       Loaded<Out, kVec> grad_y_in[kVectorsAtOnce];
@@ -893,7 +907,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
             row * channels, segment * length, (segment + 1) * length,
-            base + u * blockDim.x * kVec + threadIdx.x * kVec);
+            base + u * apart + offset);
         if (!columns[u].any()) break;
         linear_product_in[u] = load_pack(columns[u], linear_product_ptr, row * channels, whole);
         grad_y_in[u] = load_pack(columns[u], grad_y_ptr, row * channels, whole);
@@ -945,14 +959,15 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
         }
       }
     }
-    sum_over_block(shared, d_norm_hat_sum, d_norm_hat_norm_hat_sum);
+    sum_over_segment(shared, d_norm_hat_sum, d_norm_hat_norm_hat_sum);
     const Acc norm_grad_slope = d_norm_hat_norm_hat_sum * inverse_count;
     const Acc norm_grad_mean = d_norm_hat_sum * inverse_count;
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && blockIdx.z == 0) {
       norm_grad_slope_ptr[item] = norm_grad_slope;
       norm_grad_mean_ptr[item] = norm_grad_mean;
     }
   }
+  cluster_wait();
 }
 
 // Results, with the statistics at hand.
@@ -1181,9 +1196,11 @@ cudaError_t backward_launch(
     auto* norm_grad_mean_ptr = scratch.take<Acc>(rows);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(backward_segments<T, Out, Param, kVec, kPacked>, segment_grid(rows, int64_t(1)),
-        dim3(kSegmentThreads), 64 * sizeof(Acc), stream, linear_product_ptr, grad_y_ptr,
-        linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr, norm_weight_ptr, norm_bias_ptr,
+    error = launch(backward_segments<T, Out, Param, kVec, kPacked>,
+        segment_grid(shapes, rows, int64_t(1), channels, kSegmentTurn * kVec, kMostCluster,
+            kMultiprocessors),
+        dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, linear_product_ptr,
+        grad_y_ptr, linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr, norm_weight_ptr, norm_bias_ptr,
         norm_grad_slope_ptr, norm_grad_mean_ptr, rows, channels, int64_t(1), channels, whole);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,

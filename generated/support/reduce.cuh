@@ -317,17 +317,4 @@ __device__ __forceinline__ void sum_over_block(Acc* shared, Acc& first, More&...
   sum_over_warps<32>(shared, first, more...);
 }
 
-// The moments over a block of one row of `count` values of each thread, `total` of them altogether;
-// every thread gets the result. `shared` holds 64 values.
-template <typename Acc>
-__device__ __forceinline__ void moments_over_block(
-    Acc* shared, Moments<Acc>& moments, Acc count, Acc total) {
-  Moments<Acc> part[1] = {moments};
-  const Acc inverse = Acc(1) / total;
-  moments_of_parts(
-      part, [&](int) { return count; }, [&](int) { return inverse; },
-      [&](auto&... values) { sum_over_block(shared, values[0]...); });
-  moments = part[0];
-}
-
 }  // namespace fusegen

@@ -3,9 +3,9 @@
 //
 // A cluster is the blocks that differ in blockIdx.z alone, which is a block's rank among them; a
 // grid with a single block in z has no clusters, and nothing here does anything. A kernel of
-// columns (rows have exchange.cuh) arrives once when it begins and waits once when it ends. Between
-// them each exchange waits for what came before, so that a block never overwrites what another one
-// still reads, and none is gone by then.
+// columns or segments (rows have exchange.cuh) arrives once when it begins and waits once when it
+// ends. Between them each exchange waits for what came before, so that a block never overwrites
+// what another one still reads, and none is gone by then.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -74,6 +74,7 @@ struct Shapes {
   int64_t row_share = 0;       // 1 the least of a segment for a thread, 2 twice that
   int64_t column_width = 0;    // vectors of a row of a column tile; 0 likewise
   int64_t column_cluster = 0;  // blocks that share a column tile; 0 likewise
+  int64_t segment_blocks = 0;  // blocks that share a segment that is read twice; 0 likewise
 };
 
 // How many rows follow each other until one begins at a multiple of a vector again, as the first
@@ -162,10 +163,24 @@ inline Finalise finalise_shape(int64_t channels, int64_t partials) {
   return {dim3(unsigned(ceil_div(channels, width))), dim3(width, kThreads / width)};
 }
 
-// One block a segment, as long as the grid may be.
-inline dim3 segment_grid(int64_t rows, int64_t groups) {
+// Blocks of a kernel of segments that a multiprocessor has, at most, where a segment has several:
+// as measured, more of them take longer to bring together than they save.
+constexpr int kSegmentBlocks = 4;
+
+// As many segments at a time as the grid may have, and in z the blocks that share one: a cluster of
+// more than one where segments are few and each of its blocks has a turn of `turn` elements.
+inline dim3 segment_grid(
+    const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int64_t turn,
+    int most_cluster, int multiprocessors) {
   const int64_t segments = rows * groups;
-  return dim3(unsigned(segments < 0x7fffffff ? segments : 0x7fffffff));
+  const auto suits = [&](int64_t blocks) {
+    const int usable = usable_multiprocessors(int(blocks), multiprocessors);
+    return segments * blocks <= kSegmentBlocks * usable && length >= blocks * turn;
+  };
+  int64_t blocks = 1;
+  while (2 * blocks <= most_cluster && suits(2 * blocks)) blocks *= 2;
+  if (shapes.segment_blocks != 0) blocks = std::min<int64_t>(shapes.segment_blocks, most_cluster);
+  return dim3(unsigned(std::min<int64_t>(segments, 0x7fffffff)), 1, unsigned(blocks));
 }
 
 }  // namespace fusegen

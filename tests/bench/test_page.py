@@ -14,6 +14,7 @@ SECONDS = {
     "kernels.cu (backward)": "8",
     "bindings.cpp": "3",
     "headers of pybind11 alone": "2.5",
+    "autograd.cpp": "5",
 }
 
 
@@ -115,7 +116,8 @@ def test_what_is_wanted_and_what_was_measured() -> None:
     assert "2.00 to 2.00 times as fast, and takes 1.25 to 1.25" in text
     assert line("cold build of a seed spec for 1 architecture within 12 s", "11 to 13 s", "no")
     assert line("cold build of all for 2 architectures within 90 s", "80 s", "yes") and "kernels.cu" not in text
-    assert "17.0 CPU seconds of a, and\na binding, 3.0, of which the headers of pybind11 alone take 2.5." in text
+    assert "17.0 CPU seconds of a; a\nbinding, 3.0, of which the headers of pybind11 alone take 2.5;" in text
+    assert "the library that differentiates the ops, 5.0." in text
     whole = [line for line in builds if line["limit_s"]]
     assert "CPU seconds of" not in targets.targets_section(rows, kernels, [], host, whole, listed)
     assert targets.targets_section([], kernels, [], host, builds, listed) == ""

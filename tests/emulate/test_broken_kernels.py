@@ -97,6 +97,8 @@ SCENARIOS = {
     # Forward blocks are large: what they have of their columns is in shared memory. Backward it is clusters of eight.
     "longest rows": Tail("group norm", 3, 4200, 1, schedule="on chip if it fits"),
     "longest rows, large blocks": Tail("group norm, large blocks", 3, 4200, 1, schedule="on chip if it fits"),
+    # Each of four blocks has a turn of every four.
+    "segments of a cluster": Tail("group norm", 3, 8200, 2, schedule="split, segments in 4 blocks"),
     # Columns that are not neighbours.
     "odd columns": Tail("batch norm", 70, 33, schedule="on chip"),
     "more rows, loaded": Tail("batch norm, loaded", 200, 33, schedule="on chip"),

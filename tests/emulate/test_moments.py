@@ -28,8 +28,8 @@ CHAINS = {"batch": Other((BN,), linear=False), "group": Other((GN,), linear=Fals
 NORMS = {"batch": "bn", "group": "gn", "layer": "ln"}
 SCHEDULES = {
     "batch": ("on chip", "clusters of 4", "split"),
-    "group": ("on chip", "split"),
-    "layer": ("on chip", "split"),
+    "group": ("on chip", "split", "split, segments in 4 blocks"),
+    "layer": ("on chip", "split", "split, segments in 4 blocks"),
 }
 GROUPS = 4
 FAR = 1e4  # deviations
@@ -173,8 +173,8 @@ BROKEN = [
             ),
             *_broken(
                 chain, "split", "half of the squares", [*_OUTLIERS, *_FEW[2:]],
-                f"moments_over_block(shared, {norm}_moments, Acc(seen), Acc(length));",
-                f"moments_over_block(shared, {norm}_moments, Acc(seen), Acc(length)); "
+                f"moments_over_segment(shared, {norm}_moments, Acc(seen), Acc(length));",
+                f"moments_over_segment(shared, {norm}_moments, Acc(seen), Acc(length)); "
                 f"{norm}_moments.m2 /= 2;",
                 "forward_segments",
             ),

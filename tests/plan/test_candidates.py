@@ -75,12 +75,12 @@ def test_candidates_of_every_program(spec: str) -> None:
         (
             "gemm_groupnorm_hardtanh",
             "forward",
-            {"on_chip": {"row_waves", "row_share"}, "split": set()},
+            {"on_chip": {"row_waves", "row_share"}, "split": {"segment_blocks"}},
         ),
         (
             "gemm_groupnorm_hardtanh",
             "backward",
-            {"on_chip": {"row_waves", "row_share"}, "split": {"sum_blocks"}},
+            {"on_chip": {"row_waves", "row_share"}, "split": {"sum_blocks", "segment_blocks"}},
         ),
     ],
 )

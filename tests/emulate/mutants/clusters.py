@@ -43,6 +43,23 @@ BARRIERS = [
     ),
 ]  # fmt: skip
 
+BARRIERS += [
+    _mutant(name, old, new, caught, within, kernel, "segments of a cluster", file, nth, of)
+    for kernel in ("forward_segments", "backward_segments")
+    for name, old, new, caught, within, file, nth, of in (
+        ("no arrival at the beginning", "cluster_arrive();", NOTHING, NOT_ARRIVED, kernel, "kernels.cu", 0, 1),
+        ("no wait at the end", "cluster_wait();", NOTHING, _EXITS, kernel, "kernels.cu", 0, 1),
+        (f"what came before is not waited for in {kernel}", "cluster_wait();", NOTHING, NOT_WAITED,
+         "sum_over_segment", "segments.cuh", 0, 2),
+        (f"the others are not told in {kernel}", "cluster_arrive();", NOTHING, NOT_ARRIVED,
+         "sum_over_segment", "segments.cuh", 0, 2),
+        (f"the others are not waited for in {kernel}", "cluster_wait();", NOTHING, f"{NOT_WAITED}|{TOO_EARLY}",
+         "sum_over_segment", "segments.cuh", 1, 2),
+        (f"the others are not told of the end in {kernel}", "cluster_arrive();", NOTHING, NOT_ARRIVED,
+         "sum_over_segment", "segments.cuh", 1, 2),
+    )
+]  # fmt: skip
+
 _SLOT = "exchange[(i / N * blockDim.x + threadIdx.x) * N + i % N]"
 
 EXCHANGES = [
@@ -70,6 +87,16 @@ EXCHANGES = [
             nan("y"), "moments_of_blocks", None, "cluster, few rows", nth=1, of=2),
     _mutant("no room to exchange", "cluster > 1 ? columns * work.exchange * (cluster + 1) : 0", "0", BEYOND_SHARED,
             "column_tile", file="column_shapes.cuh"),
+]  # fmt: skip
+
+EXCHANGES += [
+    _mutant(f"{name} of a segment", old, new, caught, "sum_over_segment", kernel, "segments of a cluster",
+            "segments.cuh")
+    for name, old, new, caught, kernel in (
+        ("a block less", "rank < int(gridDim.z)", "rank < int(gridDim.z) - 1", wrong("y"), None),
+        ("its own values for all", "of_peer(mine + i, rank)", "of_peer(mine + i, blockIdx.z)", wrong("y"), None),
+        ("every thread shows its own", "threadIdx.x == 0", "true", RACE, "forward_segments"),
+    )
 ]  # fmt: skip
 
 _LAST = "first + rows_per_block < rows ? first + rows_per_block : int(rows)"

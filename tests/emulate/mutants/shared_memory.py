@@ -43,8 +43,8 @@ SHARED = [
          "(exchanged - 1) * sizeof(Acc)", 0, 1),
         ("backward_row", "longest rows, large blocks", "backward_launch", "row.block.x * kStagedBytes",
          "row.block.x * kStagedBytes - 1", 0, 1),
-        ("forward_segments", "segments", "forward_launch", "64 * sizeof(Acc)", "39 * sizeof(Acc)", 0, 1),
-        ("backward_segments", "segments", "backward_launch", "64 * sizeof(Acc)", "39 * sizeof(Acc)", 0, 1),
+        ("forward_segments", "segments", "forward_launch", "kSegmentExchange * sizeof(Acc)", "39 * sizeof(Acc)", 0, 1),
+        ("backward_segments", "segments", "backward_launch", "kSegmentExchange * sizeof(Acc)", "39 * sizeof(Acc)", 0, 1),
     )
 ]  # fmt: skip
 SHARED += [
@@ -63,7 +63,7 @@ SHARED += [
         "segments",
         "shared[i * 32 + threadIdx.x / 32] = *values[i];",
         "shared[i * 32 + int(threadIdx.x / 32) - 1] = *values[i];",
-        r"writes byte -4 of the block's 256 bytes of shared memory \[",
+        r"writes byte -4 of the block's 264 bytes of shared memory \[",
         within="sum_over_warps",
         kernel="forward_segments",
         file="reduce.cuh",

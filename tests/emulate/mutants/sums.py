@@ -296,8 +296,10 @@ SEGMENT = [
     Mutant(f"forward_segments: {name}", run, old, new, wrong("y"), within="forward_segments")
     for name, run, old, new in (
         ("a vector of a batch for another", "longer segments", "gemm_product_in[u][v]", "gemm_product_in[0][v]"),
-        ("a batch is skipped", "longest segments", "base += kVectorsAtOnce * blockDim.x * kVec",
-         "base += 2 * kVectorsAtOnce * blockDim.x * kVec"),
+        ("a batch is skipped", "longest segments", "base += kVectorsAtOnce * apart",
+         "base += 2 * kVectorsAtOnce * apart"),
+        ("a block has what another one has", "segments of a cluster",
+         "(blockIdx.z * blockDim.x + threadIdx.x) * kVec", "int(threadIdx.x) * kVec"),
         ("a column's constant of a batch for another", "longest segments",
          "widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias);",
          "widen_values(gemm_bias_in[0], kAddsBias<T>, gemm_bias);"),
