@@ -54,8 +54,8 @@ def arguments(plan: Plan, rows: int, channels: int, groups: int, source: int | N
 
 def forced_shapes(schedule: str) -> Shapes | None:
     """Launch shapes by name: a schedule, "clusters of 4" for columns on chip in as many blocks, "wide clusters of 4"
-    with four vectors of a row in each, "split in eight blocks" for each multiprocessor, "split, segments in 4 blocks" for
-    those that are read twice, or "twice a share" for rows on chip whose threads have twice as much of a segment."""
+    with four vectors of a row in each, "split in eight blocks" for each multiprocessor, "split, segments in 4 blocks"
+    each, or "twice a share" for rows on chip whose threads have twice as much of a segment."""
     if schedule == "automatic":
         return None
     if schedule.startswith("clusters of "):

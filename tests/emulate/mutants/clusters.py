@@ -44,20 +44,24 @@ BARRIERS = [
 ]  # fmt: skip
 
 BARRIERS += [
-    _mutant(name, old, new, caught, within, kernel, "segments of a cluster", file, nth, of)
-    for kernel in ("forward_segments", "backward_segments")
-    for name, old, new, caught, within, file, nth, of in (
-        ("no arrival at the beginning", "cluster_arrive();", NOTHING, NOT_ARRIVED, kernel, "kernels.cu", 0, 1),
-        ("no wait at the end", "cluster_wait();", NOTHING, _EXITS, kernel, "kernels.cu", 0, 1),
-        (f"what came before is not waited for in {kernel}", "cluster_wait();", NOTHING, NOT_WAITED,
-         "sum_over_segment", "segments.cuh", 0, 2),
-        (f"the others are not told in {kernel}", "cluster_arrive();", NOTHING, NOT_ARRIVED,
-         "sum_over_segment", "segments.cuh", 0, 2),
-        (f"the others are not waited for in {kernel}", "cluster_wait();", NOTHING, f"{NOT_WAITED}|{TOO_EARLY}",
-         "sum_over_segment", "segments.cuh", 1, 2),
-        (f"the others are not told of the end in {kernel}", "cluster_arrive();", NOTHING, NOT_ARRIVED,
-         "sum_over_segment", "segments.cuh", 1, 2),
-    )
+    *(
+        _mutant(name, old, NOTHING, caught, kernel, kernel, "segments of a cluster", "kernels.cu")
+        for kernel in ("forward_segments", "backward_segments")
+        for name, old, caught in (
+            ("no arrival at the beginning", "cluster_arrive();", NOT_ARRIVED),
+            ("no wait at the end", "cluster_wait();", _EXITS),
+        )
+    ),
+    *(
+        _mutant(name, old, NOTHING, caught, "sum_over_segment", "forward_segments", "segments of a cluster",
+                "segments.cuh", nth, 2)
+        for name, old, caught, nth in (
+            ("what came before is not waited for", "cluster_wait();", NOT_WAITED, 0),
+            ("the others are not told", "cluster_arrive();", NOT_ARRIVED, 0),
+            ("the others are not waited for", "cluster_wait();", f"{NOT_WAITED}|{TOO_EARLY}", 1),
+            ("the others are not told of the end", "cluster_arrive();", NOT_ARRIVED, 1),
+        )
+    ),
 ]  # fmt: skip
 
 _SLOT = "exchange[(i / N * blockDim.x + threadIdx.x) * N + i % N]"
