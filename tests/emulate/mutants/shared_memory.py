@@ -43,8 +43,8 @@ SHARED = [
          "(exchanged - 1) * sizeof(Acc)", 0, 1),
         ("backward_row", "longest rows, large blocks", "backward_launch", "row.block.x * kStagedBytes",
          "row.block.x * kStagedBytes - 1", 0, 1),
-        ("forward_segments", "segments", "forward_launch", "kSegmentExchange * sizeof", "39 * sizeof", 0, 1),
-        ("backward_segments", "segments", "backward_launch", "kSegmentExchange * sizeof", "39 * sizeof", 0, 1),
+        ("forward_segments", "segments", "forward_launch", "kSegmentExchange", "39", 0, 1),
+        ("backward_segments", "segments", "backward_launch", "kSegmentExchange", "39", 0, 1),
     )
 ]  # fmt: skip
 SHARED += [
