@@ -163,19 +163,22 @@ inline Finalise finalise_shape(int64_t channels, int64_t partials) {
   return {dim3(unsigned(ceil_div(channels, width))), dim3(width, kThreads / width)};
 }
 
-// Blocks of a kernel of segments that a multiprocessor has, at most, where a segment has several:
-// as measured, more of them take longer to bring together than they save.
+// Where segments have several blocks: blocks of a multiprocessor at most, and turns of a segment at
+// least. As measured: beyond that it takes longer to bring them together than they save.
 constexpr int kSegmentBlocks = 4;
+constexpr int kSegmentTurns = 4;
 
 // As many segments at a time as the grid may have, and in z the blocks that share one: a cluster of
-// more than one where segments are few and each of its blocks has a turn of `turn` elements.
+// more than one where segments are few and long, and each of its blocks has a turn of `turn`
+// elements.
 inline dim3 segment_grid(
     const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int64_t turn,
     int most_cluster, int multiprocessors) {
   const int64_t segments = rows * groups;
   const auto suits = [&](int64_t blocks) {
     const int usable = usable_multiprocessors(int(blocks), multiprocessors);
-    return segments * blocks <= kSegmentBlocks * usable && length >= blocks * turn;
+    const int64_t turns = std::max<int64_t>(blocks, kSegmentTurns);
+    return segments * blocks <= kSegmentBlocks * usable && length >= turns * turn;
   };
   int64_t blocks = 1;
   while (2 * blocks <= most_cluster && suits(2 * blocks)) blocks *= 2;

@@ -44,8 +44,9 @@ def test_few_long_segments_have_as_many_blocks_as_there_is_room_for(grid):
 
 
 def test_each_block_has_a_turn_of_its_own(grid):
-    lengths = (1, 2 * 2048 - 1, 2 * 2048, 4 * 2048 - 1, 4 * 2048, LONG - 1, LONG)
-    assert [grid(1, 1, length)[2] for length in lengths] == [1, 1, 2, 2, 4, 4, 8]
+    lengths = (1, 4 * 2048 - 1, 4 * 2048, LONG - 1, LONG)
+    assert [grid(1, 1, length)[2] for length in lengths] == [1, 1, 4, 4, 8]
+    assert [grid(200, 1, length)[2] for length in lengths] == [1, 1, 2, 2, 2]
 
 
 def test_no_more_than_the_device_has_in_a_cluster(grid):
