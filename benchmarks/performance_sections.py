@@ -26,6 +26,14 @@ instructions than that runs at the copy's speed. The special unit takes an instr
 scheduler, so two sigmoids of each element (kb88), an exponential and a reciprocal each, are 32 of the 27 slots that a
 forward pass in 16 bits has: it cannot run at the copy's speed either.
 """
+_JUMPS = """## What is behind the largest jumps, {device}
+
+By `benchmarks/jump_limits.py`, as Nsight Compute counts it: for each program and dtype the two sizes between which an
+element's time differs most, first the one where it is shorter. Of each program the kernel that takes longest, from cold
+caches: picoseconds for each element, shares as in *What bounds the kernels* and of what the L1 can do, and the slots of
+warps for each element, those of lanes that have nothing to do included. Where rows, or groups of channels, begin within
+vectors, an element takes more of them: they are moved by smaller accesses, and lanes are idle at their ends.
+"""
 _HOST = """## The host's time at small shapes, {device}
 
 By `benchmarks/host_time.py`, in microseconds: one step is the forward pass and the gradients of the input and all
@@ -83,6 +91,11 @@ def kernels_section(lines: Sequence[Line], markdown: Markdown) -> str:
 def limits_section(lines: Sequence[Line], markdown: Markdown) -> str:
     """What Nsight Compute says of each kernel; nothing without lines."""
     return device_section(_LIMITS, lines, markdown)
+
+
+def jumps_section(lines: Sequence[Line], markdown: Markdown) -> str:
+    """What Nsight Compute says of the sizes at the largest jumps; nothing without lines."""
+    return device_section(_JUMPS, lines, markdown)
 
 
 def host_times(lines: Sequence[Line]) -> dict[tuple[str, ...], dict[tuple[str, str], float]]:

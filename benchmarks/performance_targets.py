@@ -42,9 +42,9 @@ the library that differentiates the ops, {library}. Where the cores have other w
 """
 _SCALE = """
 **Scale.** The jumps are beside sizes that fill vectors and warps: where rows or groups begin within a vector, threads
-idle at their ends and elements are moved by smaller accesses. The largest are beside rows of 8 elements of 16 bits, one
-vector; groups of 32 elements, whose lanes fill warps; and rows of 65536, of which a few that are an element longer are
-read twice, by each block from another place in a vector.
+idle at their ends and elements are moved by smaller accesses, so that an element takes up to several times as many
+instructions (*What is behind the largest jumps*). The largest are beside rows of 8 elements of 16 bits, one vector, and
+groups of 32 elements, whose lanes fill warps.
 """
 
 

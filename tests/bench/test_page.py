@@ -156,6 +156,8 @@ def test_sections_of_other_scripts() -> None:
     limits = [{"config": "kb97", "kernel": "forward", "us": "3.0", "device": device} for device in ("B", "A", "B")]
     text = sections.limits_section(limits, listed)
     assert text.count("## What bounds the kernels on") == 2 and text.count("'us': '3.0'") == 3
+    jumps = [{"program": "forward", "size": "8x9", "slots": "99.1", "device": "A"}]
+    assert not sections.jumps_section([], listed) and "'slots': '99.1'" in sections.jumps_section(jumps, listed)
     text = sections.host_section(host_lines("A"), listed)
     assert "'ops': '75', 'eager': '200', 'fused': '160', 'bare': '90', 'bare and ops': '100'" in text
     assert "'eager / fused': '1.25', 'eager / bare and ops': '2.00'" in text
