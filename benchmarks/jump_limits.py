@@ -12,25 +12,17 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from nsight import KERNELS, profile, short_name
-from scale_chains import chains
+from scale_chains import CACHE, chains, launchers_for_device
 from scale_sizes import Size
 
 from fusegen.bench.scale import Jump, ScaleRow, jumps, read_scale
-from fusegen.tune.launchers import compile_launchers
 
-SHARES = {
-    "dram_percent": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-    "issue_percent": "smsp__issue_active.avg.pct_of_peak_sustained_elapsed",
-    "l1_percent": "l1tex__throughput.avg.pct_of_peak_sustained_elapsed",
-    "warps_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
-}
-METRICS = {"ns": "gpu__time_duration.sum", **SHARES, "warp_instructions": "smsp__inst_executed.sum"}
+SHARES = ("dram_percent", "issue_percent", "l1_percent", "warps_percent")
 COLUMNS = ("spec", "program", "dtype", "size", "kernel", "ps", *SHARES, "slots", "device")
 RESULTS = Path(__file__).parent / "results" / "scale_h200.csv"
 SEPARATOR = "spin_kernel"  # of torch.cuda._sleep: between the kernels of two programs
@@ -47,9 +39,7 @@ def largest(rows: Sequence[ScaleRow], most: int) -> list[Jump]:
 
 def run_all(sizes: Sequence[ScaleRow], cache: Path) -> None:
     """What is profiled: the second of two launches of each program at its size, with a separator behind it."""
-    major, minor = torch.cuda.get_device_capability()
-    names = list(dict.fromkeys(row.spec for row in sizes))
-    launchers = compile_launchers(names, Path("generated"), cache, f"sm_{major}{minor}")
+    launchers = launchers_for_device(list(dict.fromkeys(row.spec for row in sizes)), cache)
     for row in sizes:
         [chain] = chains([row.spec], [row.dtype], launchers, "cuda")
         [size] = chain.allowed([Size(row.rows, row.channels, row.groups)])
@@ -72,7 +62,7 @@ def run_all(sizes: Sequence[ScaleRow], cache: Path) -> None:
 def limits(sizes: Sequence[ScaleRow], command: Sequence[str]) -> list[dict[str, str | float]]:
     """A row for each size. ps: an element's time. slots: those of warps for each element of the activations."""
     programs: list[list[dict]] = [[]]
-    for launch in profile(command, rf"\w*{KERNELS}|{SEPARATOR}", METRICS):
+    for launch in profile(command, rf"\w*{KERNELS}|{SEPARATOR}", ("ns", *SHARES, "warp_instructions")):
         if SEPARATOR in launch["kernel"]:
             programs.append([])
         else:
@@ -102,7 +92,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path())
     parser.add_argument("--scale", type=Path, default=RESULTS, help="the CSV of scale.py")
     parser.add_argument("--most", type=int, default=12, help="jumps, the largest first")
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "fusegen-scale")
+    parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--run", action="store_true", help="what ncu starts")
     options = parser.parse_args()
     sizes = [row for jump in largest(read_scale(options.scale), options.most) for row in (jump.beside, jump.at)]

@@ -20,14 +20,7 @@ from kernel_times import PRECISIONS
 from nsight import KERNELS, profile, short_name
 from subjects import SEEDS, subjects
 
-# Columns of the CSV by the names that ncu has for them.
-SHARES = {
-    "dram_percent": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-    "issue_percent": "smsp__issue_active.avg.pct_of_peak_sustained_elapsed",
-    "special_percent": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed",
-    "warps_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
-}
-METRICS = {"ns": "gpu__time_duration.sum", **SHARES, "instructions": "smsp__thread_inst_executed.sum"}
+SHARES = ("dram_percent", "issue_percent", "special_percent", "warps_percent")
 COLUMNS = ("config", "precision", "kernel", "us", *SHARES, "per_element", "device")
 
 
@@ -48,7 +41,7 @@ def run_once(name: str) -> None:
 
 def limits(name: str) -> list[dict[str, str | float]]:
     """A row for each kernel of a chain. per_element: instructions of threads for each element of the activations."""
-    launches = profile([sys.executable, __file__, "--run", name], rf"\w*{KERNELS}", METRICS)
+    launches = profile([sys.executable, __file__, "--run", name], rf"\w*{KERNELS}", ("ns", *SHARES, "instructions"))
     rows, _, channels, _ = subjects([name])[name].chain.full
     return [_row(name, launch, rows * channels) for launch in launches]
 

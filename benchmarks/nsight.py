@@ -5,26 +5,38 @@ from __future__ import annotations
 import csv
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 KERNELS = r"(forward|backward)(_(row|column|partials|apply|segments))?"
 
+# Our names for those of ncu.
+METRICS = {
+    "ns": "gpu__time_duration.sum",
+    "dram_percent": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "issue_percent": "smsp__issue_active.avg.pct_of_peak_sustained_elapsed",
+    "l1_percent": "l1tex__throughput.avg.pct_of_peak_sustained_elapsed",
+    "special_percent": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed",
+    "warps_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "instructions": "smsp__thread_inst_executed.sum",
+    "warp_instructions": "smsp__inst_executed.sum",
+}
 
-def profile(command: Sequence[str], pattern: str, metrics: Mapping[str, str]) -> list[dict[str, str | float]]:
-    """`kernel` and `metrics`, by our names for those of ncu, of each launch of a kernel like `pattern`, in order.
+
+def profile(command: Sequence[str], pattern: str, names: Sequence[str]) -> list[dict[str, str | float]]:
+    """`kernel` and the named of METRICS, of each launch of a kernel like `pattern`, in order.
 
     The command says when, by the profiler's start and stop. Units are base ones, the clocks those that the GPU has.
     """
     ncu = ["ncu", "--csv", "--print-units", "base", "--profile-from-start", "off", "--clock-control", "none"]
-    ncu += ["--kernel-name", f"regex:^({pattern})$", "--metrics", ",".join(metrics.values())]
+    ncu += ["--kernel-name", f"regex:^({pattern})$", "--metrics", ",".join(METRICS[name] for name in names)]
     done = subprocess.run([*ncu, *command], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(done.stdout + done.stderr)
-    names = {theirs: ours for ours, theirs in metrics.items()}
+    ours = {METRICS[name]: name for name in names}
     launches: dict[str, dict[str, str | float]] = {}
     for line in csv.DictReader(text for text in done.stdout.splitlines() if text.startswith('"')):
         launch = launches.setdefault(line["ID"], {"kernel": line["Kernel Name"]})
-        launch[names[line["Metric Name"]]] = float(line["Metric Value"].replace(",", ""))
+        launch[ours[line["Metric Name"]]] = float(line["Metric Value"].replace(",", ""))
     return list(launches.values())
 
 

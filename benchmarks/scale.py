@@ -15,17 +15,15 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
-import tempfile
 from pathlib import Path
 
 import torch
-from scale_chains import DTYPES, chains
+from scale_chains import CACHE, DTYPES, chains, launchers_for_device
 from scale_self_test import self_test
 from scale_sweep import sweep
 
 from fusegen.bench.clock import CudaClock
 from fusegen.bench.scale_text import report
-from fusegen.tune.launchers import compile_launchers
 
 SPECS = (
     "matmul_bn_bias_div_swish",
@@ -44,14 +42,13 @@ def main() -> None:
     parser.add_argument("--max-bytes", type=int, default=8 << 30, help="of the activations (default: 8 GiB)")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds, compilation not counted (default: 240)")
     parser.add_argument("--quick", action="store_true", help="fewer sizes")
-    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "fusegen-scale")
+    parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--self-test", action="store_true", help="tiny sizes on the emulator; times mean nothing")
     options = parser.parse_args()
     if options.self_test:
         self_test(options.specs, options.dtypes, options.cache)
         return
-    major, minor = torch.cuda.get_device_capability()
-    launchers = compile_launchers(options.specs, Path("generated"), options.cache, f"sm_{major}{minor}")
+    launchers = launchers_for_device(options.specs, options.cache)
     clock = CudaClock()
     found = chains(options.specs, options.dtypes, launchers, "cuda")
     work = [(chain, chain.sizes(options.max_bytes, options.quick)) for chain in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from scale_sizes import Size, sizes
 
 from fusegen.plan.load import plan_file
 from fusegen.tune.chain import Chain as TailChain
-from fusegen.tune.launchers import Launchers
+from fusegen.tune.launchers import Launchers, compile_launchers
 from fusegen.verify.sizes import Sizes
 from fusegen.verify.sizes import sizes as allowed_sizes
 
+CACHE = Path(tempfile.gettempdir()) / "fusegen-scale"  # of compiled launchers
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -34,6 +36,12 @@ class Chain(TailChain):
         """As above, of given sizes."""
         found = [allowed_sizes(self.plan, size.rows, 1, size.channels, size.groups) for size in wanted]
         return list({tuple(sorted(each.symbols.items())): each for each in found}.values())
+
+
+def launchers_for_device(names: Sequence[str], cache: Path) -> Mapping[str, Launchers]:
+    """Those of the named packages, compiled for the GPU at hand."""
+    major, minor = torch.cuda.get_device_capability()
+    return compile_launchers(names, Path("generated"), cache, f"sm_{major}{minor}")
 
 
 def chains(names: Sequence[str], dtypes: Sequence[str], launchers: Mapping[str, Launchers], device: str) -> list[Chain]:

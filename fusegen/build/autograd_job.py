@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fusegen.build.autograd import AutogradLibrary
-from fusegen.build.key import key_text
+from fusegen.build.placing import put_in_place, work_directory
 from fusegen.build.steps import Step
 
 _WEIGHT = 50_000  # it takes as long as kernels of about so many bytes
@@ -29,10 +27,7 @@ class AutogradJob:
     work: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        # We hold the lock, so whatever is still lying there is of a build that was killed.
-        for left in self.store.glob("work-*"):
-            shutil.rmtree(left, ignore_errors=True)
-        self.work = Path(tempfile.mkdtemp(prefix="work-", dir=self.store))
+        self.work = work_directory(self.store)
 
     @property
     def name(self) -> str:
@@ -65,25 +60,16 @@ class AutogradJob:
         """Puts the library into place, or that there can be none, if the step came to its end; whether it did."""
         if self.output not in finished:
             return False
-        made = self.output.is_file()
-        key_file = self.work / self.library.key_file.name
-        key_file.write_text(key_text(self.library.parts(), self.output if made else None), encoding="utf-8")
-        self.library.key_file.unlink(missing_ok=True)
-        if made:
-            os.replace(self.output, self.library.path)
-        else:
-            self.library.path.unlink(missing_ok=True)
+        library = self.library
+        made = self.output if self.output.is_file() else None
+        put_in_place(made, library.path, library.key_file, library.parts(), self.work)
+        if made is None:
             self.shortcoming = (
                 "cannot be compiled with this torch, so calls of the modules take longer (--force tries again): "
                 + self._first_error()
             )
-        os.replace(key_file, self.library.key_file)
         return True
 
     def _first_error(self) -> str:
         lines = self._messages.read_text(encoding="utf-8", errors="replace").splitlines()
         return next((line for line in lines if "error" in line), "the compiler gave no reason")
-
-    def clear(self) -> None:
-        """Removes the directory of this build."""
-        shutil.rmtree(self.work, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -152,6 +153,11 @@ class _Build:
                 lock = FileLock(_store(each).with_name(f"{each.name}.lock"))
                 cleanup.enter_context(_held(lock, each.name, progress))
             jobs: list[Job | AutogradJob] = []
+
+            def add(job: Job | AutogradJob) -> None:
+                jobs.append(job)
+                cleanup.callback(shutil.rmtree, job.work, ignore_errors=True)
+
             for request in requests:
                 # Who held the lock may have built just this, or the sources may have changed while we waited.
                 inputs = self.inputs(request)
@@ -160,12 +166,10 @@ class _Build:
                     results[request.package] = self.result(inputs, None)
                     continue
                 commands = Commands(inputs, self.toolchain, self.libraries, request.targets, self.verification)
-                jobs.append(Job(commands, _store(request.package), reason, self.force))
-                cleanup.callback(jobs[-1].clear)
+                add(Job(commands, _store(request.package), reason, self.force))
             for library in libraries:
                 if (reason := self.why_stale(library)) is not None:
-                    jobs.append(AutogradJob(library, _store(library.support), reason))
-                    cleanup.callback(jobs[-1].clear)
+                    add(AutogradJob(library, _store(library.support), reason))
             if jobs:
                 results |= self._compile(jobs, progress)
         return results

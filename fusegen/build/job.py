@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fusegen.build.commands import Commands
-from fusegen.build.key import KEY_FILE, OUTPUT, Unit, key_text
+from fusegen.build.key import KEY_FILE, OUTPUT, Unit
+from fusegen.build.placing import put_in_place, work_directory
 from fusegen.build.steps import Step
 
 
@@ -33,12 +32,9 @@ class Job:
 
     def __post_init__(self) -> None:
         inputs = self.commands.inputs
-        # We hold the lock, so whatever is still lying there is of a build that was killed.
-        for left in self.store.glob("work-*"):
-            shutil.rmtree(left, ignore_errors=True)
         self.names = {unit: inputs.object_name(unit) for unit in inputs.units}
         self.missing = [unit for unit, name in self.names.items() if self.force or not (self.store / name).is_file()]
-        self.work = Path(tempfile.mkdtemp(prefix="work-", dir=self.store))
+        self.work = work_directory(self.store)
 
     @property
     def name(self) -> str:
@@ -72,18 +68,9 @@ class Job:
                 os.replace(made, self.store / made.name)
         if self.output not in finished:
             return False
-        package = self.commands.inputs.package
-        text = key_text(self.commands.inputs.parts, self.output)
-        (self.work / KEY_FILE).write_text(text, encoding="utf-8")
-        # The old key goes first: stopped between these lines, the next build finds no key and builds again.
-        (package / KEY_FILE).unlink(missing_ok=True)
-        os.replace(self.output, package / OUTPUT)
-        os.replace(self.work / KEY_FILE, package / KEY_FILE)
+        inputs = self.commands.inputs
+        put_in_place(self.output, inputs.package / OUTPUT, inputs.package / KEY_FILE, inputs.parts, self.work)
         for old in self.store.glob("*.o"):
             if old.name not in self.names.values():
                 old.unlink(missing_ok=True)
         return True
-
-    def clear(self) -> None:
-        """Removes the directory of this build."""
-        shutil.rmtree(self.work, ignore_errors=True)

@@ -48,11 +48,12 @@ DEFAULT = Shapes()
 @dataclass(frozen=True)
 class Knob:
     """A number in Shapes. kind: the kernels that read it. values: those worth measuring, the default among them.
-    sums: only kernels that leave partial sums of columns read it."""
+    sums: only kernels that leave partial sums of columns read it. cluster: its values are blocks of a cluster."""
 
     kind: KernelKind
     values: tuple[int, ...]
     sums: bool = False
+    cluster: bool = False
 
 
 KNOBS = {
@@ -60,6 +61,6 @@ KNOBS = {
     "row_waves": Knob("row", (1, 2)),
     "row_share": Knob("row", (0, 1, 2)),
     "column_width": Knob("column", (0, 2, 4, 8, 16)),
-    "column_cluster": Knob("column", (0, 1, 2, 4, 8)),
-    "segment_blocks": Knob("segment", (0, 1, 4, 8)),
+    "column_cluster": Knob("column", (0, 1, 2, 4, 8), cluster=True),
+    "segment_blocks": Knob("segment", (0, 1, 4, 8), cluster=True),
 }

@@ -141,9 +141,9 @@ def _unfit(plan: Plan, program: Program, entry: Any, document: Document, path: D
         message = f"{program.name} has one schedule only: there is nothing to choose"
         yield document.diagnostic("FG601", message, (*path, "schedule"), key=True)
         return
-    for name in ("column_cluster", "segment_blocks"):
+    for name, knob in KNOBS.items():
         blocks = getattr(entry, name) or 1
-        if blocks > plan.device.most_cluster:
+        if knob.cluster and blocks > plan.device.most_cluster:
             message = f"not every target of the spec has clusters of {blocks} blocks"
             yield document.diagnostic("FG601", message, (*path, name), hint="measure again for these targets")
     known = knob_names(program, entry.schedule)

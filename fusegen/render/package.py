@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from fusegen.paths import templates_directory
+from fusegen.paths import SUPPORT, templates_directory
 from fusegen.plan.plan import Plan
 from fusegen.plan.summary import summary
 from fusegen.render.binding import render_bindings
 from fusegen.render.cuda import render_kernels
 from fusegen.render.module import render_module
 
-_SUPPORT = (".cuh", ".h", ".cpp")
+_SUFFIXES = (".cuh", ".h", ".cpp")
 
 Files = Mapping[str, str]
 """Paths below the output directory, with `/`, and the text of each file; lines end in LF."""
@@ -31,8 +31,8 @@ def render_package(plan: Plan) -> Files:
 
 def support_files() -> Files:
     """The plain sources that all packages share; what editors and file managers leave beside them is not."""
-    sources = [path for path in (templates_directory() / "support").iterdir() if path.suffix in _SUPPORT]
-    return {f"support/{path.name}": path.read_text(encoding="utf-8") for path in sorted(sources)}
+    sources = [path for path in (templates_directory() / SUPPORT).iterdir() if path.suffix in _SUFFIXES]
+    return {f"{SUPPORT}/{path.name}": path.read_text(encoding="utf-8") for path in sorted(sources)}
 
 
 def render_all(plans: Iterable[Plan]) -> Files:

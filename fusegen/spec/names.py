@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from fusegen.errors import quote
+from fusegen.paths import SUPPORT
 from fusegen.spec.base import Plain, problem
 from fusegen.spec.reserved import (
     CPP_KEYWORDS,
@@ -37,7 +38,7 @@ _RESERVED = (
 )
 
 # Directories beside the generated packages that are not packages.
-_TAKEN_PACKAGES = frozenset({"support"})
+_TAKEN_PACKAGES = frozenset({SUPPORT})
 
 
 def check_identifier(name: str) -> str:

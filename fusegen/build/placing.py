@@ -1,0 +1,35 @@
+"""How what a build made gets into place: from a directory of its own, in one step, with its key file after it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from fusegen.build.key import key_text
+
+
+def work_directory(store: Path) -> Path:
+    """A new directory in `store`, whose lock the caller holds."""
+    # We hold the lock, so whatever is still lying there is of a build that was killed.
+    for left in store.glob("work-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix="work-", dir=store))
+
+
+def put_in_place(made: Path | None, output: Path, key_file: Path, parts: Mapping[str, str], work: Path) -> None:
+    """Moves `made`, of `parts`, to `output` and its key file, written in `work`, to `key_file`.
+
+    None says that `parts` cannot give an output: what is there goes, and the key file remembers it.
+    """
+    written = work / key_file.name
+    written.write_text(key_text(parts, made), encoding="utf-8")
+    # The old key goes first: stopped between these lines, the next build finds no key and builds again.
+    key_file.unlink(missing_ok=True)
+    if made is None:
+        output.unlink(missing_ok=True)
+    else:
+        os.replace(made, output)
+    os.replace(written, key_file)
