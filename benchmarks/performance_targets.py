@@ -18,10 +18,13 @@ _HEAD = """## What is wanted, and what stands in the way, {device}
 
 """
 _TAILS = """
-**Tails and kernels.** In float32 most are within what is wanted. Those that are not, and those in 16 bits, have more
-instructions for each element, or more of the special unit's, than a copy leaves slots for (*What bounds the kernels*):
-an element of 16 bits takes half as long to move and as long to compute. Batch norm over 16384 rows reads twice what
-no block or cluster of blocks can hold; forward that is three passes over memory for the floor's two.
+**Tails and kernels.** In float32 most are within what is wanted. Of those that are not, and of those in 16 bits, the
+row kernels have more instructions for each element, or more of the special unit's, than a copy leaves slots for (*What
+bounds the kernels*): an element of 16 bits takes half as long to move and as long to compute. The column kernels of the
+backward pass use up neither the slots nor the memory: over 1024 rows a tile whose rows are 64 bytes takes 128 KB of
+shared memory, so a multiprocessor has one at a time and reads nothing while it sums and stores. Batch norm over 16384
+rows reads twice what no block or cluster of blocks can hold; forward that is three passes over memory for the floor's
+two.
 """
 _GAIN = """
 **{gain} times faster in bf16.** The contraction is the same library call for everybody. This is how much faster than
