@@ -27,9 +27,11 @@ struct Place {
 template <bool kPacked, typename T>
 constexpr bool kCopied = kPacked || sizeof(T) >= 4;
 
-// How many rows a thread asks for before it uses the first.
+// How many rows a thread asks for before it uses the first: eight vectors on their way are enough,
+// and single elements take longer to ask for.
 template <bool kPacked, typename... T>
-constexpr int kRowsAhead = (kCopied<kPacked, T> && ...) ? 4 : 1;
+constexpr int kRowsAhead =
+    !(kCopied<kPacked, T> && ...) ? 1 : kPacked && sizeof...(T) == 1 ? 8 : 4;
 
 // A row's elements on their way to a thread's slot in shared memory, where something else may be
 // kept once they were taken. What is copied for columns that do not exist is that of the first.
