@@ -120,14 +120,17 @@ def read_scale(path: Path) -> list[ScaleRow]:
 
 
 def poor_choices(rows: Sequence[ScaleRow], most: float = MOST_OVER_BEST) -> list[Choice]:
-    """The worst first. Where the quartiles overlap nothing is said: the times are not told apart."""
+    """The worst first. Where the quartiles overlap nothing is said: the times are not told apart. Nor where the choice is
+    the fastest schedule: then the same kernels were launched twice, the second time with their code still cached.
+    """
     found = []
     for mine in grouped(rows, *_SIZE):
         automatic = next((row for row in mine if row.schedule == AUTOMATIC), None)
         forced = [row for row in mine if row.schedule != AUTOMATIC]
         if automatic and forced:
             choice = Choice(automatic, min(forced, key=lambda row: row.microseconds))
-            if choice.ratio > most and automatic.microseconds_q1 > choice.best.microseconds_q3:
+            other = choice.best.schedule != automatic.chosen
+            if other and choice.ratio > most and automatic.microseconds_q1 > choice.best.microseconds_q3:
                 found.append(choice)
     return sorted(found, key=lambda choice: -choice.ratio)
 

@@ -62,10 +62,10 @@ inline Column column_tile(
           int(rows_per_block), size_t(tile + exchange + sums), true};
 }
 
-// Microseconds of a kernel with such tiles beyond what any kernel takes, as all tiles say on an
-// H200 in 1300 cases: a pass of one of four chains, in one type, at one size. What is chosen by it
-// takes 1.03 times as long as what is fastest, geometric mean. Only the order matters, so that
-// other GPUs have it, too.
+// How long a kernel with such tiles takes, beyond what any kernel does. Only the order matters: the
+// constants are those by which what is chosen is fastest in 2465 cases on an H100 and 1843 on an
+// H200, a pass of one of three chains, in one type, at one size, of which all tiles were measured. It
+// takes 1.03 times as long as what is fastest on either, geometric mean. About microseconds.
 inline double column_microseconds(
     const Column& tile, const ColumnWork& work, int vector, bool packed, int64_t limit,
     int multiprocessors) {
@@ -85,22 +85,22 @@ inline double column_microseconds(
   // Memory moves whole sectors, so short rows take longer; more so where single elements come
   // instead of vectors. With more turns than one, blocks read while others sum, if there are any.
   const double row_bytes = double(std::min<int64_t>(columns * work.narrowest, packed ? 128 : 256));
-  const double element = double(work.moved * work.narrowest) * 17e-6 + (packed ? 0 : 27e-6);
-  const double sectors = 1 + (packed ? 50 : 210) / row_bytes;
-  const double alone = turns > 1 ? 1 + 0.3 / double(resident) : 1;
+  const double element = double(work.moved * work.narrowest) * 17e-6;
+  const double sectors = 1 + (packed ? 72 : 530) / row_bytes;
+  const double alone = turns > 1 ? 1 + 0.4 / double(resident) : 1;
   const double moving = double(busiest * tile.rows_per_block * columns) * element * sectors * alone;
   // A thread's rows come one after the other, and its block ends with sums over all threads.
-  const double rows = double(ceil_div(tile.rows_per_block, tile.block.y)) * 0.18;
-  const double sums = double(std::min(resident, busiest) * threads) * (packed ? 0.004 : 0.002);
-  const double time = moving + double(turns) * (rows + sums) + (cluster > 1 ? 3 : 0);
+  const double rows = double(ceil_div(tile.rows_per_block, tile.block.y)) * 0.33;
+  const double sums = double(std::min(resident, busiest) * threads) * (packed ? 0.0115 : 0.0038);
+  const double time = moving + double(turns) * (rows + sums) + (cluster > 1 ? 7.5 : 0);
   // Few threads at a time leave the memory idle.
-  return turns > 1 && resident * threads < 512 ? 1.5 * time : time;
+  return turns > 1 && resident * threads < 512 ? 2 * time : time;
 }
 
 // The same of the split schedule, which takes longer than one kernel at any size.
 inline double split_microseconds(int64_t rows, int64_t channels, const ColumnWork& work) {
   const int64_t element = (work.moved + work.again) * work.narrowest;
-  return 10.5 + double(rows * channels * element) * 250e-9;
+  return 21 + double(rows * channels * element) * 440e-9;
 }
 
 // The fastest tile, by the above, of those that are asked for and fit a block. None where the split

@@ -68,6 +68,13 @@ def test_a_choice_is_poor_beyond_the_quartiles_only() -> None:
     assert poor_choices(both(75.0, 70.0, 1.0)) == []
 
 
+def test_the_fastest_schedule_is_no_poor_choice_of_itself() -> None:
+    rows = [row(64, 1024, 80.0, chosen="split"), row(64, 1024, 70.0, "split"), row(64, 1024, 90.0, "on_chip")]
+    assert poor_choices(rows) == []
+    rows[0] = row(64, 1024, 80.0)
+    assert len(poor_choices(rows)) == 1
+
+
 def test_jumps_between_neighbours() -> None:
     plain = row(64, 1024, 65.0)
     odd = row(64, 1025, 130.0)
