@@ -20,8 +20,9 @@ _LINK_LIBRARIES = (
     "-Wl,--no-as-needed", "-ltorch_cpu", "-Wl,--as-needed", "-lcudart_static", "-ldl", "-lrt", "-lpthread",
 )  # fmt: skip
 
-# Torch's own headers, from 2.13 on, are C++20.
-_AUTOGRAD = ("-O1", "-std=c++20", "-fPIC", "-fvisibility=hidden", "-shared")
+# Torch's own headers, from 2.13 on, are C++20. With the define they include the few operators that they use, not
+# ATen/Functions.h with all of them: the same object in a quarter less time.
+_AUTOGRAD = ("-O1", "-std=c++20", "-fPIC", "-fvisibility=hidden", "-DAT_PER_OPERATOR_HEADERS", "-shared")
 
 
 # A source that has guards of these names is compiled once for each, with the name defined: on two cores at once.
