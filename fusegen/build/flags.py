@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from fusegen.build.errors import BuildError
 
 # No fast-math anywhere. Hidden by default: two packages in one process must not see each other's launchers.
-# -O1 is for the host compiler alone, which gets nothing but launchers: device code is always optimised in full.
-_NVCC = ("-O1", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden")
+# -Og is for the host compiler, which gets nothing but launchers and takes a quarter less time than with -O1; a launch
+# takes 0.1 us more of the host. nvcc gets no -O, and optimises device code in full.
+_NVCC = ("-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden,-Og")
 # The binding takes a quarter less time to compile than with -O2, and a call of an op no more than before.
 _CXX = ("-O1", "-std=c++17", "-fPIC", "-fvisibility=hidden")
 # Python loads torch's libraries privately (RTLD_LOCAL), so the object has to name the one it takes symbols
