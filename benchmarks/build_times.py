@@ -5,7 +5,7 @@
 Needs a CUDA compiler and no GPU. Each figure is the median of some runs in processes of their own. `cpu_s` is the
 user and system time of a build with all its compilers: it bounds the wall time on any number of cores, and says
 what a build costs where other work makes the wall time meaningless. Parts are the compilations of a build, one after
-another, and the headers of its binding alone.
+another, and the headers of its binding and of the Python module alone.
 """
 
 from __future__ import annotations
@@ -95,16 +95,19 @@ def cold(folder: Path, specs: list[str], targets: tuple[str, ...], runs: int) ->
 
 def beside(folder: Path, name: str, runs: int) -> tuple[float, float]:
     """Medians of builds of a spec that find all of `folder/generated` but its own package."""
+    store = folder / "generated" / BUILD_STORE
+    # Another package's: what packages share is taken from it.
+    shutil.copytree(store / name, store / "another")
     measured = []
     for _ in range(runs):
-        for mine in (folder / "generated" / name, folder / "generated" / BUILD_STORE / name):
+        for mine in (folder / "generated" / name, store / name):
             shutil.rmtree(mine)
         measured.append(build(folder / "generated", [name], ONE))
     return medians(measured)
 
 
 def parts(package: Path, targets: tuple[str, ...], runs: int) -> dict[str, tuple[float, float]]:
-    """What each object of a rendered package takes to compile, and what of the binding its headers do."""
+    """What each object of a rendered package takes to compile, and what their libraries' headers alone do."""
     toolchain, libraries = find_toolchain(), find_libraries()
     inputs = collect_inputs(package, targets=targets, verification=False, toolchain=toolchain, libraries=libraries)
     commands = Commands(inputs, toolchain, libraries, targets, False)
@@ -112,17 +115,19 @@ def parts(package: Path, targets: tuple[str, ...], runs: int) -> dict[str, tuple
     with tempfile.TemporaryDirectory() as temporary:
         for unit in inputs.units:
             step = commands.compile_step(unit, Path(temporary) / "object.o")
-            found[str(unit)] = medians([run(list(step.command), package) for _ in range(runs)])
+            found[str(unit)] = medians([run(list(step.command), step.cwd) for _ in range(runs)])
         library = AutogradLibrary(package.parent / SUPPORT, toolchain, libraries)
         making = library.command(Path(temporary) / "library.so")
         found[library.source.name] = medians([run(making, library.support) for _ in range(runs)])
-        binding = inputs.cxx[0]
-        command = list(commands.compile_step(binding, Path(temporary) / "object.o").command)
-        for name, header in (("pybind11", "pybind11/pybind11.h"), ("LibTorch's stable ABI", "torch_glue.h")):
+        for name, header, unit in (
+            ("pybind11", "pybind11/pybind11.h", inputs.shared[0]),
+            ("LibTorch's stable ABI", "torch_glue.h", inputs.cxx[0]),
+        ):
             source = Path(temporary) / "header.cpp"
             source.write_text(f"#include <{header}>\n", encoding="utf-8")
-            only = [os.fspath(source) if word == binding.source.name else word for word in command]
-            found[f"headers of {name} alone"] = medians([run(only, package) for _ in range(runs)])
+            step = commands.compile_step(unit, Path(temporary) / "object.o")
+            only = [os.fspath(source) if word == unit.source.name else word for word in step.command]
+            found[f"headers of {name} alone"] = medians([run(only, step.cwd) for _ in range(runs)])
     return found
 
 

@@ -40,9 +40,11 @@ the kernels' launches and the tensors; and the Python of the module.
 _BUILD = """
 **Builds.** A cold build takes the CPU time of its compilers, divided by the cores (*Builds and imports*): instances of
 the kernels for the dtypes of five modes with vectors and without, {kernels} CPU seconds of {spec}; a
-binding, {binding}, of which the headers of pybind11 alone take {pybind}; and, the first time in an output directory,
-the library that differentiates the ops, {library}. Where the cores have other work besides, all of it takes longer.
+binding, {binding}; and, the first time in an output directory, the library that differentiates the ops,
+{library}{module}. Of all that the headers of pybind11 alone are {pybind}.
+Where the cores have other work besides, all of it takes longer.
 """
+_MODULE = ", and the Python module of all packages, {module}"
 _SCALE = """
 **Scale.** The jumps are beside sizes that fill vectors and warps: where rows or groups begin within a vector, threads
 idle at their ends and elements are moved by smaller accesses, so that an element takes up to several times as many
@@ -208,7 +210,10 @@ def _build_seconds(lines: Sequence[Line]) -> dict[str, str]:
     found = {name: [line for line in lines if line["what"].startswith(start)] for name, start in starts.items()}
     if not all(found.values()):
         return {}
+    # In earlier results every binding has the module in it.
+    found["module"] = [line for line in lines if line["what"] == "python_module.cpp"]
     seconds = {name: f"{sum(float(line['cpu_s']) for line in each):.1f}" for name, each in found.items()}
+    seconds["module"] = _MODULE.format(**seconds) if found["module"] else ""
     return {"spec": found["kernels"][0]["specs"], **seconds}
 
 

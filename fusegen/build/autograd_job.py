@@ -12,7 +12,7 @@ from fusegen.build.autograd import AutogradLibrary
 from fusegen.build.placing import put_in_place, work_directory
 from fusegen.build.steps import Step
 
-_WEIGHT = 50_000  # it takes as long as kernels of about so many bytes
+_WEIGHT = 40_000  # it takes as long as kernels of about so many bytes
 
 
 @dataclass

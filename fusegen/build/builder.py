@@ -166,7 +166,8 @@ class _Build:
                     results[request.package] = self.result(inputs, None)
                     continue
                 commands = Commands(inputs, self.toolchain, self.libraries, request.targets, self.verification)
-                add(Job(commands, _store(request.package), reason, self.force))
+                first = jobs[0].work if jobs else None
+                add(Job(commands, _store(request.package), reason, self.force, work_for_all=first))
             for library in libraries:
                 if (reason := self.why_stale(library)) is not None:
                     add(AutogradJob(library, _store(library.support), reason))
@@ -177,14 +178,16 @@ class _Build:
     def _compile(self, jobs: Sequence[Job | AutogradJob], progress: BuildProgress) -> dict[Path, BuildResult]:
         """Runs the steps of all jobs as one graph: a core that one package leaves idle works for another.
 
-        What takes longest comes first: were it last, it would be waited for while other cores are idle.
+        A step that several want is there once. What takes longest comes first: were it last, it would be waited for
+        while other cores are idle.
         """
         from fusegen.build.job import Job
         from fusegen.build.steps import Step, run_steps
 
         cores = len(os.sched_getaffinity(0))
         each = cores // max(1, sum(job.missing_kernels for job in jobs))
-        steps = sorted((step for job in jobs for step in job.steps(each)), key=lambda step: -step.weight)
+        by_step = {step.output: step for job in jobs for step in job.steps(each)}
+        steps = sorted(by_step.values(), key=lambda step: -step.weight)
         by_output = {job.output: job for job in jobs}
         seconds: dict[Path, float] = {}
 

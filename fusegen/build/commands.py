@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusegen.build.flags import core_flags, cxx_flags, link_flags, nvcc_flags, part_flags
+from fusegen.build.flags import core_flags, cxx_flags, link_flags, module_flags, nvcc_flags, part_flags
 from fusegen.build.key import Inputs, Unit
 from fusegen.build.libraries import Libraries
 from fusegen.build.steps import Step
 from fusegen.build.toolchain import Toolchain
 from fusegen.paths import SUPPORT
+
+_MODULE_WEIGHT = 20_000  # it takes as long as kernels of about so many bytes
 
 
 @dataclass(frozen=True)
@@ -28,28 +30,30 @@ class Commands:
     def compile_step(self, unit: Unit, output: Path, *, cores: int = 1) -> Step:
         """Compiles one unit, a CUDA source on so many cores if it can be.
 
-        The source's name is relative to the package, so `__FILE__` has no machine's path.
+        It runs where the source is, whose name then has no machine's path, nor does `__FILE__`.
         """
-        source, package = unit.source, self.inputs.package
         weight = 0
         if unit in self.inputs.cuda:
-            compiler = [os.fspath(self.toolchain.nvcc.path), *nvcc_flags(self.targets, self.verification)]
-            compiler += core_flags(cores, self.targets)
-            if unit.part is not None:
-                compiler += part_flags(unit.part)
-            if self.toolchain.host_option:
-                compiler += ["-ccbin", os.fspath(self.toolchain.cxx)]
-            includes = []
-            weight = source.stat().st_size
+            compiler = self._nvcc(unit, cores)
+            weight = unit.source.stat().st_size
+        elif unit in self.inputs.shared:
+            compiler = module_compiler(self.toolchain.cxx, self.libraries)
+            weight = _MODULE_WEIGHT
         else:
-            compiler = [os.fspath(self.toolchain.cxx), *cxx_flags(self.verification)]
-            torch = self.libraries.torch_include
-            # As system headers: warnings in torch's or Python's are nobody's business here.
-            includes = ["-isystem", os.fspath(torch), "-isystem", os.fspath(self.libraries.python_include)]
-            includes.append(f"-ffile-prefix-map={torch}/=")
-        includes = ["-I", os.path.relpath(package.parent / SUPPORT, package), *includes]
-        command = [*compiler, *includes, "-c", source.name, "-o", os.fspath(output)]
-        return Step(f"{package.name}: {unit}", output, command, cwd=package, weight=weight)
+            compiler = [os.fspath(self.toolchain.cxx), *cxx_flags(self.verification), *_torch_headers(self.libraries)]
+        place = unit.source.parent
+        support = os.path.relpath(self.inputs.package.parent / SUPPORT, place)
+        command = [*compiler, "-I", support, "-c", unit.source.name, "-o", os.fspath(output)]
+        return Step(f"{place.name}: {unit}", output, command, cwd=place, weight=weight)
+
+    def _nvcc(self, unit: Unit, cores: int) -> list[str]:
+        compiler = [os.fspath(self.toolchain.nvcc.path), *nvcc_flags(self.targets, self.verification)]
+        compiler += core_flags(cores, self.targets)
+        if unit.part is not None:
+            compiler += part_flags(unit.part)
+        if self.toolchain.host_option:
+            compiler += ["-ccbin", os.fspath(self.toolchain.cxx)]
+        return compiler
 
     def link_step(self, objects: Sequence[Path], output: Path) -> Step:
         """Links all objects. `-L` is for this machine's linker alone; the object keeps no path."""
@@ -66,3 +70,15 @@ class Commands:
         ]
         package = self.inputs.package
         return Step(f"{package.name}: {output.name}", output, command, cwd=package, needs=tuple(objects))
+
+
+def module_compiler(cxx: str | Path, libraries: Libraries) -> list[str]:
+    """The compiler of the Python module; its source and its output are to follow."""
+    python = ["-isystem", os.fspath(libraries.python_include)]
+    return [os.fspath(cxx), *module_flags(), *_torch_headers(libraries), *python]
+
+
+def _torch_headers(libraries: Libraries) -> list[str]:
+    """As system headers: warnings in torch's, pybind11's among them, are nobody's business here."""
+    torch = os.fspath(libraries.torch_include)
+    return ["-isystem", torch, f"-ffile-prefix-map={torch}/="]

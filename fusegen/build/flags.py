@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from fusegen.build.errors import BuildError
 
 # No fast-math anywhere. Hidden by default: two packages in one process must not see each other's launchers.
-# -O1 is for the host compiler alone, which gets nothing but launchers: device code is always optimised in full.
-_NVCC = ("-O1", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden")
+# -Og is for the host compiler, which gets nothing but launchers and takes a quarter less time than with -O1; a launch
+# takes 0.1 us more of the host. nvcc gets no -O, and optimises device code in full.
+_NVCC = ("-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden,-Og")
 # The binding takes a quarter less time to compile than with -O2, and a call of an op no more than before.
 _CXX = ("-O1", "-std=c++17", "-fPIC", "-fvisibility=hidden")
+# The Python module has nothing that is called often. -Og takes a sixth less time than -O1 to compile it; -O0 takes no
+# less than -Og and makes each extension 0.6 MB larger.
+_MODULE = ("-Og", "-std=c++17", "-fPIC", "-fvisibility=hidden")
 # Python loads torch's libraries privately (RTLD_LOCAL), so the object has to name the one it takes symbols
 # from, even where a linker believes it unused. The CUDA run time is static and its symbols are hidden: the
 # one that torch has loaded is neither needed nor disturbed.
@@ -20,8 +24,9 @@ _LINK_LIBRARIES = (
     "-Wl,--no-as-needed", "-ltorch_cpu", "-Wl,--as-needed", "-lcudart_static", "-ldl", "-lrt", "-lpthread",
 )  # fmt: skip
 
-# Torch's own headers, from 2.13 on, are C++20.
-_AUTOGRAD = ("-O1", "-std=c++20", "-fPIC", "-fvisibility=hidden", "-shared")
+# Torch's own headers, from 2.13 on, are C++20. With the define they include the few operators that they use, not
+# ATen/Functions.h with all of them: the same object in a quarter less time.
+_AUTOGRAD = ("-O1", "-std=c++20", "-fPIC", "-fvisibility=hidden", "-DAT_PER_OPERATOR_HEADERS", "-shared")
 
 
 # A source that has guards of these names is compiled once for each, with the name defined: on two cores at once.
@@ -55,6 +60,11 @@ def nvcc_flags(targets: Sequence[str], verification: bool) -> list[str]:
 def cxx_flags(verification: bool) -> list[str]:
     """Flags for `bindings.cpp`."""
     return [*_CXX, *_verification(verification)]
+
+
+def module_flags() -> list[str]:
+    """Flags for `python_module.cpp`."""
+    return list(_MODULE)
 
 
 def autograd_flags() -> list[str]:

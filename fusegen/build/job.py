@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fusegen.build.commands import Commands
 from fusegen.build.key import KEY_FILE, OUTPUT, Unit
-from fusegen.build.placing import put_in_place, work_directory
+from fusegen.build.placing import keep_copy, put_in_place, work_directory
 from fusegen.build.steps import Step
 
 
@@ -19,12 +19,16 @@ class Job:
 
     Nothing is ever written where another build, or the one after an interrupted one, could see it half done:
     objects enter the store by a rename, under a name that says their content, and so does the output.
+
+    What packages share is compiled once: a later build takes it from another package's store, and of several packages
+    of one build all want the same step. (Two builds at a time may both compile it.)
     """
 
     commands: Commands
     store: Path
     reason: str
     force: bool
+    work_for_all: Path | None = None  # where this build compiles what packages share, if not in `work`
     shortcoming: None = None  # there is none: what fails raises
     work: Path = field(init=False)
     names: dict[Unit, str] = field(init=False)
@@ -33,8 +37,10 @@ class Job:
     def __post_init__(self) -> None:
         inputs = self.commands.inputs
         self.names = {unit: inputs.object_name(unit) for unit in inputs.units}
-        self.missing = [unit for unit, name in self.names.items() if self.force or not (self.store / name).is_file()]
         self.work = work_directory(self.store)
+        if not self.force:
+            self._take_shared()
+        self.missing = [unit for unit, name in self.names.items() if self.force or not (self.store / name).is_file()]
 
     @property
     def name(self) -> str:
@@ -50,12 +56,27 @@ class Job:
         """How many objects of kernels are missing."""
         return sum(unit in self.commands.inputs.cuda for unit in self.missing)
 
+    def _take_shared(self) -> None:
+        """Looks for what packages share in the stores of others, where it is missing here."""
+        for unit in self.commands.inputs.shared:
+            name = self.names[unit]
+            if (self.store / name).is_file():
+                continue
+            for found in self.store.parent.glob(f"*/{name}"):
+                if keep_copy(found, self.store, self.work):
+                    break
+
+    def _object(self, unit: Unit) -> Path:
+        """Where the link finds an object: in the store, or where this build compiles it."""
+        place = self.work if unit in self.missing else self.store
+        if unit in self.missing and unit in self.commands.inputs.shared and self.work_for_all is not None:
+            place = self.work_for_all
+        return place / self.names[unit]
+
     def steps(self, cores: int) -> list[Step]:
         """A compilation for every object that is missing, kernels on so many cores each, and the link."""
-        compile_step = self.commands.compile_step
-        steps = [compile_step(unit, self.work / self.names[unit], cores=cores) for unit in self.missing]
-        objects = [(self.work if unit in self.missing else self.store) / name for unit, name in self.names.items()]
-        return [*steps, self.commands.link_step(objects, self.output)]
+        steps = [self.commands.compile_step(unit, self._object(unit), cores=cores) for unit in self.missing]
+        return [*steps, self.commands.link_step([self._object(unit) for unit in self.names], self.output)]
 
     def place(self, finished: Collection[Path]) -> bool:
         """Keeps every finished object, and puts the extension into place if it is finished; whether it was.
@@ -63,8 +84,12 @@ class Job:
         What did not finish may be half written: by a compiler that was killed, on a full disk.
         """
         for unit in self.missing:
-            made = self.work / self.names[unit]
-            if made in finished:
+            made = self._object(unit)
+            if made not in finished:
+                continue
+            if unit in self.commands.inputs.shared:
+                keep_copy(made, self.store, self.work)  # other packages of this build want one too
+            else:
                 os.replace(made, self.store / made.name)
         if self.output not in finished:
             return False

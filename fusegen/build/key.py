@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusegen.build.errors import BuildError
-from fusegen.build.flags import PARTS, cxx_flags, link_flags, nvcc_flags, part_flags
+from fusegen.build.flags import PARTS, cxx_flags, link_flags, module_flags, nvcc_flags, part_flags
 from fusegen.build.libraries import Libraries
 from fusegen.build.toolchain import Toolchain
 from fusegen.paths import EXTENSION, SUPPORT
 
 OUTPUT = f"{EXTENSION}.so"
 KEY_FILE = f"{EXTENSION}.key"
+MODULE_SOURCE = "python_module.cpp"  # in `support`
 HEADERS = frozenset({".h", ".hpp", ".cuh", ".inc"})
 
 # nvcc adds these to every command line by itself.
@@ -46,6 +47,7 @@ class Inputs:
     package: Path
     cuda: tuple[Unit, ...]
     cxx: tuple[Unit, ...]
+    shared: tuple[Unit, ...]  # the Python module's, whose object has the same name for all packages beside this one
     parts: Mapping[str, str]
 
     @property
@@ -54,14 +56,20 @@ class Inputs:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        return (*self.cuda, *self.cxx)
+        return (*self.cuda, *self.cxx, *self.shared)
 
     def object_name(self, unit: Unit) -> str:
         """A name no other content can have: an object of that name may be used again, whatever its age."""
         others = {f"source {other.source.name}" for other in self.units if other.source != unit.source}
         skipped = {"link flags", *others}
-        # What only the other compiler sees. nvcc runs the C++ compiler too; bindings include no CUDA header.
-        skipped |= {"cxx flags", "torch", "python"} if unit in self.cuda else {"nvcc", "nvcc flags"}
+        # What only others see. nvcc runs the C++ compiler too; bindings include no header of CUDA's or Python's.
+        if unit in self.cuda:
+            skipped |= {"cxx flags", "module flags", "torch", "python"}
+        elif unit in self.cxx:
+            skipped |= {"nvcc", "nvcc flags", "module flags", "python"}
+        else:
+            skipped |= {"nvcc", "nvcc flags", "cxx flags"}
+            skipped |= {name for name in self.parts if name.startswith("header ")}  # the package's own
         parts = {name: value for name, value in self.parts.items() if name not in skipped}
         if unit.part is not None:
             parts["part"] = " ".join(part_flags(unit.part))
@@ -83,16 +91,18 @@ def collect_inputs(
     if not cuda or not cxx:
         raise BuildError(f"{package} has no generated sources", hint="generate it first: fusegen build SPEC")
     parts: dict[str, str] = {}
-    for path in (*cuda, *cxx, *sorted(p for p in package.iterdir() if p.suffix in HEADERS)):
+    support = package.parent / SUPPORT
+    shared = tuple(path for path in (support / MODULE_SOURCE,) if path.is_file())
+    for path in (*cuda, *cxx, *shared, *sorted(p for p in package.iterdir() if p.suffix in HEADERS)):
         kind = "header" if path.suffix in HEADERS else "source"
         parts[f"{kind} {path.name}"] = digest_of_file(path)
-    support = package.parent / SUPPORT
     for path in sorted(support.rglob("*")):
         if path.suffix in HEADERS and path.is_file():
             parts[f"support {path.relative_to(support).as_posix()}"] = digest_of_file(path)
     identity = toolchain.identity()
     parts["nvcc flags"] = " ".join(nvcc_flags(targets, verification))
     parts["cxx flags"] = " ".join(cxx_flags(verification))
+    parts["module flags"] = " ".join(module_flags())
     parts["link flags"] = " ".join([flag for group in link_flags() for flag in group])
     variables = [f"{name}={environment[name]}" for name in _NVCC_VARIABLES if name in environment]
     parts["nvcc"] = " ".join([identity["nvcc"], *variables])
@@ -103,6 +113,7 @@ def collect_inputs(
         package=package,
         cuda=tuple(unit for path in cuda for unit in _units(path)),
         cxx=tuple(Unit(path) for path in cxx),
+        shared=tuple(Unit(path) for path in shared),
         parts=parts,
     )
 

@@ -19,6 +19,20 @@ def work_directory(store: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix="work-", dir=store))
 
 
+def keep_copy(made: Path, store: Path, work: Path) -> bool:
+    """Puts a copy of an object that packages share into `store`, in one step; whether it could.
+
+    If not, because another build removed it meanwhile or the disk is full, there is no harm: who needs it compiles it.
+    """
+    part = work / f"{made.name}.part"
+    try:
+        shutil.copyfile(made, part)
+        os.replace(part, store / made.name)
+    except OSError:
+        return False
+    return True
+
+
 def put_in_place(made: Path | None, output: Path, key_file: Path, parts: Mapping[str, str], work: Path) -> None:
     """Moves `made`, of `parts`, to `output` and its key file, written in `work`, to `key_file`.
 

@@ -29,30 +29,29 @@ def emulate_package(package: Path, *, cache: Path, verification: bool = False) -
         return sys.modules[name]
     defines = ["FUSEGEN_VERIFICATION"] if verification else []
     kernels = compile_kernels(package / "kernels.cu", cache=cache, defines=defines)
-    binding = (package / "bindings.cpp").read_bytes()
     support = package.parent / SUPPORT
-    glue = (support / "torch_glue.h").read_bytes()
-    key = hashlib.sha256(binding + glue + str(kernels.path).encode()).hexdigest()[:16]
+    binding = _read(package / "bindings.cpp", support / "torch_glue.h", *_module_sources(support))
+    key = _digest(binding + str(kernels.path).encode())
     copy = cache / f"{package.name}-{key}"
     if not (copy / "_C.so").exists():
         copy.mkdir(parents=True, exist_ok=True)
-        _build_binding(package / "bindings.cpp", kernels.path, copy / "_C.so", verification)
+        python_module = _build_module(support, cache / SUPPORT)
+        _build_binding(package / "bindings.cpp", python_module, kernels.path, copy / "_C.so", verification)
     _build_autograd(support, cache / SUPPORT)
     source = (package / "__init__.py").read_text(encoding="utf-8")
     (copy / "__init__.py").write_text(source.replace('_DEVICE = "cuda"', '_DEVICE = "cpu"'), encoding="utf-8")
     return _import(name, copy / "__init__.py")
 
 
-def _build_binding(source: Path, kernels: Path, output: Path, verification: bool) -> None:
-    """bindings.cpp with its ops for the CPU key, linked with the emulated kernels."""
+def _build_binding(source: Path, python_module: Path, kernels: Path, output: Path, verification: bool) -> None:
+    """bindings.cpp with its ops for the CPU key, linked with the Python module and the emulated kernels."""
     from fusegen.build.flags import cxx_flags
     from fusegen.build.libraries import find_libraries
 
     libraries = find_libraries()
-    includes = [f"-I{path}" for path in (libraries.torch_include, libraries.python_include)]
     with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
         built = Path(scratch) / output.name
-        objects = ["-x", "c++", str(source), "-x", "none", str(kernels)]
+        objects = ["-x", "c++", str(source), "-x", "none", str(python_module), str(kernels)]
         link = [
             "-shared",
             f"-L{libraries.torch_lib}",
@@ -61,8 +60,30 @@ def _build_binding(source: Path, kernels: Path, output: Path, verification: bool
             f"-Wl,-rpath,{kernels.parent}",
         ]
         flags = [*cxx_flags(verification), "-O0", "-DFUSEGEN_EMULATE"]
-        _run(["g++", *flags, *includes, *objects, *link, "-o", str(built)])
+        _run(["g++", *flags, f"-I{libraries.torch_include}", *objects, *link, "-o", str(built)])
         os.replace(built, output)
+
+
+def _module_sources(support: Path) -> tuple[Path, Path]:
+    from fusegen.build.key import MODULE_SOURCE
+
+    return support / MODULE_SOURCE, support / "package_info.h"
+
+
+def _build_module(support: Path, output: Path) -> Path:
+    """The object of the Python module for all packages in the cache, in `output`; it is the same as for CUDA."""
+    from fusegen.build.commands import module_compiler
+    from fusegen.build.libraries import find_libraries
+
+    sources = _module_sources(support)
+    made = output / f"{sources[0].stem}.{_digest(_read(*sources))}.o"
+    if not made.exists():
+        output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=output) as scratch:
+            built = Path(scratch) / made.name
+            _run([*module_compiler("g++", find_libraries()), "-c", str(sources[0]), "-o", str(built)])
+            os.replace(built, made)
+    return made
 
 
 def _build_autograd(support: Path, output: Path) -> None:
@@ -81,6 +102,14 @@ def _build_autograd(support: Path, output: Path) -> None:
         built = Path(scratch) / library.name
         _run(autograd_command("g++", libraries, built), output)
         os.replace(built, library)
+
+
+def _read(*paths: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in paths)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _run(command: Sequence[str], directory: Path | None = None) -> None:

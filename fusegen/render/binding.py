@@ -15,14 +15,12 @@ _SCALAR_TYPE = {"float32": "Float", "bfloat16": "BFloat16", "float16": "Half", "
 def render_bindings(plan: Plan) -> str:
     """The text of bindings.cpp."""
     roles = type_roles(plan.modes[0].roles)
-    rendered = ops(plan)
     text = render(
         "bindings.cpp.j2",
         name=plan.spec.name,
-        ops=rendered,
+        ops=ops(plan),
         roles=[*(dtype_field(role) for role in roles), "accumulator"],
         modes=[_row(mode, roles) for mode in plan.modes],
-        quoted_ops=[f'"{op.name}"' for op in rendered],
         quoted_targets=[f'"{target}"' for target in plan.spec.targets],
     )
     return tidy(text)

@@ -3,7 +3,7 @@
 // Errors are RuntimeError in Python and name the op, the argument, what was expected, what came.
 #pragma once
 
-// Include pybind11 before this: the copy that torch 2.11 ships refuses to be read with the next
+// No pybind11 in the same source: the copy that torch 2.11 ships refuses to be read with the next
 // line in force.
 #define TORCH_TARGET_VERSION 0x020a000000000000ULL  // the oldest torch that an object may run with
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -9,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from fusegen.build import BuildError, build_extension, toolchain
+from fusegen.paths import templates_directory
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.nvcc
@@ -34,13 +37,13 @@ extern "C" cudaError_t NAME_scale(const float* x, float* y, int64_t n, cudaStrea
 """
 
 BINDINGS = """
-#include <pybind11/pybind11.h>
-
 #include <stdexcept>
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
+
+#include "../support/package_info.h"
 
 extern "C" int NAME_scale(const float*, float*, int64_t, void*);
 
@@ -64,7 +67,9 @@ STABLE_TORCH_LIBRARY_FRAGMENT(fusegen, library) { library.def("NAME_scale(Tensor
 STABLE_TORCH_LIBRARY_IMPL(fusegen, CUDA, library) { library.impl("NAME_scale", TORCH_BOX(&scale)); }
 STABLE_TORCH_LIBRARY_IMPL(fusegen, CPU, library) { library.impl("NAME_scale", TORCH_BOX(&copy)); }
 
-PYBIND11_MODULE(_C, module) { module.attr("name") = "NAME"; }
+constexpr const char* kOps[] = {"NAME_scale", nullptr};
+constexpr const char* kTargets[] = {"sm_80", "sm_90a", nullptr};
+const fusegen::PackageInfo fusegen_package_info{"NAME", kOps, kTargets, false};
 """
 
 # A process of its own: what is loaded and registered stays so.
@@ -77,8 +82,23 @@ assert torch.equal(getattr(torch.ops.fusegen, name + "_scale")(x), x if device =
 spec = importlib.util.spec_from_file_location("_C", path)
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
-assert module.name == name
+assert module.__doc__ == "Fused kernels of " + name
+info = {"name": name, "ops": (name + "_scale",), "targets": ("sm_80", "sm_90a"), "float64": False}
+assert module.info() == info and list(module.info()) == list(info), module.info()
 print("used")
+"""
+
+
+INFO = """
+import ctypes, importlib.util, sys, torch
+for path in sys.argv[1:]:
+    ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+for path in sys.argv[1:]:
+    # Not both as `_C`: pybind11 keeps modules by name.
+    spec = importlib.util.spec_from_file_location(path.split("/")[-2] + "._C", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    print(module.info()["name"])
 """
 
 
@@ -94,6 +114,8 @@ def generated(tmp_path_factory) -> Path:
 def write_package(root: Path, name: str) -> Path:
     (root / name).mkdir(parents=True)
     (root / "support").mkdir(exist_ok=True)
+    for file in ("python_module.cpp", "package_info.h"):
+        shutil.copy(templates_directory() / "support" / file, root / "support")
     (root / "support" / "factor.cuh").write_text("#pragma once\nconstexpr float kFactor = 3;\n")
     (root / name / "kernels.cu").write_text(KERNELS.replace("NAME", name))
     (root / name / "bindings.cpp").write_text(BINDINGS.replace("NAME", name))
@@ -115,6 +137,19 @@ def test_runs_on_a_gpu(generated: Path) -> None:
     use(generated / "small" / "_C.so", "cuda")
 
 
+def test_another_package_has_the_same_python_module_and_its_own_info(generated: Path) -> None:
+    """Even where symbols of one extension are seen by the other."""
+    names = ("small", "other")
+    text = io.StringIO()
+    build_extension(
+        write_package(generated, names[1]), targets=["sm_80", "sm_90a"], console=Console(file=text, width=200)
+    )
+    assert "bindings.cpp" in text.getvalue() and "python_module.cpp" not in text.getvalue()
+    paths = [generated / name / "_C.so" for name in names]
+    done = subprocess.run([sys.executable, "-c", INFO, *map(str, paths)], capture_output=True, text=True)
+    assert done.stdout.split() == list(names), done.stderr
+
+
 def test_nothing_to_do_the_second_time(generated: Path) -> None:
     assert not build_extension(generated / "small", targets=["sm_80", "sm_90a"]).built
 
@@ -129,6 +164,15 @@ def test_object_keeps_no_path_of_this_machine(generated: Path) -> None:
         ).stdout
         assert "libtorch_cpu.so" in dynamic
         assert "RPATH" not in dynamic and "RUNPATH" not in dynamic and "libcudart" not in dynamic
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
+def test_object_demands_nothing_that_newer_pythons_lack(generated: Path) -> None:
+    """Python 3.13 has no _PyThreadState_UncheckedGet, which pybind11 calls in older ones."""
+    command = ["nm", "-D", "--undefined-only", generated / "small" / "_C.so"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    kinds = {name: kind for kind, name in map(str.split, lines)}
+    assert kinds["PyErr_SetString"] == "U" and kinds.get("_PyThreadState_UncheckedGet", "w") == "w"
 
 
 @pytest.mark.parametrize("origin", ["pip wheels", "PATH"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.build import BuildError, find_toolchain
-from fusegen.build.key import Inputs, collect_inputs
+from fusegen.build.key import MODULE_SOURCE, Inputs, collect_inputs
 from fusegen.build.libraries import OLDEST_TORCH
 from fusegen.paths import templates_directory
 
@@ -46,6 +46,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "renamed support header": lambda root: (root / "generated/support/launch.cuh").rename(
         root / "generated/support/renamed.cuh"
     ),
+    "Python module": lambda root: (root / "generated/support" / MODULE_SOURCE).write_text("module\n"),
     "nvcc": lambda root: os.utime(root / "bin/nvcc", (1, 1)),
     "host compiler": lambda root: os.utime(root / "bin/g++", (1, 1)),
 }
@@ -90,9 +91,13 @@ def test_the_binding_targets_the_oldest_torch() -> None:
     assert f"#define TORCH_TARGET_VERSION {encoded}" in glue
 
 
-def test_the_binding_includes_pybind11_before_the_torch_target_is_set() -> None:
-    text = (templates_directory() / "bindings.cpp.j2").read_text()
-    assert text.index("pybind11/pybind11.h") < text.index("torch_glue.h")
+def test_no_source_has_both_pybind11_and_the_torch_target() -> None:
+    """torch 2.11's pybind11 does not compile behind it."""
+    templates = templates_directory()
+    module = (templates / "support" / MODULE_SOURCE).read_text()
+    assert "#include <pybind11/" in module and '"torch_glue.h"' not in module
+    for path in (templates / "bindings.cpp.j2", *(templates / "support").glob("*.h")):
+        assert "#include <pybind11/" not in path.read_text(), path
 
 
 def test_objects_depend_on_what_they_see(workshop) -> None:
@@ -104,10 +109,33 @@ def test_objects_depend_on_what_they_see(workshop) -> None:
     assert names(targets=["sm_80"])[0] != kernels and names(targets=["sm_80"])[1] == bindings
     other = dataclasses.replace(workshop.libraries, torch_version="2.10.0")
     assert names(libraries=other)[0] == kernels and names(libraries=other)[1] != bindings
+    assert names(libraries=dataclasses.replace(workshop.libraries, python_version="other")) == [kernels, bindings]
+    (workshop.root / "generated/support" / MODULE_SOURCE).write_text("module\n")
+    assert names() == [kernels, bindings]
     (workshop.package / "bindings.cpp").write_text("other\n")
     assert names()[0] == kernels and names()[1] != bindings
     (workshop.root / "generated/support/launch.cuh").write_text("other\n")
     assert names()[0] != kernels
+
+
+def test_the_python_modules_object_is_the_same_for_all_packages(workshop) -> None:
+    (workshop.root / "generated" / "support" / MODULE_SOURCE).write_text("module\n")
+
+    def name(**changes) -> str:
+        inputs = inputs_of(workshop, **changes)
+        [unit] = inputs.shared
+        return inputs.object_name(unit)
+
+    first = name()
+    for file in ("kernels.cu", "bindings.cpp", "own.h"):
+        (workshop.package / file).write_text("another package's\n")
+    assert name(targets=["sm_80"], verification=True, environment={"NVCC_APPEND_FLAGS": "-lineinfo"}) == first
+    for field in ("torch_version", "python_version"):
+        assert name(libraries=dataclasses.replace(workshop.libraries, **{field: "other"})) != first
+    (workshop.root / "generated" / "support" / "package_info.h").write_text("more\n")
+    second = name()
+    (workshop.root / "generated" / "support" / MODULE_SOURCE).write_text("other\n")
+    assert len({first, second, name()}) == 3
 
 
 def test_package_without_sources_is_refused(workshop) -> None:

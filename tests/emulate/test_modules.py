@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import sys
 from pathlib import Path
 
@@ -85,6 +86,15 @@ def test_same_parameters_from_the_same_seed(chain):
         states.append(cls(*original_chain.arguments(24, 32, 4)).state_dict())
     assert list(states[0]) == list(states[1])
     assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+
+def test_what_the_python_module_says(chain):
+    """Its source is compiled once for all packages here, and says of each what its binding registers."""
+    package = sys.modules[chain[1].__module__]
+    info = importlib.import_module(f"{package.__name__}._C").info()
+    assert info["ops"] and all(hasattr(torch.ops.fusegen, op) for op in info["ops"])
+    assert (info["name"], info["targets"], info["float64"]) == (chain[0].spec, ("sm_90",), False)
+    assert len(list((Path(package.__file__).parents[1] / "support").glob("python_module.*.o"))) == 1
 
 
 def test_three_optimiser_steps(chain):
