@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 
 #include <cuda_runtime.h>
 
@@ -67,8 +68,8 @@ inline Column column_tile(
 // H200, a pass of one of three chains, in one type, at one size, of which all tiles were measured. It
 // takes 1.03 times as long as what is fastest on either, geometric mean. About microseconds.
 inline double column_microseconds(
-    const Column& tile, const ColumnWork& work, int vector, bool packed, int64_t limit,
-    int multiprocessors) {
+    const Column& tile, const ColumnWork& work, int64_t channels, int vector, bool packed,
+    int64_t limit, int multiprocessors) {
   const int cluster = int(tile.grid.z);
   const int threads = int(tile.block.x * tile.block.y);
   const int64_t blocks = int64_t(tile.grid.x) * cluster;
@@ -82,17 +83,21 @@ inline double column_microseconds(
   const int64_t turns = ceil_div(blocks, resident * usable);
   const int64_t rest = ceil_div(blocks - (turns - 1) * resident * usable, usable);
   const int64_t busiest = (turns - 1) * resident + rest;  // blocks of one multiprocessor
-  // Memory moves whole sectors, so short rows take longer; more so where single elements come
-  // instead of vectors. With more turns than one, blocks read while others sum, if there are any.
-  const double row_bytes = double(std::min<int64_t>(columns * work.narrowest, packed ? 128 : 256));
+  // Short rows take longer, more so where single elements come instead of vectors. Memory moves whole
+  // sectors of 32 bytes: where rows begin within one, vectors touch up to one more. With more turns
+  // than one, blocks read while others sum, if there are any.
+  const int64_t row_bytes = columns * work.narrowest;
+  const int64_t within = packed ? 32 - std::gcd(channels * work.narrowest, int64_t(32)) : 0;
   const double element = double(work.moved * work.narrowest) * 17e-6;
-  const double sectors = 1 + (packed ? 72 : 530) / row_bytes;
-  const double alone = turns > 1 ? 1 + 0.4 / double(resident) : 1;
+  const double shortness = packed ? 42.0 / double(std::min<int64_t>(row_bytes, 128))
+                                  : 415.0 / double(std::min<int64_t>(row_bytes, 256));
+  const double sectors = (1 + shortness) * (1 + double(within) / double(row_bytes));
+  const double alone = turns > 1 ? 1 + 0.35 / double(resident) : 1;
   const double moving = double(busiest * tile.rows_per_block * columns) * element * sectors * alone;
   // A thread's rows come one after the other, and its block ends with sums over all threads.
-  const double rows = double(ceil_div(tile.rows_per_block, tile.block.y)) * 0.33;
-  const double sums = double(std::min(resident, busiest) * threads) * (packed ? 0.0115 : 0.0038);
-  const double time = moving + double(turns) * (rows + sums) + (cluster > 1 ? 7.5 : 0);
+  const double rows = double(ceil_div(tile.rows_per_block, tile.block.y)) * 0.23;
+  const double sums = double(std::min(resident, busiest) * threads) * (packed ? 0.0072 : 0.0024);
+  const double time = moving + double(turns) * (rows + sums) + (cluster > 1 ? 5.8 : 0);
   // Few threads at a time leave the memory idle.
   return turns > 1 && resident * threads < 512 ? 2 * time : time;
 }
@@ -100,7 +105,7 @@ inline double column_microseconds(
 // The same of the split schedule, which takes longer than one kernel at any size.
 inline double split_microseconds(int64_t rows, int64_t channels, const ColumnWork& work) {
   const int64_t element = (work.moved + work.again) * work.narrowest;
-  return 21 + double(rows * channels * element) * 440e-9;
+  return 14.5 + double(rows * channels * element) * 350e-9;
 }
 
 // The fastest tile, by the above, of those that are asked for and fit a block. None where the split
@@ -128,7 +133,7 @@ inline Column column_shape(
         const Column tile = column_tile(rows, channels, vector, work, width, cluster, height);
         if (int64_t(tile.shared_bytes) > limit) continue;
         const double time =
-            column_microseconds(tile, work, vector, packed, limit, multiprocessors);
+            column_microseconds(tile, work, channels, vector, packed, limit, multiprocessors);
         if (time < least) {
           best = tile;
           least = time;
