@@ -59,20 +59,36 @@ class Range:
 
 
 def ranges(measurements: tuple[Measurement, ...]) -> tuple[Range, ...]:
-    """Which shapes serve which rows: those of the nearest size in ratio, so that ranges end at geometric means.
+    """Which shapes serve which rows: those of the nearest size in ratio, so that ranges end at geometric means. Between
+    two sizes with different shapes, none but the default holds for more than sqrt(2) times or fewer than 1 / sqrt(2)
+    times the rows that it was measured with: what suits a tile of so many rows need not suit another.
 
     measurements: of one program in one dtype, by rows. None where all are the default. Where kernels on
     chip were measured, other rows of the range may not fit.
     """
     found: list[Range] = []
-    for measurement, following in zip_longest(measurements, measurements[1:]):
-        shapes = measurement.shapes
+
+    def serve(most_rows: int | None, measurement: Measurement, shapes: Shapes) -> None:
         if shapes.schedule == ON_CHIP:
             shapes = replace(shapes, schedule=ON_CHIP_IF_IT_FITS)
-        most_rows = math.isqrt(measurement.rows * following.rows) if following else None
         length = measurement.channels // (measurement.groups or 1)
         serving = Range(most_rows, measurement.channels, length, shapes)
         if found and replace(found[-1], most_rows=most_rows) == serving:
             found.pop()
         found.append(serving)
+
+    for measurement, following in zip_longest(measurements, measurements[1:]):
+        shapes = measurement.shapes
+        if following is None:
+            serve(None, measurement, shapes)
+            continue
+        middle = math.isqrt(measurement.rows * following.rows)
+        alike = shapes == following.shapes
+        farthest = middle if alike or shapes == DEFAULT else min(middle, math.isqrt(2 * measurement.rows**2))
+        serve(farthest, measurement, shapes)
+        nearest = middle if alike or following.shapes == DEFAULT else max(middle, math.isqrt(following.rows**2 // 2))
+        if farthest < middle:
+            serve(middle, measurement, DEFAULT)
+        if nearest > middle:
+            serve(nearest, following, DEFAULT)
     return () if all(each.shapes == DEFAULT for each in found) else tuple(found)

@@ -557,7 +557,7 @@ cudaError_t forward_dispatch(
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
 // row_waves, row_share, column_width, column_cluster, segment_blocks}.
 constexpr Tuned kForwardShapes[] = {
-    {90, modes(2, 4), 2896, 8192, 32, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 5792, 8192, 32, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
     {90, modes(2, 4), kAnyRows, 8192, 32, {kOnChipIfItFits, 0, 2, 0, 0, 0, 0}},  // float16
 };
 

@@ -1227,14 +1227,14 @@ cudaError_t train_backward_dispatch(
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
 // row_waves, row_share, column_width, column_cluster, segment_blocks}.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(0), 362, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
-    {90, modes(0), 2896, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 0, 1, 0}},  // float32
-    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
-    {90, modes(1, 3), 362, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 2896, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 1, 0}},  // bfloat16
+    {90, modes(0), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
+    {90, modes(0), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0}},  // float32
+    {90, modes(0), 2047, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 0, 1, 0}},  // float32
+    {90, modes(0), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {kSplit, 16, 1, 0, 0, 0, 0}},  // float32
+    {90, modes(1, 3), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 2, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 362, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 2896, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 1, 0}},  // float16
+    {90, modes(2, 4), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
     {90, modes(2, 4), kAnyRows, 8192, 8192, {kSplit, 2, 1, 0, 0, 0, 0}},  // float16
 };
 
@@ -1807,9 +1807,16 @@ cudaError_t eval_backward_dispatch(
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
 // row_waves, row_share, column_width, column_cluster, segment_blocks}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(0), 511, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
+    {90, modes(0), 861, 8192, 8192, {kAutomatic, 2, 1, 0, 0, 0, 0}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
+    {90, modes(1, 3), 1217, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 2047, 8192, 8192, {kAutomatic, 2, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 1217, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 2047, 8192, 8192, {kAutomatic, 2, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
     {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0, 0}},  // float16
 };
 

@@ -580,9 +580,7 @@ cudaError_t train_forward_dispatch(
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
 // row_waves, row_share, column_width, column_cluster, segment_blocks}.
 constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(0), 5792, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0}},  // float32
-    {90, modes(0), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
-    {90, modes(1, 3), 46340, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 92681, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 4096, 4096, {kSplit, 16, 1, 0, 0, 0, 0}},  // bfloat16
 };
 
@@ -1241,9 +1239,13 @@ cudaError_t train_backward_dispatch(
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
 // row_waves, row_share, column_width, column_cluster, segment_blocks}.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 0, 1, 0}},  // bfloat16
+    {90, modes(1, 3), 1448, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 2896, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 5792, 4096, 4096, {kSplit, 8, 1, 0, 0, 0, 0}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 5792, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0}},  // float16
+    {90, modes(2, 4), 1448, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 2896, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0}},  // float16
+    {90, modes(2, 4), 5792, 4096, 4096, {kSplit, 8, 1, 0, 0, 0, 0}},  // float16
     {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
 };
 
@@ -1812,14 +1814,6 @@ cudaError_t eval_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
-// Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster, segment_blocks}.
-constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 5792, 4096, 4096, {kAutomatic, 4, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
-};
-
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1852,9 +1846,7 @@ extern "C" int fusegen_gemm_scale_bn_4096_eval_backward(
       grad_bn_weight, grad_bn_bias);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch scratch(workspace);
   return eval_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1867,9 +1859,7 @@ extern "C" int64_t fusegen_gemm_scale_bn_4096_eval_backward_workspace(
   EvalBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
+  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
   Scratch vectors, others;
   eval_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   eval_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);

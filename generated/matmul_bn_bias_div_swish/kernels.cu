@@ -1257,6 +1257,24 @@ cudaError_t train_backward_dispatch(
   return cudaErrorInvalidValue;
 }
 
+// Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
+// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
+// row_waves, row_share, column_width, column_cluster, segment_blocks}.
+constexpr Tuned kTrainBackwardShapes[] = {
+    {90, modes(0), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
+    {90, modes(0), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 4, 0}},  // float32
+    {90, modes(0), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {kSplit, 2, 1, 0, 0, 0, 0}},  // float32
+    {90, modes(1, 3), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 16, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 2047, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 0, 1, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 16, 0, 0}},  // float16
+    {90, modes(2, 4), 2047, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
+};
+
 }  // namespace
 
 // forced: launch shapes; null for those that suit the sizes.
@@ -1290,7 +1308,9 @@ extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
       grad_bn_bias);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
   Scratch scratch(workspace);
   return train_backward_dispatch(
       mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
@@ -1303,7 +1323,9 @@ extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
   TrainBackwardArguments arguments{};
   arguments.rows = rows;
   arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+  const Shapes shapes =
+      forced != nullptr ? *forced
+          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
   Scratch vectors, others;
   train_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
   train_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
@@ -1869,9 +1891,11 @@ cudaError_t eval_backward_dispatch(
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
 // row_waves, row_share, column_width, column_cluster, segment_blocks}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 2896, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 2896, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 511, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 861, 8192, 8192, {kAutomatic, 4, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
     {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0, 0}},  // float16
 };
 

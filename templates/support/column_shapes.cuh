@@ -63,10 +63,10 @@ inline Column column_tile(
           int(rows_per_block), size_t(tile + exchange + sums), true};
 }
 
-// How long a kernel with such tiles takes, beyond what any kernel does. Only the order matters: the
-// constants are those by which what is chosen is fastest in 2465 cases on an H100 and 1843 on an
-// H200, a pass of one of three chains, in one type, at one size, of which all tiles were measured. It
-// takes 1.03 times as long as what is fastest on either, geometric mean. About microseconds.
+// How long a kernel with such tiles takes beyond what any kernel does, in about microseconds. Only
+// the order matters: the constants are those by which what is chosen is fastest in 2465 cases on an
+// H100 and 1843 on an H200 (a pass of one of three chains, in one type, at one size) of which all
+// tiles were measured: 1.03 times what is fastest on either, in the geometric mean.
 inline double column_microseconds(
     const Column& tile, const ColumnWork& work, int64_t channels, int vector, bool packed,
     int64_t limit, int multiprocessors) {
@@ -83,9 +83,9 @@ inline double column_microseconds(
   const int64_t turns = ceil_div(blocks, resident * usable);
   const int64_t rest = ceil_div(blocks - (turns - 1) * resident * usable, usable);
   const int64_t busiest = (turns - 1) * resident + rest;  // blocks of one multiprocessor
-  // Short rows take longer, more so where single elements come instead of vectors. Memory moves whole
-  // sectors of 32 bytes: where rows begin within one, vectors touch up to one more. With more turns
-  // than one, blocks read while others sum, if there are any.
+  // Short rows take longer, more so where single elements come instead of vectors. Memory moves
+  // whole sectors of 32 bytes: where rows begin within one, vectors touch up to one more. With more
+  // turns than one, blocks read while others sum, if there are any.
   const int64_t row_bytes = columns * work.narrowest;
   const int64_t within = packed ? 32 - std::gcd(channels * work.narrowest, int64_t(32)) : 0;
   const double element = double(work.moved * work.narrowest) * 17e-6;

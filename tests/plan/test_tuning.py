@@ -24,16 +24,26 @@ def measured(*sizes: tuple[int, Shapes], groups: int | None = None) -> tuple[Mea
 
 
 def test_a_range_ends_where_the_next_size_is_nearer_in_ratio() -> None:
-    found = ranges(measured((8, SPLIT), (64, DEFAULT), (1000, WIDE)))
-    # sqrt(8 * 64) = 22.6, sqrt(64 * 1000) = 252.98
-    assert found == (Range(22, 8, 8, SPLIT), Range(252, 8, 8, DEFAULT), Range(None, 8, 8, WIDE))
-    for rows, near in ((22, 8), (23, 64), (252, 64), (253, 1000)):
-        assert near == min((8, 64, 1000), key=lambda size: max(size / rows, rows / size))
+    found = ranges(measured((8, SPLIT), (12, DEFAULT), (20, WIDE)))
+    # sqrt(8 * 12) = 9.8, sqrt(12 * 20) = 15.5
+    assert found == (Range(9, 8, 8, SPLIT), Range(15, 8, 8, DEFAULT), Range(None, 8, 8, WIDE))
+    for rows, near in ((9, 8), (10, 12), (15, 12), (16, 20)):
+        assert near == min((8, 12, 20), key=lambda size: max(size / rows, rows / size))
+
+
+def test_far_from_where_shapes_were_measured_the_default_serves() -> None:
+    # 8 * sqrt(2) = 11.3, 64 / sqrt(2) = 45.3, 64 * sqrt(2) = 90.5
+    found = ranges(measured((8, SPLIT), (64, WIDE), (1000, DEFAULT)))
+    assert [(each.most_rows, each.shapes) for each in found] == [
+        (11, SPLIT), (45, DEFAULT), (90, WIDE), (None, DEFAULT)
+    ]  # fmt: skip
+    # Fewer rows than any that were measured, and more, are left to the nearest.
+    assert ranges(measured((8, DEFAULT), (64, WIDE))) == (Range(45, 8, 8, DEFAULT), Range(None, 8, 8, WIDE))
 
 
 def test_neighbours_with_the_same_shapes_are_one_range() -> None:
-    found = ranges(measured((8, SPLIT), (64, SPLIT), (512, DEFAULT)))
-    assert found == (Range(181, 8, 8, SPLIT), Range(None, 8, 8, DEFAULT))
+    found = ranges(measured((8, SPLIT), (64, SPLIT), (100, DEFAULT)))
+    assert found == (Range(80, 8, 8, SPLIT), Range(None, 8, 8, DEFAULT))
     assert ranges(measured((8, SPLIT), (64, SPLIT))) == (Range(None, 8, 8, SPLIT),)
 
 
@@ -102,7 +112,7 @@ def test_the_plan_tells_of_it(spec: Path) -> None:
     plan = plan_file(spec)
     assert report(plan).removeprefix(report(untuned)).strip().splitlines() == [
         "launch shapes on sm_90, measured on NVIDIA Test (torch 2.10.0, CUDA 13.0):",
-        "  backward, bfloat16, up to 22 rows: default",
+        "  backward, bfloat16, up to 45 rows: default",
         "  backward, bfloat16, beyond that: schedule split, sum_blocks 16",
     ]
     assert "tuning" not in summary(untuned)

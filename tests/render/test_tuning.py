@@ -82,12 +82,12 @@ def library(plan: Plan, tmp_path_factory) -> EmulatedLibrary:
 
 def test_a_line_for_each_range_of_each_dtype(kernels: str) -> None:
     (lines,) = re.findall(r"constexpr Tuned kTrainForwardShapes\[\] = \{\n(.*?)\};", kernels, re.DOTALL)
-    # Autocast modes are in the line of their activations' dtype; sqrt(2000 * 8000) = 4000.
+    # Autocast modes are in the line of their activations' dtype; 2000 sqrt(2) = 2828.
     assert lines.splitlines() == [
-        "    {90, modes(0), 4000, 8192, 8192, {kSplit, 16, 1, 0, 0, 0, 0}},  // float32",
+        "    {90, modes(0), 2828, 8192, 8192, {kSplit, 16, 1, 0, 0, 0, 0}},  // float32",
         "    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32",
-        "    {90, modes(1, 3), 447, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 0, 0}},  // bfloat16",
-        "    {90, modes(1, 3), 10000, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16",
+        "    {90, modes(1, 3), 141, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 0, 0}},  // bfloat16",
+        "    {90, modes(1, 3), 35355, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16",
         "    {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 2, 1, 0, 0, 0, 0}},  // bfloat16",
     ]
     assert "{80, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 32, 1, 0, 0, 0, 0}},  // float32" in kernels
@@ -130,12 +130,12 @@ def workspace(library: EmulatedLibrary, program: str, mode: str, rows: int, shap
     ("program", "mode", "rows", "taken"),
     [
         ("train_forward", "float32", 500, Shapes(**SPLIT_16)),
-        ("train_forward", "float32", 4000, Shapes(**SPLIT_16)),
-        ("train_forward", "float32", 4001, Shapes()),
-        ("train_forward", "bfloat16", 447, Shapes("on_chip", column_width=8)),
-        ("train_forward", "bfloat16", 10000, Shapes()),
-        ("train_forward", "bfloat16", 10001, Shapes(**SPLIT_2)),
-        ("train_forward", "autocast bfloat16", 10001, Shapes(**SPLIT_2)),
+        ("train_forward", "float32", 2828, Shapes(**SPLIT_16)),
+        ("train_forward", "float32", 2829, Shapes()),
+        ("train_forward", "bfloat16", 141, Shapes("on_chip", column_width=8)),
+        ("train_forward", "bfloat16", 35355, Shapes()),
+        ("train_forward", "bfloat16", 35356, Shapes(**SPLIT_2)),
+        ("train_forward", "autocast bfloat16", 35356, Shapes(**SPLIT_2)),
         ("train_forward", "float16", 500, Shapes("on_chip")),  # measured in other dtypes only
         ("eval_backward", "float32", 40000, Shapes()),  # measured on another GPU only
     ],
@@ -144,7 +144,7 @@ def test_the_launcher_takes_the_line_of_its_gpu_mode_and_rows(library, program, 
     found = workspace(library, program, mode, rows)
     assert found == workspace(library, program, mode, rows, taken)
     others = [Shapes(**SPLIT_16), Shapes(**SPLIT_2), Shapes("split"), Shapes("split", sum_blocks=32)]
-    if program == "train_forward" and rows >= 4000:
+    if program == "train_forward" and rows >= 2828:
         assert len({workspace(library, program, mode, rows, each) for each in others}) == 4, "they are told apart"
 
 
