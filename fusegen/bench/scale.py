@@ -120,8 +120,8 @@ def read_scale(path: Path) -> list[ScaleRow]:
 
 
 def poor_choices(rows: Sequence[ScaleRow], most: float = MOST_OVER_BEST) -> list[Choice]:
-    """The worst first. Where the quartiles overlap nothing is said: the times are not told apart. Nor where the choice is
-    the fastest schedule: then the same kernels were launched twice, the second time with their code still cached.
+    """The worst first. Where the quartiles overlap nothing is said: the times are not told apart. Nor where the choice
+    is the fastest schedule: then the same kernels were launched twice, the second time with their code still cached.
     """
     found = []
     for mine in grouped(rows, *_SIZE):
