@@ -32,7 +32,7 @@ from fusegen.tune.tail import TailProgram
 from fusegen.tune.text import table
 from fusegen.verify.sizes import Sizes, sizes, typical
 
-# Ranges end at the geometric means between sizes: these three cover from 1/23 of the typical rows to 23 times as many.
+# The typical rows, and what is far from them on either side: between these the default serves, see `ranges`.
 _TIMES = (1 / 8, 1, 8)
 _SAMPLES, _BUDGET_MS = 25, 400.0
 _MIN_WIDTH = 140
