@@ -148,3 +148,13 @@ def test_few_rows_have_small_blocks(shape):
     """Sums over a block take longer, the more threads there are."""
     threads = [tile["width"] * tile["height"] for tile in (shape(rows, 1024) for rows in (64, 512, 4096))]
     assert threads == [64, 256, 512]
+
+
+def test_rows_that_begin_within_a_sector_take_longer(shape):
+    """Of 32 bytes: 8196 float32 are no multiple of it, 8200 are. As many tiles either way."""
+    asked = {"schedule": "on_chip", "width": 8, "cluster": 1}
+    within, whole = shape(1024, 8196, **asked), shape(1024, 8200, **asked)
+    assert within["across"] == whole["across"] and within["bytes"] == whole["bytes"]
+    assert within["time"] > 1.05 * whole["time"]
+    odd = [shape(1024, channels, packed=False, **asked) for channels in (8195, 8199)]  # single elements anyway
+    assert odd[0]["time"] == odd[1]["time"]
