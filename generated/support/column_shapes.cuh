@@ -84,14 +84,15 @@ inline double column_microseconds(
   const int64_t rest = ceil_div(blocks - (turns - 1) * resident * usable, usable);
   const int64_t busiest = (turns - 1) * resident + rest;  // blocks of one multiprocessor
   // Short rows take longer, more so where single elements come instead of vectors. Memory moves
-  // whole sectors of 32 bytes: where rows begin within one, vectors touch up to one more. With more
-  // turns than one, blocks read while others sum, if there are any.
+  // whole sectors of 32 bytes, of which vectors touch up to one more where rows begin within one.
+  // With more turns than one, blocks read while others sum, if there are any.
   const int64_t row_bytes = columns * work.narrowest;
-  const int64_t within = packed ? 32 - std::gcd(channels * work.narrowest, int64_t(32)) : 0;
+  const int64_t within = 32 - std::gcd(channels * work.narrowest, int64_t(32));
+  const int64_t moved = packed ? std::max<int64_t>(row_bytes, 32) + within : row_bytes;
   const double element = double(work.moved * work.narrowest) * 17e-6;
   const double shortness = packed ? 42.0 / double(std::min<int64_t>(row_bytes, 128))
                                   : 415.0 / double(std::min<int64_t>(row_bytes, 256));
-  const double sectors = (1 + shortness) * (1 + double(within) / double(row_bytes));
+  const double sectors = (1 + shortness) * double(moved) / double(row_bytes);
   const double alone = turns > 1 ? 1 + 0.35 / double(resident) : 1;
   const double moving = double(busiest * tile.rows_per_block * columns) * element * sectors * alone;
   // A thread's rows come one after the other, and its block ends with sums over all threads.

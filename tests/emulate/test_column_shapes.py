@@ -158,3 +158,10 @@ def test_rows_that_begin_within_a_sector_take_longer(shape):
     assert within["time"] > 1.05 * whole["time"]
     odd = [shape(1024, channels, packed=False, **asked) for channels in (8195, 8199)]  # single elements anyway
     assert odd[0]["time"] == odd[1]["time"]
+
+
+def test_rows_of_half_a_sector_are_not_chosen(shape):
+    """Two vectors of four elements of 16 bits: memory would move the other half for nothing."""
+    for rows, channels in ((819, 5120), (2000, 1024), (2048, 4096)):
+        tile = shape(rows, channels, element=6, narrowest=2)
+        assert not tile["fits"] or tile["width"] * 4 * 2 >= 32
