@@ -60,8 +60,7 @@ class AutogradLibrary:
 
 def autograd_command(cxx: str | Path, libraries: Libraries, output: Path) -> list[str]:
     """Compiles and links the source, run where it is."""
-    torch = libraries.torch_include
-    # As system headers: warnings in torch's are nobody's business here.
-    includes = [f"-isystem{torch}", f"-isystem{torch / 'torch/csrc/api/include'}", f"-ffile-prefix-map={torch}/="]
+    api = libraries.torch_include / "torch" / "csrc" / "api" / "include"
+    includes = [*libraries.torch_headers, "-isystem", os.fspath(api)]
     link = [f"-L{libraries.torch_lib}", "-Wl,--no-as-needed", "-ltorch_cpu", "-lc10"]
     return [os.fspath(cxx), *autograd_flags(), *includes, SOURCE, "-o", os.fspath(output), *link]

@@ -40,7 +40,7 @@ class Commands:
             compiler = module_compiler(self.toolchain.cxx, self.libraries)
             weight = _MODULE_WEIGHT
         else:
-            compiler = [os.fspath(self.toolchain.cxx), *cxx_flags(self.verification), *_torch_headers(self.libraries)]
+            compiler = [os.fspath(self.toolchain.cxx), *cxx_flags(self.verification), *self.libraries.torch_headers]
         place = unit.source.parent
         support = os.path.relpath(self.inputs.package.parent / SUPPORT, place)
         command = [*compiler, "-I", support, "-c", unit.source.name, "-o", os.fspath(output)]
@@ -75,10 +75,4 @@ class Commands:
 def module_compiler(cxx: str | Path, libraries: Libraries) -> list[str]:
     """The compiler of the Python module; its source and its output are to follow."""
     python = ["-isystem", os.fspath(libraries.python_include)]
-    return [os.fspath(cxx), *module_flags(), *_torch_headers(libraries), *python]
-
-
-def _torch_headers(libraries: Libraries) -> list[str]:
-    """As system headers: warnings in torch's, pybind11's among them, are nobody's business here."""
-    torch = os.fspath(libraries.torch_include)
-    return ["-isystem", torch, f"-ffile-prefix-map={torch}/="]
+    return [os.fspath(cxx), *module_flags(), *libraries.torch_headers, *python]

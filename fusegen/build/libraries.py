@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import sys
 import sysconfig
@@ -25,6 +26,14 @@ class Libraries:
     torch_lib: Path
     python_version: str
     python_include: Path
+
+    @property
+    def torch_headers(self) -> list[str]:
+        """Options of the C++ compiler. As system headers: warnings in torch's, or its pybind11's, are nobody's
+        business here. `__FILE__` in them has no machine's path.
+        """
+        torch = os.fspath(self.torch_include)
+        return ["-isystem", torch, f"-ffile-prefix-map={torch}/="]
 
 
 def find_libraries() -> Libraries:

@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -49,19 +50,17 @@ def _build_binding(source: Path, python_module: Path, kernels: Path, output: Pat
     from fusegen.build.libraries import find_libraries
 
     libraries = find_libraries()
-    with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
-        built = Path(scratch) / output.name
-        objects = ["-x", "c++", str(source), "-x", "none", str(python_module), str(kernels)]
-        link = [
-            "-shared",
-            f"-L{libraries.torch_lib}",
-            "-Wl,--no-as-needed",
-            "-ltorch_cpu",
-            f"-Wl,-rpath,{kernels.parent}",
-        ]
-        flags = [*cxx_flags(verification), "-O0", "-DFUSEGEN_EMULATE"]
+    objects = ["-x", "c++", str(source), "-x", "none", str(python_module), str(kernels)]
+    link = [
+        "-shared",
+        f"-L{libraries.torch_lib}",
+        "-Wl,--no-as-needed",
+        "-ltorch_cpu",
+        f"-Wl,-rpath,{kernels.parent}",
+    ]
+    flags = [*cxx_flags(verification), "-O0", "-DFUSEGEN_EMULATE"]
+    with _replacing(output) as built:
         _run(["g++", *flags, f"-I{libraries.torch_include}", *objects, *link, "-o", str(built)])
-        os.replace(built, output)
 
 
 def _module_sources(support: Path) -> tuple[Path, Path]:
@@ -79,10 +78,8 @@ def _build_module(support: Path, output: Path) -> Path:
     made = output / f"{sources[0].stem}.{_digest(_read(*sources))}.o"
     if not made.exists():
         output.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=output) as scratch:
-            built = Path(scratch) / made.name
+        with _replacing(made) as built:
             _run([*module_compiler("g++", find_libraries()), "-c", str(sources[0]), "-o", str(built)])
-            os.replace(built, made)
     return made
 
 
@@ -98,10 +95,17 @@ def _build_autograd(support: Path, output: Path) -> None:
         return
     output.mkdir(parents=True, exist_ok=True)
     copy.write_bytes(source)
-    with tempfile.TemporaryDirectory(dir=output) as scratch:
-        built = Path(scratch) / library.name
+    with _replacing(library) as built:
         _run(autograd_command("g++", libraries, built), output)
-        os.replace(built, library)
+
+
+@contextmanager
+def _replacing(output: Path) -> Iterator[Path]:
+    """Where to make what becomes `output` once it is whole: other processes may use the same cache."""
+    with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
+        built = Path(scratch) / output.name
+        yield built
+        os.replace(built, output)
 
 
 def _read(*paths: Path) -> bytes:
