@@ -78,7 +78,11 @@ def processes_with(argument: str) -> list[str]:
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_build_that_is_told_to_end_cleans_up(workshop, how: signal.Signals) -> None:
     seconds = f"600.{os.getpid()}{how.value}"  # names the compilers of this test among all processes
-    slow = workshop.start(seconds=seconds)
+    former = signal.signal(how, signal.SIG_DFL)  # a signal that is ignored here, as by nohup, is so in the build
+    try:
+        slow = workshop.start(seconds=seconds)
+    finally:
+        signal.signal(how, former)
     wait_until(lambda: processes_with(seconds))
     slow.send_signal(how)
     slow.communicate(timeout=60)
