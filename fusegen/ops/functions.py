@@ -146,8 +146,8 @@ for _name, _cpp in (("silu", "*"), ("gelu", "*"), ("mish", None)):
 
 # How exact an exponential must be depends on the type of the results.
 for _name in (
-    *("sigmoid", "bounded_exp", "normal_cdf", "gelu_slope", "gelu_tanh", "gelu_tanh_backward"),
-    *("softplus", "softplus_backward"),
+    *("sigmoid", "bounded_exp", "mish", "mish_slope", "normal_cdf", "gelu_slope"),
+    *("gelu_tanh", "gelu_tanh_backward", "softplus", "softplus_backward"),
 ):
     FUNCTIONS[_name] = replace(FUNCTIONS[_name], cpp=f"{_name}<Out>")
 

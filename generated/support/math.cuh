@@ -52,6 +52,15 @@ __device__ __forceinline__ float minimum(float x, float y) {
 #endif
 }
 
+#if defined(__CUDACC__)
+// 2^x to 2 ulp, or zero where that is less than a normal float.
+__device__ __forceinline__ float approximate_exp2(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+#endif
+
 // exp(factor x), as exact as a result of type Out can show. For one of 16 bits the relative error
 // is up to (2 |factor x| + 4) 2^-24, where the type itself rounds by 2^-12 at least, and what is
 // less than a normal float is zero.
@@ -62,11 +71,7 @@ __device__ __forceinline__ double exponential(double x, double factor = 1) {
 template <typename Out>
 __device__ __forceinline__ float exponential(float x, float factor = 1) {
 #if defined(__CUDACC__)
-  if constexpr (sizeof(Out) == 2) {
-    float result;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * (factor * 1.4426950408889634f)));
-    return result;
-  }
+  if constexpr (sizeof(Out) == 2) return approximate_exp2(x * (factor * 1.4426950408889634f));
 #endif
   return exp(factor * x);
 }
@@ -82,37 +87,44 @@ FUSEGEN_MATH leaky_relu_backward(A g, A x, A slope) { return x > A(0) ? g : g * 
 FUSEGEN_MATH_FOR_OUT sigmoid(A x) {
   return quotient(A(1), A(1) + exponential<Out>(-x));
 }
-FUSEGEN_MATH sigmoid_backward(A g, A y) { return g * y * (A(1) - y); }
+// y (1 - y) as y - y y, rounded once; so is x (1 - s) below.
+FUSEGEN_MATH sigmoid_backward(A g, A y) { return g * fma(-y, y, y); }
 
 FUSEGEN_MATH tanh_backward(A g, A y) { return g * (A(1) - y * y); }
 
-// silu(x) = x s with s = sigmoid(x);  silu'(x) = s (1 + x (1 - s))
-FUSEGEN_MATH silu_slope(A x, A s) { return s * (A(1) + x * (A(1) - s)); }
+// silu(x) = x s with s = sigmoid(x);  silu'(x) = s + s x (1 - s)
+FUSEGEN_MATH silu_slope(A x, A s) { return fma(s, fma(-x, s, x), s); }
 
 // gelu(x) = x Phi(x);  gelu'(x) = Phi(x) + x phi(x), with the normal distribution's Phi and its
-// density phi
+// density phi(x) = exp(-x^2/2) / sqrt(2 pi)
+FUSEGEN_MATH_FOR_OUT normal_density(A x) {
+#if defined(__CUDACC__)
+  // The factor is part of the exponent.
+  if constexpr (sizeof(Out) == 2) {
+    return approximate_exp2(fma(x * x, -0.72134752044448170f, -1.3257480647361592f));
+  }
+#endif
+  return exponential<Out>(x * x, A(-0.5)) * A(0.39894228040143267794);
+}
 FUSEGEN_MATH_FOR_OUT normal_cdf(A x) {
   if constexpr (sizeof(Out) > 2) {
     return A(0.5) + A(0.5) * erf(x * A(0.70710678118654752440));
   } else {
-    // Phi(-|x|) as exp(-x^2/2) times a polynomial of t, without a constant (the form of Abramowitz
-    // and Stegun 1964, 7.1.26). Fitted to a relative error of 4e-6 wherever the exponential is a
-    // normal float, which the sum of 1/2 and erf is far from in the left tail. The slope of gelu
-    // is then right to 2e-6, of values up to 1.1.
+    // Phi(-|x|) as phi(x) times a polynomial of t, without a constant (the form of Abramowitz and
+    // Stegun 1964, 7.1.26). Fitted to a relative error of 4e-6 wherever the exponential is a normal
+    // float, which the sum of 1/2 and erf is far from in the left tail. The slope of gelu is then
+    // right to 2e-6, of values up to 1.1.
     const A t = quotient(A(1), A(1) + A(0.307) * fabs(x));
-    A tail = A(-0.0760857977) * t + A(0.1940389841);
-    tail = tail * t + A(0.0031251130);
-    tail = tail * t + A(0.1380678703);
-    tail = tail * t + A(0.1180983082);
-    tail = tail * t + A(0.1227546041);
-    tail = tail * t * exponential<Out>(x * x, A(-0.5));
+    A tail = A(-0.1907188118) * t + A(0.4863836039);
+    tail = tail * t + A(0.0078334966);
+    tail = tail * t + A(0.3460848275);
+    tail = tail * t + A(0.2960285585);
+    tail = tail * t + A(0.3077001615);
+    tail = tail * t * normal_density<Out>(x);
     return x < A(0) ? tail : A(1) - tail;
   }
 }
-FUSEGEN_MATH_FOR_OUT gelu_slope(A x, A cdf) {
-  const A density = exponential<Out>(x * x, A(-0.5)) * A(0.39894228040143267794);
-  return cdf + x * density;
-}
+FUSEGEN_MATH_FOR_OUT gelu_slope(A x, A cdf) { return cdf + x * normal_density<Out>(x); }
 
 // gelu with Phi(x) taken as (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2 (Hendrycks and Gimpel
 // 2016), which is the sigmoid of twice what the tanh is of, and does not cancel as such.
@@ -128,21 +140,25 @@ FUSEGEN_MATH_FOR_OUT gelu_tanh_backward(A g, A x) {
   return g * (s + x * s * rest * slope);
 }
 
-// mish(x) = x tanh(softplus(x)), and tanh(softplus(x)) = n / (n + 2) with n = e^2 + 2 e and
-// e = exp(x): no cancellation. It is 1 in double from 20 on, where e stays bounded.
-// mish'(x) = t + x (1 - t^2) sigmoid(x) with this quotient t, and with r = 1 / (n + 2)
-//   (1 - t^2) sigmoid(x) = 4 (n - e) r^2
+// mish(x) = x t with t = tanh(softplus(x)) = n / (n + 1), n = e^2/2 + e and e = exp(x): no
+// cancellation. It is 1 in double from 20 on, where e stays bounded. With r = 1 / (n + 1)
+//   mish'(x) = t + x (1 - t^2) sigmoid(x) = t + x (2 n - e) r^2
 // (Misra 2019, equation 2, in other letters).
-FUSEGEN_MATH_FOR_OUT bounded_exp(A x) { return exponential<Out>(minimum(x, A(20))); }
-FUSEGEN_MATH mish(A x, A e) {
-  const A n = e * (e + A(2));
-  return x > A(20) ? x : x * quotient(n, n + A(2));
+FUSEGEN_MATH bounded(A x) { return minimum(x, A(20)); }
+FUSEGEN_MATH_FOR_OUT bounded_exp(A x) { return exponential<Out>(bounded(x)); }
+FUSEGEN_MATH_FOR_OUT mish(A x, A e) {
+  const A n = e * fma(e, A(0.5), A(1));
+  const A value = x * quotient(n, n + A(1));
+  // t is 1 beyond but for the quotient's own error, which a result of 16 bits does not show.
+  return sizeof(Out) > 2 && x > A(20) ? x : value;
 }
-FUSEGEN_MATH mish_slope(A x, A e) {
-  const A n = e * (e + A(2));
-  const A r = quotient(A(1), n + A(2));
-  const A slope = (n + x * (A(4) * (n - e) * r)) * r;
-  return x > A(20) ? x * A(0) + A(1) : slope;  // NaN at infinity, as PyTorch
+FUSEGEN_MATH_FOR_OUT mish_slope(A x, A e) {
+  const A n = e * fma(e, A(0.5), A(1));
+  const A r = quotient(A(1), n + A(1));
+  const A rest = fma(A(2), n, -e) * r * r;
+  // NaN at infinity, as PyTorch.
+  if constexpr (sizeof(Out) > 2) return x > A(20) ? x * A(0) + A(1) : fma(x, rest, n * r);
+  return fma(x, A(0), fma(bounded(x), rest, n * r));
 }
 
 // hardswish(x) = x min(max(x + 3, 0), 6) / 6
