@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+from collections import Counter
 from collections.abc import Sequence
 
 from performance_sections import LEAST_STEP, Line, Markdown, host_times, is_small
@@ -9,10 +11,12 @@ from performance_sections import LEAST_STEP, Line, Markdown, host_times, is_smal
 from fusegen.bench.names import FUSED, GRAPH_PEERS, PEERS, STEP
 from fusegen.bench.rows import Row, by_configuration
 from fusegen.bench.scale import MOST_JUMP, MOST_OVER_BEST, ScaleRow, grouped, jumps, poor_choices
-from fusegen.plan.shapes import AUTOMATIC
+from fusegen.plan.shapes import AUTOMATIC, ON_CHIP, SPLIT
 
 MOST_OF_FLOOR, LEAST_SHARE, LEAST_GAIN, LEAST_SMALL_GAIN = 1.3, 0.85, 1.15, 2.5
 _BEYOND_L2 = 50 * 2**20  # bytes: what that of an H100 or H200 has
+_MANY_ROWS, _MANY_BYTES = 16384, 128 * 2**20
+_WITH_BATCH_STATISTICS = "train_"  # how the names of such programs begin
 _GAINED = ("matmul_bn_bias_div_swish", "gemm_scale_bn", "gemm_scale_bn_4096")
 _HEAD = """## What is wanted, and what stands in the way, {device}
 
@@ -22,10 +26,15 @@ _TAILS = """
 row kernels have more instructions for each element, or more of the special unit's, than a copy leaves slots for (*What
 bounds the kernels*): an element of 16 bits takes half as long to move and as long to compute. The column kernels of the
 backward pass use up neither the slots nor the memory: over 1024 rows a tile whose rows are 64 bytes takes 128 KB of
-shared memory, so a multiprocessor has one at a time and reads nothing while it sums and stores. Batch norm over 16384
-rows reads twice what no block or cluster of blocks can hold; forward that is three passes over memory for the floor's
-two.
+shared memory, so a multiprocessor has one at a time and reads nothing while it sums and stores.
 """
+_ROWS = """
+**Batch norm over many rows.** From {least} rows on, a few columns take more shared memory than a block has, and a
+cluster of blocks holds no more than some bytes of a row. The split schedule reads twice, about as fast as a copy
+(*Kernels*): forward that is three passes over memory for the floor's two, backward five for three. This is how long
+clusters that hold their columns take, over that, where a program moves {bytes} MiB and more:
+
+{table}"""
 _GAIN = """
 **{gain} times faster in bf16.** The contraction is the same library call for everybody. This is how much faster than
 the fastest peer a training step would be whose tail took no longer than a copy, the floor:
@@ -49,7 +58,8 @@ _SCALE = """
 **Scale.** The jumps are beside sizes that fill vectors and warps: where rows or groups begin within a vector, threads
 idle at their ends and elements are moved by smaller accesses, so that an element takes up to several times as many
 instructions (*What is behind the largest jumps*). The largest are beside rows of 8 elements of 16 bits, one vector, and
-groups of 32 elements, whose lanes fill warps.
+groups of 32 elements, whose lanes fill warps. Of the {poor} choices that are not the best, {held} hold on chip what the
+split schedule would read twice: the rules are the same for an H100, whose memory makes a second read dearer.
 """
 
 
@@ -84,7 +94,13 @@ def targets_section(
         seconds = _build_seconds(builds)
         if seconds:
             parts.append(_BUILD.format(**seconds))
-        parts += [_SCALE] * any(row.device == device for row in scale)
+        swept = [row for row in scale if row.device == device]
+        if held := _held(swept):
+            parts.append(_ROWS.format(least=_MANY_ROWS, bytes=_MANY_BYTES >> 20, table=markdown(held)))
+        if swept:
+            poor = poor_choices(swept)
+            schedules = Counter(choice.automatic.chosen for choice in poor)
+            parts.append(_SCALE.format(poor=len(poor), held=schedules[ON_CHIP]))
     return "".join(parts)
 
 
@@ -215,6 +231,28 @@ def _build_seconds(lines: Sequence[Line]) -> dict[str, str]:
     seconds = {name: f"{sum(float(line['cpu_s']) for line in each):.1f}" for name, each in found.items()}
     seconds["module"] = _MODULE.format(**seconds) if found["module"] else ""
     return {"spec": found["kernels"][0]["specs"], **seconds}
+
+
+def _held(rows: Sequence[ScaleRow]) -> list[Line]:
+    """How long column kernels over many rows take, over the split schedule."""
+    ratios: dict[tuple[str, str, str], list[float]] = {}
+    large = [row for row in rows if row.rows >= _MANY_ROWS and row.bytes >= _MANY_BYTES and row.groups == 1]
+    for mine in grouped(large, "spec", "program", "dtype", "rows", "channels"):
+        times = {row.schedule: row.microseconds for row in mine}
+        if mine[0].program.startswith(_WITH_BATCH_STATISTICS) and ON_CHIP in times and SPLIT in times:
+            key = (mine[0].spec, mine[0].program, mine[0].dtype)
+            ratios.setdefault(key, []).append(times[ON_CHIP] / times[SPLIT])
+    return [
+        {
+            "chain": spec,
+            "program": program,
+            "dtype": dtype,
+            "sizes": str(len(found)),
+            "geometric mean": f"{statistics.geometric_mean(found):.2f}",
+            "least": f"{min(found):.2f}",
+        }
+        for (spec, program, dtype), found in sorted(ratios.items())
+    ]
 
 
 def _scale(rows: Sequence[ScaleRow]) -> list[Line]:

@@ -13,6 +13,7 @@ import pytest
 from fusegen.bench.scale import ScaleRow, append_scale, jumps, poor_choices, read_scale
 from fusegen.bench.scale_text import report, scale_lines, scale_section
 from tests.bench.test_page import script
+from tests.bench.test_rows import row as bench_row
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -137,3 +138,22 @@ def test_launchers_are_called_as_they_are_meant_to_be(tmp_path) -> None:
     environment = {**os.environ, "PYTHONPATH": "."}
     done = subprocess.run([*command, "--cache", tmp_path], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and "rows as they must be" in done.stdout, done.stdout + done.stderr
+
+
+def test_what_clusters_that_hold_columns_take_over_many_rows() -> None:
+    """Over the split schedule, of large batch norms in training alone; and what was chosen where another is faster."""
+    targets = script("performance_targets")
+    large, train = (16384, 4096), {"program": "train_forward"}
+    rows = [
+        *(row(*large, time, schedule, **train) for schedule, time in (("on_chip", 300.0), ("split", 200.0))),
+        *(row(2 * large[0], 4096, time, schedule, **train) for schedule, time in (("on_chip", 480.0), ("split", 200.0))),
+        *(row(8192, 8192, time, schedule, **train) for schedule, time in (("on_chip", 900.0), ("split", 200.0))),
+        *(row(16384, 128, time, schedule, **train) for schedule, time in (("on_chip", 900.0), ("split", 200.0))),
+        *(row(*large, time, schedule) for schedule, time in (("on_chip", 900.0), ("split", 200.0))),
+        row(*large, 300.0, **train),
+    ]
+    text = targets.targets_section([bench_row(gpu="NVIDIA Test")], [], rows, [], [], str)
+    assert "{'chain': 'demo', 'program': 'train_forward', 'dtype': 'fp32', 'sizes': '2'," in text
+    assert "'geometric mean': '1.90', 'least': '1.50'}]" in text
+    assert "Of the 1 choices that are not the best, 1 hold on chip" in text
+    assert "over many rows" not in targets.targets_section([bench_row(gpu="NVIDIA Test")], [], rows[-1:], [], [], str)
