@@ -143,14 +143,18 @@ def test_launchers_are_called_as_they_are_meant_to_be(tmp_path) -> None:
 def test_what_clusters_that_hold_columns_take_over_many_rows() -> None:
     """Over the split schedule, of large batch norms in training alone; and what was chosen where another is faster."""
     targets = script("performance_targets")
-    large, train = (16384, 4096), {"program": "train_forward"}
+    train = {"program": "train_forward"}
+
+    def both(rows: int, channels: int, on_chip: float, **fields) -> list[ScaleRow]:
+        return [row(rows, channels, us, name, **fields) for name, us in (("on_chip", on_chip), ("split", 200.0))]
+
     rows = [
-        *(row(*large, time, schedule, **train) for schedule, time in (("on_chip", 300.0), ("split", 200.0))),
-        *(row(2 * large[0], 4096, time, schedule, **train) for schedule, time in (("on_chip", 480.0), ("split", 200.0))),
-        *(row(8192, 8192, time, schedule, **train) for schedule, time in (("on_chip", 900.0), ("split", 200.0))),
-        *(row(16384, 128, time, schedule, **train) for schedule, time in (("on_chip", 900.0), ("split", 200.0))),
-        *(row(*large, time, schedule) for schedule, time in (("on_chip", 900.0), ("split", 200.0))),
-        row(*large, 300.0, **train),
+        *both(16384, 4096, 300.0, **train),
+        *both(32768, 4096, 480.0, **train),
+        *both(8192, 8192, 900.0, **train),
+        *both(16384, 128, 900.0, **train),
+        *both(16384, 4096, 900.0),
+        row(16384, 4096, 300.0, **train),
     ]
     text = targets.targets_section([bench_row(gpu="NVIDIA Test")], [], rows, [], [], str)
     assert "{'chain': 'demo', 'program': 'train_forward', 'dtype': 'fp32', 'sizes': '2'," in text
