@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Sequence
 
 from performance_sections import LEAST_STEP, Line, Markdown, host_times, is_small
@@ -17,6 +16,7 @@ MOST_OF_FLOOR, LEAST_SHARE, LEAST_GAIN, LEAST_SMALL_GAIN = 1.3, 0.85, 1.15, 2.5
 _BEYOND_L2 = 50 * 2**20  # bytes: what that of an H100 or H200 has
 _MANY_ROWS, _MANY_BYTES = 16384, 128 * 2**20
 _WITH_BATCH_STATISTICS = "train_"  # how the names of such programs begin
+_VECTORS = {"fp32": 4, "bf16": 8, "fp16": 8}  # elements of 16 bytes
 _GAINED = ("matmul_bn_bias_div_swish", "gemm_scale_bn", "gemm_scale_bn_4096")
 _HEAD = """## What is wanted, and what stands in the way, {device}
 
@@ -26,13 +26,15 @@ _TAILS = """
 row kernels have more instructions for each element, or more of the special unit's, than a copy leaves slots for (*What
 bounds the kernels*): an element of 16 bits takes half as long to move and as long to compute. The column kernels of the
 backward pass use up neither the slots nor the memory: over 1024 rows a tile whose rows are 64 bytes takes 128 KB of
-shared memory, so a multiprocessor has one at a time and reads nothing while it sums and stores.
+shared memory, so a multiprocessor has one at a time and reads nothing while it sums and stores. Batch norm over 16384
+rows reads twice what no block holds: forward that is three passes over memory for the floor's two, backward five for
+three.
 """
 _ROWS = """
-**Batch norm over many rows.** From {least} rows on, a few columns take more shared memory than a block has, and a
-cluster of blocks holds no more than some bytes of a row. The split schedule reads twice, about as fast as a copy
-(*Kernels*): forward that is three passes over memory for the floor's two, backward five for three. This is how long
-clusters that hold their columns take, over that, where a program moves {bytes} MiB and more:
+**Batch norm over many rows.** A cluster of eight blocks has shared memory for some 113 bytes of each of 16384 rows, of
+all tensors. This is how long column kernels take that hold their columns so, over the split schedule, which reads them
+twice about as fast as a copy (*Kernels*), from {least} rows and {bytes} MiB on; what a second read from the L2 takes is
+above. **vectors**: whether rows begin at multiples of 16 bytes.
 
 {table}"""
 _GAIN = """
@@ -58,8 +60,11 @@ _SCALE = """
 **Scale.** The jumps are beside sizes that fill vectors and warps: where rows or groups begin within a vector, threads
 idle at their ends and elements are moved by smaller accesses, so that an element takes up to several times as many
 instructions (*What is behind the largest jumps*). The largest are beside rows of 8 elements of 16 bits, one vector, and
-groups of 32 elements, whose lanes fill warps. Of the {poor} choices that are not the best, {held} hold on chip what the
-split schedule would read twice: the rules are the same for an H100, whose memory makes a second read dearer.
+groups of 32 elements, whose lanes fill warps.
+"""
+_CHOICES = """
+Of the {poor} choices more than {most} times as slow as the best, {held} hold on chip what the split schedule reads
+twice.
 """
 
 
@@ -84,6 +89,9 @@ def targets_section(
             *_scale([row for row in scale if row.device == device]),
         ]
         parts += [_HEAD.format(device=device) + markdown(table), _TAILS]
+        swept = [row for row in scale if row.device == device]
+        if held := _held(swept):
+            parts.append(_ROWS.format(least=_MANY_ROWS, bytes=_MANY_BYTES >> 20, table=markdown(held)))
         gains = _gains(mine)
         if gains:
             parts.append(_GAIN.format(gain=LEAST_GAIN, table=markdown(gains)))
@@ -94,13 +102,10 @@ def targets_section(
         seconds = _build_seconds(builds)
         if seconds:
             parts.append(_BUILD.format(**seconds))
-        swept = [row for row in scale if row.device == device]
-        if held := _held(swept):
-            parts.append(_ROWS.format(least=_MANY_ROWS, bytes=_MANY_BYTES >> 20, table=markdown(held)))
-        if swept:
-            poor = poor_choices(swept)
-            schedules = Counter(choice.automatic.chosen for choice in poor)
-            parts.append(_SCALE.format(poor=len(poor), held=schedules[ON_CHIP]))
+        parts += [_SCALE] * bool(swept)
+        if poor := poor_choices(swept):
+            held_for_split = sum((each.automatic.chosen, each.best.schedule) == (ON_CHIP, SPLIT) for each in poor)
+            parts.append(_CHOICES.format(poor=len(poor), most=MOST_OVER_BEST, held=held_for_split))
     return "".join(parts)
 
 
@@ -235,23 +240,24 @@ def _build_seconds(lines: Sequence[Line]) -> dict[str, str]:
 
 def _held(rows: Sequence[ScaleRow]) -> list[Line]:
     """How long column kernels over many rows take, over the split schedule."""
-    ratios: dict[tuple[str, str, str], list[float]] = {}
-    large = [row for row in rows if row.rows >= _MANY_ROWS and row.bytes >= _MANY_BYTES and row.groups == 1]
-    for mine in grouped(large, "spec", "program", "dtype", "rows", "channels"):
+    ratios: dict[tuple[str, ...], list[float]] = {}
+    train = [row for row in rows if row.program.startswith(_WITH_BATCH_STATISTICS)]
+    large = [row for row in train if row.rows >= _MANY_ROWS and row.bytes >= _MANY_BYTES]
+    for mine in grouped(large, "spec", "program", "dtype", "rows", "channels", "groups"):
         times = {row.schedule: row.microseconds for row in mine}
-        if mine[0].program.startswith(_WITH_BATCH_STATISTICS) and ON_CHIP in times and SPLIT in times:
-            key = (mine[0].spec, mine[0].program, mine[0].dtype)
+        if ON_CHIP in times and SPLIT in times:
+            first = mine[0]
+            vectors = "yes" if first.channels % _VECTORS[first.dtype] == 0 else "no"
+            key = (first.spec, first.program, first.dtype, vectors)
             ratios.setdefault(key, []).append(times[ON_CHIP] / times[SPLIT])
     return [
         {
-            "chain": spec,
-            "program": program,
-            "dtype": dtype,
+            **dict(zip(("chain", "program", "dtype", "vectors"), key, strict=True)),
             "sizes": str(len(found)),
             "geometric mean": f"{statistics.geometric_mean(found):.2f}",
             "least": f"{min(found):.2f}",
         }
-        for (spec, program, dtype), found in sorted(ratios.items())
+        for key, found in sorted(ratios.items())
     ]
 
 

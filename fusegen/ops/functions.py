@@ -144,7 +144,7 @@ for _name, _cpp in (("silu", "*"), ("gelu", "*"), ("mish", None)):
     define(f"{_name}_slope")
     define(f"{_name}_backward", "*")
 
-# How exact an exponential must be depends on the type of the results.
+# How exact an exponential must be, and what is made of it, depends on the type of the results.
 for _name in (
     *("sigmoid", "bounded_exp", "mish", "mish_slope", "normal_cdf", "gelu_slope"),
     *("gelu_tanh", "gelu_tanh_backward", "softplus", "softplus_backward"),

@@ -97,7 +97,7 @@ FUSEGEN_MATH silu_slope(A x, A s) { return fma(s, fma(-x, s, x), s); }
 
 // gelu(x) = x Phi(x);  gelu'(x) = Phi(x) + x phi(x), with the normal distribution's Phi and its
 // density phi(x) = exp(-x^2/2) / sqrt(2 pi)
-FUSEGEN_MATH_FOR_OUT normal_density(A x) {
+FUSEGEN_MATH_FOR_OUT normal_pdf(A x) {
 #if defined(__CUDACC__)
   // The factor is part of the exponent.
   if constexpr (sizeof(Out) == 2) {
@@ -111,20 +111,20 @@ FUSEGEN_MATH_FOR_OUT normal_cdf(A x) {
     return A(0.5) + A(0.5) * erf(x * A(0.70710678118654752440));
   } else {
     // Phi(-|x|) as phi(x) times a polynomial of t, without a constant (the form of Abramowitz and
-    // Stegun 1964, 7.1.26). Fitted to a relative error of 4e-6 wherever the exponential is a normal
-    // float, which the sum of 1/2 and erf is far from in the left tail. The slope of gelu is then
-    // right to 2e-6, of values up to 1.1.
+    // Stegun 1964, 7.1.26). Fitted to a relative error of 4e-6 wherever phi(x) is a normal float,
+    // which the sum of 1/2 and erf is far from in the left tail. The slope of gelu is then right to
+    // 2e-6, of values up to 1.1.
     const A t = quotient(A(1), A(1) + A(0.307) * fabs(x));
     A tail = A(-0.1907188118) * t + A(0.4863836039);
     tail = tail * t + A(0.0078334966);
     tail = tail * t + A(0.3460848275);
     tail = tail * t + A(0.2960285585);
     tail = tail * t + A(0.3077001615);
-    tail = tail * t * normal_density<Out>(x);
+    tail = tail * t * normal_pdf<Out>(x);
     return x < A(0) ? tail : A(1) - tail;
   }
 }
-FUSEGEN_MATH_FOR_OUT gelu_slope(A x, A cdf) { return cdf + x * normal_density<Out>(x); }
+FUSEGEN_MATH_FOR_OUT gelu_slope(A x, A cdf) { return cdf + x * normal_pdf<Out>(x); }
 
 // gelu with Phi(x) taken as (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2 (Hendrycks and Gimpel
 // 2016), which is the sigmoid of twice what the tanh is of, and does not cancel as such.
@@ -141,15 +141,15 @@ FUSEGEN_MATH_FOR_OUT gelu_tanh_backward(A g, A x) {
 }
 
 // mish(x) = x t with t = tanh(softplus(x)) = n / (n + 1), n = e^2/2 + e and e = exp(x): no
-// cancellation. It is 1 in double from 20 on, where e stays bounded. With r = 1 / (n + 1)
+// cancellation. t is 1 in double from 20 on, where e stays bounded. With r = 1 / (n + 1)
 //   mish'(x) = t + x (1 - t^2) sigmoid(x) = t + x (2 n - e) r^2
 // (Misra 2019, equation 2, in other letters).
-FUSEGEN_MATH bounded(A x) { return minimum(x, A(20)); }
-FUSEGEN_MATH_FOR_OUT bounded_exp(A x) { return exponential<Out>(bounded(x)); }
+FUSEGEN_MATH bounded_for_mish(A x) { return minimum(x, A(20)); }
+FUSEGEN_MATH_FOR_OUT bounded_exp(A x) { return exponential<Out>(bounded_for_mish(x)); }
 FUSEGEN_MATH_FOR_OUT mish(A x, A e) {
   const A n = e * fma(e, A(0.5), A(1));
   const A value = x * quotient(n, n + A(1));
-  // t is 1 beyond but for the quotient's own error, which a result of 16 bits does not show.
+  // t is 1 beyond 20 but for the quotient's own error, which a result of 16 bits does not show.
   return sizeof(Out) > 2 && x > A(20) ? x : value;
 }
 FUSEGEN_MATH_FOR_OUT mish_slope(A x, A e) {
@@ -158,7 +158,7 @@ FUSEGEN_MATH_FOR_OUT mish_slope(A x, A e) {
   const A rest = fma(A(2), n, -e) * r * r;
   // NaN at infinity, as PyTorch.
   if constexpr (sizeof(Out) > 2) return x > A(20) ? x * A(0) + A(1) : fma(x, rest, n * r);
-  return fma(x, A(0), fma(bounded(x), rest, n * r));
+  return fma(x, A(0), fma(bounded_for_mish(x), rest, n * r));
 }
 
 // hardswish(x) = x min(max(x + 3, 0), 6) / 6

@@ -5,40 +5,8 @@ import math
 import pytest
 import torch
 
-from fusegen.emulate import Buffer
-from tests.emulate.building import compiled_shapes
+from tests.emulate.functions import Functions
 
-SOURCE = """
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
-
-#include <cstdint>
-
-#include "../support/launch.cuh"
-#include "../support/math.cuh"
-
-template <typename Out, typename A>
-__global__ void evaluate(const A* x, A* y, int64_t n) {
-  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  const A cdf = fusegen::normal_cdf<Out>(x[i]);
-  y[i] = cdf;
-  y[n + i] = fusegen::gelu_slope<Out>(x[i], cdf);
-  y[2 * n + i] = fusegen::gelu_tanh<Out>(x[i]);
-  y[3 * n + i] = fusegen::gelu_tanh_backward<Out>(A(1), x[i]);
-}
-
-template <typename Out, typename A>
-int run(const void* x, void* y, int64_t n) {
-  return fusegen::launch(evaluate<Out, A>, (n + 255) / 256, 256, 0, nullptr, static_cast<const A*>(x),
-                         static_cast<A*>(y), n);
-}
-
-extern "C" int run_float16(const void* x, void* y, int64_t n) { return run<__half, float>(x, y, n); }
-extern "C" int run_float32(const void* x, void* y, int64_t n) { return run<float, float>(x, y, n); }
-extern "C" int run_float64(const void* x, void* y, int64_t n) { return run<double, double>(x, y, n); }
-"""
 # exp(-x^2 / 2) is a normal float up to here.
 MOST = 13.2
 # The relative error of the polynomial, which is 4e-6, and some of its evaluation.
@@ -47,16 +15,11 @@ ULP = 2.0**-23
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return compiled_shapes(SOURCE, tmp_path_factory.mktemp("gelu"))
-
-
-def evaluate(library, out, x):
-    """Phi, the slope of gelu, gelu with a tanh and its slope, at each x, as computed for results of the dtype `out`."""
-    dtype = torch.float64 if out == "float64" else torch.float32
-    y = Buffer.poisoned([4, len(x)], dtype)
-    library.call(f"run_{out}", Buffer.from_tensor(x.to(dtype), readonly=True), y, len(x))
-    return y.tensor().double()
+def evaluate(tmp_path_factory):
+    """Phi, the slope of gelu, gelu with a tanh and its slope."""
+    slope = "gelu_slope<Out>(x, normal_cdf<Out>(x))"
+    expressions = ("normal_cdf<Out>(x)", slope, "gelu_tanh<Out>(x)", "gelu_tanh_backward<Out>(A(1), x)")
+    return Functions(expressions, tmp_path_factory.mktemp("gelu"))
 
 
 def exactly(x):
@@ -76,10 +39,10 @@ def grid(most):
     return torch.cat([torch.zeros(1), torch.linspace(-most, most, 20_001), small, -small]).float()
 
 
-def test_phi_for_16_bits_is_exact_in_both_tails(library):
+def test_phi_for_16_bits_is_exact_in_both_tails(evaluate):
     """Relative, far below what 16 bits show, but for the rounding of x^2 in the exponential."""
     x = grid(MOST)
-    cdf, exact = evaluate(library, "float16", x)[0], exactly(x)[0]
+    cdf, exact = evaluate("float16", x)[0], exactly(x)[0]
     error = (cdf / exact - 1).abs()
     bound = FITTED + (x.double() ** 2 + 8) * ULP
     assert (error <= bound).all(), (x[(error - bound).argmax()], (error - bound).max())
@@ -87,10 +50,10 @@ def test_phi_for_16_bits_is_exact_in_both_tails(library):
 
 
 @pytest.mark.parametrize("out, relative", [("float16", FITTED), ("float32", 0.0), ("float64", None)])
-def test_slopes_and_the_tanh_form(library, out, relative):
+def test_slopes_and_the_tanh_form(evaluate, out, relative):
     """To some ulps of the largest term; gelu with a tanh to its own in the left tail, where that is a normal float."""
     x = grid(MOST if out == "float16" else 5.0)
-    found, exact = evaluate(library, out, x), exactly(x)
+    found, exact = evaluate(out, x), exactly(x)
     if relative is None:
         assert torch.allclose(found, exactly(x.double()), rtol=1e-13, atol=1e-15)
         return
@@ -101,10 +64,10 @@ def test_slopes_and_the_tanh_form(library, out, relative):
 
 
 @pytest.mark.parametrize("out", ["float16", "float32", "float64"])
-def test_infinite_and_unknown_values(library, out):
+def test_infinite_and_unknown_values(evaluate, out):
     """As PyTorch on a GPU: gelu(-inf) is NaN, from 0 times infinity, gelu(inf) infinite, and slopes are NaN."""
     x = torch.tensor([math.inf, -math.inf, math.nan])
-    cdf, slope, tanh, tanh_slope = evaluate(library, out, x)
+    cdf, slope, tanh, tanh_slope = evaluate(out, x)
     assert cdf[0] == 1 and cdf[1] == 0 and cdf[2].isnan()
     assert tanh[0] == math.inf and tanh[1:].isnan().all()
     assert slope.isnan().all() and tanh_slope.isnan().all()
