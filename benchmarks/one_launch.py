@@ -29,8 +29,9 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         program = Path(temporary) / SOURCE.stem
-        nvcc = os.fspath(find_toolchain().nvcc.path)
-        subprocess.run([nvcc, *FLAGS, "-o", os.fspath(program), os.fspath(SOURCE)], check=True)
+        toolchain = find_toolchain()
+        command = [*toolchain.nvcc_command(), *FLAGS, *toolchain.nvcc.link_flags(), "-o", os.fspath(program)]
+        subprocess.run([*command, os.fspath(SOURCE)], check=True)
         lines = subprocess.run([os.fspath(program)], check=True, capture_output=True, text=True).stdout
     (options.out / f"{SOURCE.stem}.csv").write_text(lines, encoding="utf-8")
     print(lines, end="")

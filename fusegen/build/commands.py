@@ -47,25 +47,21 @@ class Commands:
         return Step(f"{place.name}: {unit}", output, command, cwd=place, weight=weight)
 
     def _nvcc(self, unit: Unit, cores: int) -> list[str]:
-        compiler = [os.fspath(self.toolchain.nvcc.path), *nvcc_flags(self.targets, self.verification)]
+        compiler = [*self.toolchain.nvcc_command(), *nvcc_flags(self.targets, self.verification)]
         compiler += core_flags(cores, self.targets)
-        if unit.part is not None:
-            compiler += part_flags(unit.part)
-        if self.toolchain.host_option:
-            compiler += ["-ccbin", os.fspath(self.toolchain.cxx)]
-        return compiler
+        return compiler if unit.part is None else [*compiler, *part_flags(unit.part)]
 
     def link_step(self, objects: Sequence[Path], output: Path) -> Step:
         """Links all objects. `-L` is for this machine's linker alone; the object keeps no path."""
         before, libraries = link_flags()
-        search = [self.libraries.torch_lib, *self.toolchain.nvcc.library_directories()]
         command = [
             os.fspath(self.toolchain.cxx),
             *before,
             "-o",
             os.fspath(output),
             *(os.fspath(path) for path in objects),
-            *(f"-L{path}" for path in search),
+            f"-L{self.libraries.torch_lib}",
+            *self.toolchain.nvcc.link_flags(),
             *libraries,
         ]
         package = self.inputs.package

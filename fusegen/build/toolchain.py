@@ -46,6 +46,10 @@ class Nvcc:
         candidates = [self.root / "lib64", self.root / "lib", *sorted(self.root.glob("targets/*/lib"))]
         return [path for path in candidates if (path / "libcudart_static.a").is_file()][:1]
 
+    def link_flags(self) -> list[str]:
+        """For this compiler to link: one that comes as wheels does not look where its own libraries are."""
+        return [f"-L{path}" for path in self.library_directories()]
+
 
 @dataclass(frozen=True)
 class Toolchain:
@@ -54,6 +58,11 @@ class Toolchain:
     nvcc: Nvcc
     cxx: Path
     host_option: bool = False  # CXX was set, so nvcc is told to use it too
+
+    def nvcc_command(self) -> list[str]:
+        """The CUDA compiler as it is started, with the host's that it is to use."""
+        host = ["-ccbin", os.fspath(self.cxx)] if self.host_option else []
+        return [os.fspath(self.nvcc.path), *host]
 
     def identity(self) -> dict[str, str]:
         """What tells one compiler from another, read from the file system alone."""

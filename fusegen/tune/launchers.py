@@ -58,17 +58,18 @@ def compile_launchers(names: Sequence[str], generated: Path, cache: Path, target
 
     Raises BuildError.
     """
-    nvcc = find_toolchain().nvcc.path
+    toolchain = find_toolchain()
+    compiler = [*toolchain.nvcc_command(), *_FLAGS]
     support = b"".join(path.read_bytes() for path in sorted((generated / SUPPORT).glob("*.cuh")))
     gencode = f"-gencode=arch={target.replace('sm', 'compute')},code={target}"
 
     def library(name: str) -> Path:
         source = generated / name / "kernels.cu"
-        key = hashlib.sha256(repr((str(nvcc), _FLAGS, gencode)).encode() + support + source.read_bytes())
+        key = hashlib.sha256(repr((compiler, gencode)).encode() + support + source.read_bytes())
         found = cache / f"{name}-{key.hexdigest()[:16]}.so"
         if not found.exists():
             part = found.with_suffix(f".{os.getpid()}")
-            command = [os.fspath(nvcc), *_FLAGS, gencode, "-o", os.fspath(part), os.fspath(source)]
+            command = [*compiler, gencode, *toolchain.nvcc.link_flags(), "-o", os.fspath(part), os.fspath(source)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 raise BuildError(f"nvcc failed on {source}", command=shlex.join(command), output=done.stderr)
