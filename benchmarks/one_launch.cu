@@ -1,10 +1,11 @@
 // Batch norm over many rows in one launch, which reads twice, the second time from the L2: a variant of the split
-// schedule to time, by one_launch.py. Rows are 16 bytes times a power of two; statistics are plain sums around a pilot.
+// schedule to time, by one_launch.py. Channels are a multiple of a panel's, statistics plain sums around a pilot.
 //
-// Blocks take panels of columns in the order in which they are launched: a step has the block that finalises the panel
-// before, then, in turns, the blocks that sum slices of the rows of the next panel and those that apply the result to
-// the panel `lag` steps before. A block waits for the counter of its panel only, which blocks before it add to, so
-// somebody can always go on. Sums are taken in a fixed order.
+// Blocks take panels of columns in the order in which they are launched, which is that of their indices in practice, as
+// other scans rely on too: a step has the block that finalises the panel before, then, in turns, the blocks that sum
+// slices of the rows of the next panel and those that apply the result to the panel `lag` steps before. A block waits
+// for the counter of its panel only, to which blocks before it add, so somebody can always go on. Sums are taken in a
+// fixed order.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
