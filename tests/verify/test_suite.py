@@ -61,7 +61,7 @@ WRONG_KERNELS = {
         "bn_grad_mean[v]",
         "grad input",
     ),
-    "activation": ("support/math.cuh", "A(1) + x * (A(1) - s)", "A(1) + x", "grad input 2"),
+    "activation": ("support/math.cuh", "fma(s, fma(-x, s, x), s)", "fma(s, x, s)", "grad input 2"),
     "biased_variance": ("{name}/kernels.cu", "bn_variance[v] * bn_bessel", "bn_variance[v]", "bn.running_var"),
 }
 
