@@ -167,17 +167,20 @@ __global__ void __launch_bounds__(kThreads, kBlocks) one_launch(Problem a, int l
   const V* grad = reinterpret_cast<const V*>(a.grad) + int64_t(panel) * kWidth + lane;
   V* out = reinterpret_cast<V*>(a.out) + int64_t(panel) * kWidth + lane;
   V x_in[kBatch], grad_in[kTensors == 2 ? kBatch : 1];
+  const auto load_rows = [&](int row, V (*load)(const V*)) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) if (row + u * kHeight < end) {
+      x_in[u] = load(x + (row + u * kHeight) * pitch);
+      if (kTensors == 2) grad_in[u] = load(grad + (row + u * kHeight) * pitch);
+    }
+  };
   if (!apply) {
     float mean[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) mean[v] = __ldg(a.mean + panel * kColumns + lane * kVec + v);
     float sums[2 * kVec] = {};
     for (int row = begin; row < end; row += kBatch * kHeight) {
-#pragma unroll
-      for (int u = 0; u < kBatch; ++u) if (row + u * kHeight < end) {
-        x_in[u] = load_to_keep(x + (row + u * kHeight) * pitch);
-        if (kTensors == 2) grad_in[u] = load_to_keep(grad + (row + u * kHeight) * pitch);
-      }
+      load_rows(row, load_to_keep<V>);
 #pragma unroll
       for (int u = 0; u < kBatch; ++u) if (row + u * kHeight < end) {
 #pragma unroll
@@ -217,12 +220,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) one_launch(Problem a, int l
     if (thread == 0) release(a.counters + panel);
     return;
   }
-  // Asked for before anything is waited for.
-#pragma unroll
-  for (int u = 0; u < kBatch; ++u) if (begin + u * kHeight < end) {
-    x_in[u] = load_last(x + (begin + u * kHeight) * pitch);
-    if (kTensors == 2) grad_in[u] = load_last(grad + (begin + u * kHeight) * pitch);
-  }
+  load_rows(begin, load_last<V>);  // before anything is waited for
   if (thread == 0) while (acquire(a.counters + panel) <= unsigned(a.slices)) {}
   __syncthreads();
   float of_grad[kVec], scale[kVec], shift[kVec];
@@ -234,13 +232,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) one_launch(Problem a, int l
     if (kTensors == 2) *reinterpret_cast<float4*>(of_grad + v) = __ldcg(reinterpret_cast<const float4*>(results + 2 * kColumns + v));
   }
   for (int row = begin; row < end; row += kBatch * kHeight) {
-    if (row != begin) {
-#pragma unroll
-      for (int u = 0; u < kBatch; ++u) if (row + u * kHeight < end) {
-        x_in[u] = load_last(x + (row + u * kHeight) * pitch);
-        if (kTensors == 2) grad_in[u] = load_last(grad + (row + u * kHeight) * pitch);
-      }
-    }
+    if (row != begin) load_rows(row, load_last<V>);
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) if (row + u * kHeight < end) {
       V value;

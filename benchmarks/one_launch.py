@@ -30,7 +30,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         program = Path(temporary) / SOURCE.stem
         toolchain = find_toolchain()
-        command = [*toolchain.nvcc_command(), *FLAGS, *toolchain.nvcc.link_flags(), "-o", os.fspath(program)]
+        command = [*toolchain.nvcc_command(), *FLAGS, *toolchain.nvcc.library_flags(), "-o", os.fspath(program)]
         subprocess.run([*command, os.fspath(SOURCE)], check=True)
         lines = subprocess.run([os.fspath(program)], check=True, capture_output=True, text=True).stdout
     (options.out / f"{SOURCE.stem}.csv").write_text(lines, encoding="utf-8")

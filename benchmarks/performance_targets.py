@@ -9,7 +9,7 @@ from performance_sections import LEAST_STEP, Line, Markdown, host_times, is_smal
 
 from fusegen.bench.names import FUSED, GRAPH_PEERS, PEERS, STEP
 from fusegen.bench.rows import Row, by_configuration
-from fusegen.bench.scale import MOST_JUMP, MOST_OVER_BEST, ScaleRow, grouped, jumps, poor_choices
+from fusegen.bench.scale import MOST_JUMP, MOST_OVER_BEST, Choice, ScaleRow, grouped, jumps, poor_choices
 from fusegen.plan.shapes import AUTOMATIC, ON_CHIP, SPLIT
 
 MOST_OF_FLOOR, LEAST_SHARE, LEAST_GAIN, LEAST_SMALL_GAIN = 1.3, 0.85, 1.15, 2.5
@@ -80,16 +80,17 @@ def targets_section(
     parts = []
     for device in dict.fromkeys(row.gpu for row in rows):
         mine = [row for row in rows if row.gpu == device]
+        swept = [row for row in scale if row.device == device]
+        poor = poor_choices(swept)
         table = [
             *_tails(mine),
             *_kernels([line for line in kernels if line["device"] == device]),
             *_whole_chains(mine),
             *_small_shapes(mine),
             *_builds(builds),
-            *_scale([row for row in scale if row.device == device]),
+            *_scale(swept, poor),
         ]
         parts += [_HEAD.format(device=device) + markdown(table), _TAILS]
-        swept = [row for row in scale if row.device == device]
         if held := _held(swept):
             parts.append(_ROWS.format(least=_MANY_ROWS, bytes=_MANY_BYTES >> 20, table=markdown(held)))
         gains = _gains(mine)
@@ -103,7 +104,7 @@ def targets_section(
         if seconds:
             parts.append(_BUILD.format(**seconds))
         parts += [_SCALE] * bool(swept)
-        if poor := poor_choices(swept):
+        if poor:
             held_for_split = sum((each.automatic.chosen, each.best.schedule) == (ON_CHIP, SPLIT) for each in poor)
             parts.append(_CHOICES.format(poor=len(poor), most=MOST_OVER_BEST, held=held_for_split))
     return "".join(parts)
@@ -261,10 +262,10 @@ def _held(rows: Sequence[ScaleRow]) -> list[Line]:
     ]
 
 
-def _scale(rows: Sequence[ScaleRow]) -> list[Line]:
+def _scale(rows: Sequence[ScaleRow], choices: Sequence[Choice]) -> list[Line]:
     if not rows:
         return []
-    worst, choices = jumps(rows), poor_choices(rows)
+    worst = jumps(rows)
     # Where there was something to choose.
     forced = [row for row in rows if row.schedule != AUTOMATIC]
     sizes = len(grouped(forced, "spec", "program", "dtype", "rows", "channels", "groups"))

@@ -61,7 +61,7 @@ class Commands:
             os.fspath(output),
             *(os.fspath(path) for path in objects),
             f"-L{self.libraries.torch_lib}",
-            *self.toolchain.nvcc.link_flags(),
+            *self.toolchain.nvcc.library_flags(),
             *libraries,
         ]
         package = self.inputs.package

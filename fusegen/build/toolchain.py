@@ -41,14 +41,12 @@ class Nvcc:
     origin: str
     files: tuple[Path, ...] = field(default=(), repr=False)
 
-    def library_directories(self) -> list[Path]:
-        """Where libcudart_static.a may be; none if the linker has to know (distribution packages)."""
+    def library_flags(self) -> list[str]:
+        """Where libcudart_static.a is, for the linker: nvcc from wheels does not look beside itself. None if the linker
+        has to know (distribution packages).
+        """
         candidates = [self.root / "lib64", self.root / "lib", *sorted(self.root.glob("targets/*/lib"))]
-        return [path for path in candidates if (path / "libcudart_static.a").is_file()][:1]
-
-    def link_flags(self) -> list[str]:
-        """For this compiler to link: one that comes as wheels does not look where its own libraries are."""
-        return [f"-L{path}" for path in self.library_directories()]
+        return [f"-L{path}" for path in candidates if (path / "libcudart_static.a").is_file()][:1]
 
 
 @dataclass(frozen=True)

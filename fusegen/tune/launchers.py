@@ -69,7 +69,7 @@ def compile_launchers(names: Sequence[str], generated: Path, cache: Path, target
         found = cache / f"{name}-{key.hexdigest()[:16]}.so"
         if not found.exists():
             part = found.with_suffix(f".{os.getpid()}")
-            command = [*compiler, gencode, *toolchain.nvcc.link_flags(), "-o", os.fspath(part), os.fspath(source)]
+            command = [*compiler, gencode, *toolchain.nvcc.library_flags(), "-o", os.fspath(part), os.fspath(source)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 raise BuildError(f"nvcc failed on {source}", command=shlex.join(command), output=done.stderr)

@@ -47,6 +47,12 @@ extern "C" int run_float64(const void* x, void* y, int64_t n) { return run<doubl
 """
 
 
+def grid(most: float, *more: torch.Tensor) -> torch.Tensor:
+    """Floats: evenly spaced, small ones of both signs, and more."""
+    small = torch.logspace(-38, 0, 500, dtype=torch.float64)
+    return torch.cat([torch.zeros(1), torch.linspace(-most, most, 20_001), *more, small, -small]).float()
+
+
 class Functions:
     """C++ expressions of `x` and of the type `Out` of the results that depend on them, compiled for the emulator."""
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.emulate.functions import Functions
+from tests.emulate.functions import Functions, grid
 
 # exp(-x^2 / 2) is a normal float up to here.
 MOST = 13.2
@@ -31,12 +31,6 @@ def exactly(x):
     s = torch.sigmoid(inner)
     inner_slope = 2 * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
     return torch.stack([cdf, slope, x * s, s + x * s * torch.sigmoid(-inner) * inner_slope])
-
-
-def grid(most):
-    """Of floats: evenly spaced, and small ones of both signs."""
-    small = torch.logspace(-38, 0, 500, dtype=torch.float64)
-    return torch.cat([torch.zeros(1), torch.linspace(-most, most, 20_001), small, -small]).float()
 
 
 def test_phi_for_16_bits_is_exact_in_both_tails(evaluate):
