@@ -6,12 +6,14 @@ from itertools import product
 
 from fusegen.plan.model import Program
 from fusegen.plan.model import Schedule as PlanSchedule
-from fusegen.plan.shapes import AUTOMATIC, DEFAULT, KNOBS, ON_CHIP, SPLIT, Shapes
+from fusegen.plan.shapes import AUTOMATIC, DEFAULT, KNOBS, ON_CHIP, PANELS, SPLIT, Shapes
+
+_ASKED = {"row": ON_CHIP, "column": ON_CHIP, "panel": PANELS, "split": SPLIT}
 
 
 def schedule_names(program: Program) -> tuple[str, ...]:
     """What can be asked of a program's launcher, besides the automatic choice."""
-    return (ON_CHIP, SPLIT) if len(program.schedules) > 1 else ()
+    return tuple(_ASKED[each.kind] for each in program.schedules) if len(program.schedules) > 1 else ()
 
 
 def knob_names(program: Program, schedule: str | None) -> tuple[str, ...]:

@@ -35,6 +35,8 @@ def coefficient_operations(schedule: Schedule) -> int:
 
 
 def kernel_operations(kernel: Kernel) -> float:
+    if kernel.parts:
+        return sum(kernel_operations(part) for part in kernel.parts)
     if kernel.kind in ("finalise", "total"):
         return 0
     total, held = 0.0, set()

@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 class Device:
     """One compute capability.
 
-    multiprocessors: of the part that the launch shapes are made for. shared_bytes: the most dynamic shared memory that
-    one block may have (CUDA C++ Programming Guide, table of technical specifications). most_cluster: the most blocks
-    that a cluster may have on every such GPU; 1 where there are no clusters. bandwidth: GB/s of device memory that a
-    copy reaches, for `fusegen plan`'s floor.
+    multiprocessors: of the part that the launch shapes are made for. shared_bytes: the most dynamic shared memory
+    that one block may have (CUDA C++ Programming Guide, table of technical specifications). l2_bytes: of the L2.
+    most_cluster: the most blocks that a cluster may have on every such GPU; 1 where there are no clusters. bandwidth:
+    GB/s of device memory that a copy reaches, for `fusegen plan`'s floor.
     """
 
     target: str
     name: str
     multiprocessors: int
     shared_bytes: int
+    l2_bytes: int
     most_cluster: int
     bandwidth: float
 
@@ -26,9 +27,9 @@ class Device:
 DEVICES = {
     device.target: device
     for device in (
-        Device("sm_80", "A100", 108, 163 * 1024, 1, 1400),
-        Device("sm_90", "H100", 132, 227 * 1024, 8, 3000),
-        Device("sm_100", "B200", 148, 227 * 1024, 8, 7000),
+        Device("sm_80", "A100", 108, 163 * 1024, 40 << 20, 1, 1400),
+        Device("sm_90", "H100", 132, 227 * 1024, 50 << 20, 8, 3000),
+        Device("sm_100", "B200", 148, 227 * 1024, 126 << 20, 8, 7000),
     )
 }
 
@@ -39,10 +40,11 @@ def is_known(target: str) -> bool:
 
 
 def planning_device(targets: list[str]) -> Device:
-    """One device that launch shapes of all targets respect: the newest target's size, the least shared memory and the
+    """One device that launch shapes of all targets respect: the newest target's size, the least memory on chip and the
     smallest clusters of all."""
     known = [DEVICES[target.rstrip("af")] for target in targets]
     newest = max(known, key=lambda device: device.multiprocessors)
     shared = min(device.shared_bytes for device in known)
     cluster = min(device.most_cluster for device in known)
-    return replace(newest, shared_bytes=shared, most_cluster=cluster)
+    l2 = min(device.l2_bytes for device in known)
+    return replace(newest, shared_bytes=shared, l2_bytes=l2, most_cluster=cluster)

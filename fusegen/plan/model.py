@@ -50,7 +50,7 @@ class Pass:
     vector_stores: tuple[Tensor, ...] = ()
 
 
-KernelKind = Literal["stream", "finalise", "segment", "row", "column", "total"]
+KernelKind = Literal["stream", "finalise", "segment", "row", "column", "panel", "total"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class Kernel:
 
     kind: the template. vectors: per-channel, per-segment and scalar tensors it reads. setup: values of those
     extents that it computes before its first pass. partial_sums: column sums that it leaves as one partial result
-    per block. groups: the number of segments in a row, for kinds that work on segments.
+    per block. groups: the number of segments in a row, for kinds that work on segments. parts: the kernels that a
+    panel kernel does the work of, in order.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Kernel:
     partial_sums: tuple[Node, ...] = ()
     groups: Dim = 1
     purpose: str = ""
+    parts: tuple[Kernel, ...] = ()
 
     @property
     def reads(self) -> tuple[Tensor, ...]:
@@ -99,10 +101,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Kernels that compute a program in order. kind: "row" or "column" hold data on chip, "split" and "stream"
-    do not."""
+    """Kernels that compute a program in order. kind: "row" or "column" hold data in a multiprocessor, "panel" in the
+    L2, "split" and "stream" do not."""
 
-    kind: Literal["row", "column", "split", "stream"]
+    kind: Literal["row", "column", "panel", "split", "stream"]
     kernels: tuple[Kernel, ...]
     reason: str
 

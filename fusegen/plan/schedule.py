@@ -118,6 +118,8 @@ class Scheduler:
             schedules.append(Schedule(axis, tuple(prefix + kernels), self._why_resident(axis)))
         split, known, stored = self._reduce_phases(resident, known, stored)
         apply_, known = self._apply(known, stored)
+        if [phase.axis for phase in self.phases] == ["column"]:
+            schedules.append(Schedule("panel", self._panel(*split, *apply_), self._why_panel()))
         kind = "split" if self.phases else "stream"
         schedules.append(Schedule(kind, tuple(prefix + split + apply_), self._why_split(kind)))
         return schedules, known
@@ -126,6 +128,9 @@ class Scheduler:
         unit = "row (or group of channels)" if axis == "row" else "tile of columns"
         place = "registers" if axis == "row" else "shared memory"
         return f"a whole {unit} stays in {place} from its reduction to its use: one read, one write"
+
+    def _why_panel(self) -> str:
+        return "a panel of columns stays in the L2 from its reduction to its use: the memory is read once"
 
     def _why_split(self, kind: str) -> str:
         if kind == "stream":
@@ -255,6 +260,26 @@ class Scheduler:
             f"{self.name}_column", "column", known, sweeps, keep, purpose="each tile of columns in shared memory"
         ).build()
         return [kernel], known | {t.node: t for t in keep if t.role == "accumulator"}
+
+    def _panel(self, partials: Kernel, finalise: Kernel, apply_: Kernel, *others: Kernel) -> tuple[Kernel, ...]:
+        """The kernels of the split schedule with the first three of them as one."""
+        parts = (partials, finalise, apply_)
+        vectors: dict[str, Tensor] = {}
+        made: set[str] = set()
+        for part in parts:
+            vectors |= {t.name: t for t in part.vectors if t.name not in made}
+            made |= {t.name for t in part.writes}
+        kernel = Kernel(
+            name=f"{self.name}_panel",
+            kind="panel",
+            vectors=tuple(vectors.values()),
+            setup=tuple(dict.fromkeys(node for part in parts for node in part.setup)),
+            passes=tuple(pass_ for part in parts for pass_ in part.passes),
+            partial_sums=apply_.partial_sums,
+            purpose="each panel of columns in the L2",
+            parts=parts,
+        )
+        return kernel, *others
 
     def _totals(self, known: dict[Node, Tensor]) -> tuple[Kernel, ...]:
         if not self.scalar_outputs:

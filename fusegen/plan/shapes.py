@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from fusegen.plan.model import KernelKind
 
 # The number of each is its place: `enum Schedule` of shapes.cuh.
-SCHEDULES = ("automatic", "on_chip", "split", "on_chip_if_it_fits")
-AUTOMATIC, ON_CHIP, SPLIT, ON_CHIP_IF_IT_FITS = SCHEDULES
+SCHEDULES = ("automatic", "on_chip", "panels", "split", "on_chip_if_it_fits", "panels_if_they_fit")
+AUTOMATIC, ON_CHIP, PANELS, SPLIT, ON_CHIP_IF_IT_FITS, PANELS_IF_THEY_FIT = SCHEDULES
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Shapes:
     row_share: int = 0
     column_width: int = 0
     column_cluster: int = 0
+    panel_lag: int = 0
     segment_blocks: int = 0
 
     @property
@@ -62,5 +63,6 @@ KNOBS = {
     "row_share": Knob("row", (0, 1, 2)),
     "column_width": Knob("column", (0, 2, 4, 8, 16)),
     "column_cluster": Knob("column", (0, 1, 2, 4, 8), cluster=True),
+    "panel_lag": Knob("panel", (0, 1, 2, 4, 8)),
     "segment_blocks": Knob("segment", (0, 1, 4, 8), cluster=True),
 }

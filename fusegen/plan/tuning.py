@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from fusegen.plan.shapes import DEFAULT, ON_CHIP, ON_CHIP_IF_IT_FITS, Shapes
+from fusegen.plan.shapes import DEFAULT, ON_CHIP, ON_CHIP_IF_IT_FITS, PANELS, PANELS_IF_THEY_FIT, Shapes
+
+_IF_IT_FITS = {ON_CHIP: ON_CHIP_IF_IT_FITS, PANELS: PANELS_IF_THEY_FIT}
 
 
 @dataclass(frozen=True)
@@ -64,13 +66,12 @@ def ranges(measurements: tuple[Measurement, ...]) -> tuple[Range, ...]:
     times the rows that it was measured with: what suits a tile of so many rows need not suit another.
 
     measurements: of one program in one dtype, by rows. None where all are the default. Where kernels on
-    chip were measured, other rows of the range may not fit.
+    chip or panels were measured, other sizes of the range may not fit.
     """
     found: list[Range] = []
 
     def serve(most_rows: int | None, measurement: Measurement, shapes: Shapes) -> None:
-        if shapes.schedule == ON_CHIP:
-            shapes = replace(shapes, schedule=ON_CHIP_IF_IT_FITS)
+        shapes = replace(shapes, schedule=_IF_IT_FITS.get(shapes.schedule, shapes.schedule))
         length = measurement.channels // (measurement.groups or 1)
         serving = Range(most_rows, measurement.channels, length, shapes)
         if found and replace(found[-1], most_rows=most_rows) == serving:

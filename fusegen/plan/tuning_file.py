@@ -13,7 +13,7 @@ from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.plan.candidates import knob_names, schedule_names
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import KNOBS, ON_CHIP, SPLIT, Shapes
+from fusegen.plan.shapes import KNOBS, ON_CHIP, PANELS, SPLIT, Shapes
 from fusegen.plan.tuning import Architecture, Measurement, Tuning
 from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, problem
 from fusegen.spec.document import Document, DocumentPath
@@ -52,7 +52,7 @@ class _Measured(SpecPart):
     default_microseconds: _Microseconds
 
 
-_CHOICES: dict[str, Any] = {"schedule": (Given[Literal[ON_CHIP, SPLIT]], None)}  # type: ignore[valid-type]
+_CHOICES: dict[str, Any] = {"schedule": (Given[Literal[ON_CHIP, PANELS, SPLIT]], None)}  # type: ignore[valid-type]
 _CHOICES |= {name: (Given[Literal[knob.values]], None) for name, knob in KNOBS.items()}  # type: ignore[valid-type]
 _Entry = create_model("_Entry", __base__=_Measured, **_CHOICES)
 
@@ -137,9 +137,13 @@ def _unfit(plan: Plan, program: Program, entry: Any, document: Document, path: D
     if (entry.groups is None) != (program.groups is None):
         message = f"{program.name} has {'no groups' if program.groups is None else 'groups: their number is missing'}"
         yield document.diagnostic("FG601", message, (*path, "groups"))
-    if entry.schedule is not None and entry.schedule not in schedule_names(program):
+    names = schedule_names(program)
+    if entry.schedule is not None and entry.schedule not in names:
         message = f"{program.name} has one schedule only: there is nothing to choose"
-        yield document.diagnostic("FG601", message, (*path, "schedule"), key=True)
+        if names:
+            message = f"{program.name} has no schedule {quote(entry.schedule)}"
+        hint = f"it has: {', '.join(names)}" if names else None
+        yield document.diagnostic("FG601", message, (*path, "schedule"), key=True, hint=hint)
         return
     for name, knob in KNOBS.items():
         blocks = getattr(entry, name) or 1

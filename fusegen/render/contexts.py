@@ -83,7 +83,7 @@ class Sweep:
     fresh: the first sweep loads from memory, later ones reuse what is on chip. keep_values: what stays on chip for
     later sweeps, which would have to compute it again. deviations: for the second sweep over the moments' operands,
     those moments.
-    segments: values of other segments than the kernel's own.
+    segments: values of other segments than the kernel's own. constants: how many of each column it uses.
     """
 
     loads: list[Load]
@@ -92,9 +92,19 @@ class Sweep:
     lines: list[str]
     sums: list[Sum]
     stores: list[Store]
+    constants: int = 0
     fresh: bool = False
     keep_values: list[tuple[str, str]] = field(default_factory=list)
     deviations: list[Sum] = field(default_factory=list)
+
+    @property
+    def rows_together(self) -> int:
+        """How many rows a thread of a panel kernel loads before it uses the first: as many as registers have room
+        for beside what it keeps of its columns."""
+        if len(self.loads) == 1:
+            return 8
+        kept = self.constants + sum(3 if sum_.moments else 1 for sum_ in self.sums)
+        return 4 if len(self.loads) == 2 and kept <= _MOST_ARRAYS else 2
 
 
 @dataclass(frozen=True)
@@ -120,7 +130,8 @@ class KernelContext:
     """One kernel.
 
     large: whether a row kernel has an instance for large blocks, which keeps constants and sums of its columns in
-    shared memory. many_constants: whether those with eight columns a thread keep constants there in any case.
+    shared memory. many_constants: whether those with eight columns a thread keep constants there in any case. parts:
+    of a panel kernel, what it does: partial sums, their end, results.
     """
 
     name: str
@@ -144,6 +155,7 @@ class KernelContext:
     uses_groups: bool
     uses_turns: bool
     inner_groups: bool
+    parts: list[KernelContext] = field(default_factory=list)
 
     @property
     def fetched(self) -> list[Fetch]:
@@ -157,6 +169,11 @@ class KernelContext:
             if place:
                 found.append(Fetch(load.name, load.pointer, load.type, place))
         return found
+
+    @property
+    def made(self) -> list[str]:
+        """Pointers to what the finalising part of a panel kernel stores."""
+        return [store.pointer for stage in self.parts[1].stages for store in stage.stores]
 
     @property
     def uses_row(self) -> bool:
@@ -234,6 +251,11 @@ class KernelContext:
         """How many blocks of 256 threads with one vector a multiprocessor must hold: the fewer, the more registers a
         thread has."""
         return 4 if self.arrays <= _MOST_ARRAYS and len(self.loads) == 1 else 3
+
+    @property
+    def panel_blocks(self) -> int:
+        """How many blocks of a panel kernel a multiprocessor must hold."""
+        return 4 if len(self.loads) == 1 else 3
 
     @property
     def widest_exchange(self) -> int:

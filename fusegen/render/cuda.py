@@ -40,6 +40,7 @@ class Uses:
 
     row: bool
     column: bool
+    panel: bool
     total: bool
     tuning: bool
 
@@ -59,7 +60,7 @@ def render_kernels(plan: Plan) -> str:
         about=plan.spec.about or plan.spec.name,
         formula=chain_lines(plan),
         device=plan.device,
-        uses=Uses(bool(kinds & {"row", "segment"}), "column" in kinds, "total" in kinds, tuning),
+        uses=Uses(bool(kinds & {"row", "segment"}), "column" in kinds, "panel" in kinds, "total" in kinds, tuning),
         programs=[_program(plan, variant, p) for variant in plan.variants for p in (variant.forward, variant.backward)],
     )
     return tidy(text)

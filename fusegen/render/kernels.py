@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Extent
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Kernel, Pass, Tensor
@@ -98,6 +100,8 @@ class KernelRenderer:
 
     def context(self) -> KernelContext:
         kernel = self.kernel
+        if kernel.parts:
+            return self._panel()
         self.owned = self._owned() if kernel.kind == "column" else set()
         scalars = [node for node in kernel.setup if node.extent == SCALAR]
         columns = [node for node in kernel.setup if node.extent == CHANNEL and node not in self.owned]
@@ -143,6 +147,20 @@ class KernelRenderer:
             uses_groups=self._uses_groups(),
             uses_turns=any(t.extent == ROW for t in vectors),
             inner_groups=self._uses_inner_groups(),
+        )
+
+    def _panel(self) -> KernelContext:
+        """That of its last part, with what it has of all."""
+        parts = [KernelRenderer(part).context() for part in self.kernel.parts]
+        return replace(
+            parts[-1],
+            name=self.kernel.name,
+            kind=self.kernel.kind,
+            comment=self._comment(),
+            parameters=kernel_parameters(self.kernel),
+            slots=max(part.slots for part in parts),
+            loads=[self._load(t) for t in _loads(self.kernel)],
+            parts=parts,
         )
 
     def _tiles(self, stages: list[Stage]) -> list[Load]:
@@ -254,6 +272,7 @@ class KernelRenderer:
             lines=lines,
             sums=[] if deviations else taken,
             stores=[self._store(t) for t in stores],
+            constants=sum(node.extent == CHANNEL for node in used),
             fresh=fresh,
             keep_values=[(n.name, self.expressions.operand(n)) for n in keep],
             deviations=taken if deviations else [],

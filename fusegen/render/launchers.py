@@ -21,9 +21,12 @@ _ONE = "int64_t(1)"  # segment of a row: the row itself
 _COMMENT = {
     "row": "Each segment stays in registers.",
     "column": "Each tile of columns stays in shared memory.",
+    "panel": "Each panel of columns stays in the L2.",
     "split": "Any size: statistics first, then one more pass.",
     "stream": "One pass over memory.",
 }
+# Template arguments of kernels that have others than most.
+_VECTOR = {"finalise": "", "total": "", "column": ", kColumns, kPacked", "panel": ", kVec"}
 
 
 def mode_contexts(modes: tuple[Mode, ...]) -> list[ModeContext]:
@@ -142,13 +145,17 @@ class LauncherRenderer:
     def _blocks(self, kernel: Kernel) -> str:
         """How many partial results a kernel leaves of each sum of a column."""
         name = self._stream(kernel)
+        if kernel.kind == "panel":
+            return "panel.slices"
         return f"{name}.grid.y * {name}.period" if name else "row.grid.y"
 
     def _partial_slots(self, kernels: list[Kernel]) -> dict[str, int]:
         """For each number of blocks that leave partial results, the most that one of them leaves of a column. Those of
         one kernel are gone when the next one writes its own."""
         slots: dict[str, int] = {}
-        for kernel in filter(_leaves_partials, kernels):
+        for kernel in kernels:
+            if not _leaves_partials(kernel) and not kernel.parts:
+                continue
             blocks = self._blocks(kernel)
             slots[blocks] = max(slots.get(blocks, 0), self.contexts[kernel.name].slots)
         return slots
@@ -198,8 +205,7 @@ class LauncherRenderer:
         context = self.contexts[kernel.name]
         arguments = [p.argument for p in context.parameters]
         types = ", ".join(self.used[kernel.name])
-        vector = {"finalise": "", "total": "", "column": ", kColumns, kPacked"}.get(kernel.kind, ", kVec, kPacked")
-        name = f"{kernel.name}<{types}{vector}>"
+        name = f"{kernel.name}<{types}{_VECTOR.get(kernel.kind, ', kVec, kPacked')}>"
         lines: list[str] = []
         sizes = ["rows", "channels"]
         match kernel.kind:
@@ -239,13 +245,22 @@ class LauncherRenderer:
                 shared = "tile.shared_bytes"
                 sizes += self._segments(kernel)
                 sizes += ["tile.rows_per_block"]
+            case "panel":
+                grid = ["panel.grid", "panel.block"]
+                shared = "panel.block.x * kVec * kPanelExchange * sizeof(Acc)"
+                sizes += ["panel.panels", "panel.slices", "panel.lag"]
+                lines = [
+                    *_wrapped("error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);"),
+                    "if (error != cudaSuccess) return error;",
+                ]
             case "total":
                 grid, shared = ["dim3(1)", "dim3(kTotalThreads)"], "32 * sizeof(Acc)"
         words = [name, *grid, shared, "stream", *arguments, *sizes]
         call = ", ".join(word.replace(" ", _TIED) for word in words)  # lines end behind an argument
+        launch = "launch_in_order" if kernel.kind == "panel" else "launch"
         if kernel is kernels[-1]:
-            return [*lines, *_wrapped(f"return launch({call});")]
-        return [*lines, *_wrapped(f"error = launch({call});"), "if (error != cudaSuccess) return error;"]
+            return [*lines, *_wrapped(f"return {launch}({call});")]
+        return [*lines, *_wrapped(f"error = {launch}({call});"), "if (error != cudaSuccess) return error;"]
 
 
 def _length(groups: str) -> str:
@@ -264,7 +279,7 @@ def _only(where: str, statement: str) -> list[str]:
 
 def _leaves_partials(kernel: Kernel) -> bool:
     """Whether it leaves sums of columns to a later kernel. One that finalises them has them among its own, too."""
-    return kernel.kind in ("stream", "row") and bool(kernel.partial_sums)
+    return kernel.kind in ("stream", "row", "panel") and bool(kernel.partial_sums)
 
 
 def _largest(terms: list[str]) -> str:

@@ -10,17 +10,20 @@ from fusegen.render.types import element_type, pointer
 def kernel_parameters(kernel: Kernel) -> list[Parameter]:
     """What it reads, what it writes, partial sums, and constants; sizes are the templates' business."""
     written = {t.name for t in kernel.writes}
+    read = {t.name for each in (kernel, *kernel.parts) for t in each.reads}
     found: dict[str, Parameter] = {}
     for tensor in kernel.reads:
         if tensor.name not in written:
             declaration = f"const {element_type(tensor)}* __restrict__ {pointer(tensor)}"
             found[tensor.name] = Parameter(declaration, pointer(tensor))
     for tensor in kernel.writes:
-        restrict = "" if tensor.name in {t.name for t in kernel.reads} else "__restrict__ "
+        restrict = "" if tensor.name in read else "__restrict__ "
         found[tensor.name] = Parameter(f"{element_type(tensor)}* {restrict}{pointer(tensor)}", pointer(tensor))
     parameters = list(found.values())
-    if kernel.partial_sums:
+    if kernel.partial_sums or kernel.parts:
         const = "const " if kernel.kind == "finalise" else ""
         parameters.append(Parameter(f"{const}Accumulate<T>* __restrict__ partials", "partials"))
+    if kernel.parts:
+        parameters.append(Parameter("unsigned* counters", "counters"))
     parameters += [Parameter(f"Accumulate<T> {node.name}", f"Acc(a.{node.attribute})") for node in kernel.constants]
     return parameters

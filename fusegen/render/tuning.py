@@ -8,12 +8,17 @@ from dataclasses import dataclass, fields
 from fusegen.ir.names import type_name
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import AUTOMATIC, ON_CHIP_IF_IT_FITS, SPLIT, Shapes
+from fusegen.plan.shapes import AUTOMATIC, ON_CHIP_IF_IT_FITS, PANELS_IF_THEY_FIT, SPLIT, Shapes
 from fusegen.plan.tuning import ranges
 from fusegen.plan.tuning_file import SUFFIX
 from fusegen.render.layout import WIDTH
 
-_SCHEDULE = {AUTOMATIC: "kAutomatic", SPLIT: "kSplit", ON_CHIP_IF_IT_FITS: "kOnChipIfItFits"}
+_SCHEDULE = {
+    AUTOMATIC: "kAutomatic",
+    SPLIT: "kSplit",
+    ON_CHIP_IF_IT_FITS: "kOnChipIfItFits",
+    PANELS_IF_THEY_FIT: "kPanelsIfTheyFit",
+}
 
 
 @dataclass(frozen=True)

@@ -40,13 +40,14 @@ def _bool(value: bool) -> str:
 
 
 def column_work(contexts: Contexts, program: Program, schedule: Schedule, column: Kernel) -> str:
-    """ColumnWork of templates/support/column_shapes.cuh."""
+    """ColumnWork of templates/support/column_work.cuh."""
     context = contexts[column.name]
     sizes = " + ".join(f"sizeof({tile.type})" for tile in context.tiles)
     sums = f"{context.widest_exchange} * sizeof(Acc)" if context.widest_exchange > 1 else "sizeof(Acc)"
     moved = len(context.loads) + sum(len(stage.sweep.stores) for stage in context.stages)
     again = _read_again(contexts, program, schedule)
-    return f"{sizes}, sizeof(T), {sums}, {context.exchanged} * sizeof(Acc), {moved}, {again}"
+    panels = _bool(any(each.kind == "panel" for each in program.schedules))
+    return f"{sizes}, sizeof(T), {sums}, {context.exchanged} * sizeof(Acc), {moved}, {again}, {panels}"
 
 
 def stream_work(context: KernelContext, stream: Kernel) -> str:

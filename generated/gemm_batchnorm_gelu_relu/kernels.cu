@@ -15,6 +15,8 @@
 #include "../support/fetch.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
+#include "../support/panel_shapes.cuh"
+#include "../support/panels.cuh"
 #include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
@@ -29,6 +31,7 @@ using namespace fusegen;
 constexpr int kMultiprocessors = 132;
 [[maybe_unused]] constexpr int64_t kSharedBytes = 232448;
 [[maybe_unused]] constexpr int kMostCluster = most_cluster(8);
+[[maybe_unused]] constexpr int64_t kL2Bytes = 52428800;
 
 constexpr int kStreamThreads = 256;
 
@@ -187,6 +190,218 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
     store_pack(columns, y_ptr + here.row, y_out);
   }
   cluster_wait();  // others may read them until here
+}
+
+// Each panel of columns in the L2.
+
+template <typename T, typename Out, typename Param, int kVec>
+__global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
+    const T* __restrict__ gemm_product_ptr,
+    const T* __restrict__ gemm_bias_ptr,
+    const Param* __restrict__ batch_norm_weight_ptr,
+    const Param* __restrict__ batch_norm_bias_ptr,
+    Accumulate<T>* __restrict__ batch_norm_mean_ptr,
+    Accumulate<T>* __restrict__ batch_norm_rstd_ptr,
+    Param* batch_norm_running_mean_ptr,
+    Param* batch_norm_running_var_ptr,
+    Accumulate<T>* batch_norm_scale_ptr,
+    Accumulate<T>* batch_norm_center_ptr,
+    Out* __restrict__ y_ptr,
+    int64_t* batch_norm_num_batches_tracked_ptr,
+    Accumulate<T>* __restrict__ partials,
+    unsigned* counters,
+    Accumulate<T> batch_norm_eps,
+    Accumulate<T> batch_norm_momentum,
+    int64_t rows, int64_t channels, int panels, int slices, int lag) {
+  using Acc = Accumulate<T>;
+  constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
+  constexpr int kHeight = kPanelThreads / kWidth;
+  wait_for_earlier_kernels();
+  const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
+  if (turn.work == PanelWork::kNone) return;
+  unsigned* const counter = counters + turn.panel;
+  Acc* shared = shared_memory<Acc>();
+
+  // The end of the panel's sums, of kWidth columns.
+  if (turn.work == PanelWork::kEnd) {
+    wait_for_parts(counter, slices);
+    const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
+    const bool active = column < channels;
+    PilotSums<Acc> batch_norm_moments_sums = {};
+    Acc batch_norm_moments_count = Acc(0);
+    const int64_t apart = kHeight * kPanelRows;
+    int64_t left = rows - threadIdx.y * kPanelRows;
+    constexpr int kBatch = 4;  // partial results that are loaded together
+    for (int64_t base = threadIdx.y; active && base < slices; base += kBatch * blockDim.y) {
+      Acc part[kBatch][2];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int64_t block = base + b * blockDim.y;
+        if (block >= slices) break;
+#pragma unroll
+        for (int slot = 0; slot < 2; ++slot) {
+          part[b][slot] = partials[(block * 2 + slot) * channels + column];
+        }
+      }
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int64_t block = base + b * blockDim.y;
+        if (block >= slices) break;
+        const Acc count = Acc(left < 0 ? 0 : left < kPanelRows ? left : kPanelRows);
+        left -= apart;
+        if (batch_norm_moments_count == Acc(0)) batch_norm_moments_sums.pilot = part[b][0];
+        add_values(batch_norm_moments_sums, {part[b][0], part[b][1]}, count);
+        batch_norm_moments_count += count;
+      }
+    }
+    Moments<Acc> batch_norm_moments_all[1] =
+        {moments_of(batch_norm_moments_sums, batch_norm_moments_count)};
+    moments_over_y<1>(
+        shared, batch_norm_moments_all, [=](int) { return batch_norm_moments_count; },
+        [=](int) { return Acc(rows); });
+    if (threadIdx.y == 0 && active) {
+      const Moments<Acc> batch_norm_moments = batch_norm_moments_all[0];
+      const Acc batch_norm_num_batches_tracked = batch_norm_momentum < 0
+          && batch_norm_num_batches_tracked_ptr != nullptr
+              ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
+      const Acc gemm_bias = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
+      const Acc batch_norm_running_mean = batch_norm_running_mean_ptr != nullptr
+          ? Acc(widen(batch_norm_running_mean_ptr[column])) : Acc(0);
+      const Acc batch_norm_running_var = batch_norm_running_var_ptr != nullptr
+          ? Acc(widen(batch_norm_running_var_ptr[column])) : Acc(0);
+      const Acc batch_norm_weight = widen(batch_norm_weight_ptr[column]);
+      // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
+      // count, so the caller has raised it.
+      if (column == 0 && batch_norm_momentum >= 0) {
+        if (batch_norm_num_batches_tracked_ptr != nullptr) ++*batch_norm_num_batches_tracked_ptr;
+      }
+      const Acc batch_norm_mean_of_gemm_product = batch_norm_moments.mean;
+      const Acc batch_norm_mean = batch_norm_mean_of_gemm_product + gemm_bias;
+      const Acc batch_norm_variance_of_gemm_product = batch_norm_moments.m2 / Acc(rows);
+      const Acc batch_norm_variance = batch_norm_variance_of_gemm_product
+          + batch_norm_mean * Acc(0);
+      const Acc batch_norm_rstd = rsqrt(batch_norm_variance + batch_norm_eps);
+      const Acc batch_norm_factor =
+          average_factor(batch_norm_momentum, batch_norm_num_batches_tracked);
+      const Acc batch_norm_kept_2 = Acc(1) - batch_norm_factor;
+      const Acc batch_norm_bessel = Acc(rows) / (Acc(rows) - Acc(1));
+      const Acc new_batch_norm_running_mean = batch_norm_kept_2 * batch_norm_running_mean
+          + batch_norm_factor * batch_norm_mean;
+      const Acc new_batch_norm_running_var = batch_norm_kept_2 * batch_norm_running_var
+          + batch_norm_factor * batch_norm_variance * batch_norm_bessel;
+      const Acc batch_norm_scale = batch_norm_weight * batch_norm_rstd;
+      const Acc batch_norm_center = batch_norm_mean - gemm_bias;
+      batch_norm_mean_ptr[column] = batch_norm_mean;
+      batch_norm_rstd_ptr[column] = batch_norm_rstd;
+      if (batch_norm_running_mean_ptr != nullptr) batch_norm_running_mean_ptr[column] =
+          narrow<Param>(new_batch_norm_running_mean);
+      if (batch_norm_running_var_ptr != nullptr) batch_norm_running_var_ptr[column] =
+          narrow<Param>(new_batch_norm_running_var);
+      batch_norm_scale_ptr[column] = batch_norm_scale;
+      batch_norm_center_ptr[column] = batch_norm_center;
+    }
+    count_part(counter);
+    return;
+  }
+
+  const auto columns = columns_of<kVec, true>(
+      int64_t(turn.panel) * kWidth * kVec, channels, threadIdx.x, kWidth);
+  const bool active = columns.any();
+  const int first = turn.part * kPanelRows;
+  const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
+
+  // Sums of the slice.
+  if (turn.work == PanelWork::kSums) {
+    constexpr int kBatch = 8;  // rows that are loaded before the first is used
+    Loaded<T, kVec> gemm_product_in[kBatch];
+    const auto load_rows = [&](int row) {
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = row + u * kHeight;
+        if (!active || at >= last) break;
+        gemm_product_in[u] = load_to_keep(columns, gemm_product_ptr + int64_t(at) * channels);
+      }
+    };
+    PilotSums<Acc> batch_norm_moments_sums[kVec] = {};
+
+    for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
+      load_rows(row);
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = row + u * kHeight;
+        if (!active || at >= last) break;
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc gemm_product = widen(gemm_product_in[u][v]);
+          if (at == first + int(threadIdx.y)) batch_norm_moments_sums[v].pilot = gemm_product;
+          add_value(batch_norm_moments_sums[v], gemm_product);
+        }
+      }
+    }
+    const int own = last - first - threadIdx.y;  // rows from the thread's first on
+    const Acc count = own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0);
+    Moments<Acc> batch_norm_moments[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) batch_norm_moments[v] =
+        moments_of(batch_norm_moments_sums[v], count);
+    moments_over_y<kVec>(
+        shared, batch_norm_moments, [=](int) { return count; },
+            [=](int) { return Acc(last - first); });
+    if (threadIdx.y == 0 && active) {
+      Acc batch_norm_moments_mean[kVec], batch_norm_moments_m2[kVec];
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        batch_norm_moments_mean[v] = batch_norm_moments[v].mean;
+        batch_norm_moments_m2[v] = batch_norm_moments[v].m2;
+      }
+      store_partials(columns, partials, turn.part, 2, 0, channels, 1, batch_norm_moments_mean);
+      store_partials(columns, partials, turn.part, 2, 1, channels, 1, batch_norm_moments_m2);
+    }
+    count_part(counter);
+    return;
+  }
+
+  // Results.
+  constexpr int kBatch = 8;
+  Loaded<T, kVec> gemm_product_in[kBatch];
+  const auto load_rows = [&](int row) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = row + u * kHeight;
+      if (!active || at >= last) break;
+      gemm_product_in[u] = load_last(columns, gemm_product_ptr + int64_t(at) * channels);
+    }
+  };
+
+  load_rows(first + threadIdx.y);
+  Acc batch_norm_bias[kVec];
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
+  wait_for_parts(counter, slices + kVec);
+  Acc batch_norm_scale[kVec];
+  load_values(columns, batch_norm_scale_ptr, active, batch_norm_scale);
+  Acc batch_norm_center[kVec];
+  load_values(columns, batch_norm_center_ptr, active, batch_norm_center);
+
+  for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = row + u * kHeight;
+      if (!active || at >= last) break;
+      Pack<Out, kVec> y_out;
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
+            + batch_norm_bias[v];
+        const Acc cdf = normal_cdf<Out>(batch_norm);
+        const Acc gelu_value = batch_norm * cdf;
+        const Acc relu_value = relu(gelu_value);
+        y_out[v] = narrow<Out>(relu_value);
+      }
+      store_last(columns, y_ptr + int64_t(at) * channels, y_out);
+    }
+    load_rows(row + kBatch * kHeight);
+  }
 }
 
 // Column sums, one partial result per block of rows.
@@ -495,10 +710,10 @@ cudaError_t train_forward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  constexpr ColumnWork kWork{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc), 2, 1};
+  constexpr ColumnWork kWork{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc), 2, 1, true};
   constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
+      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kL2Bytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits) {
@@ -508,6 +723,27 @@ cudaError_t train_forward_launch(
         batch_norm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_running_mean_ptr,
         batch_norm_running_var_ptr, y_ptr, batch_norm_num_batches_tracked_ptr,
         Acc(a.batch_norm_eps), Acc(a.batch_norm_momentum), rows, channels, tile.rows_per_block);
+  }
+
+  // Each panel of columns stays in the L2.
+  const Panel panel = panel_shape(shapes, rows, channels, kVec, kPacked, kWork, kL2Bytes);
+  if (!panel.fits && shapes.schedule == kPanels) return cudaErrorInvalidConfiguration;
+  if (panel.fits) {
+    auto* counters = scratch.take<unsigned>(panel.panels);
+    auto* partials = scratch.take<Acc>(int64_t(panel.slices) * 2 * channels);
+    auto* batch_norm_scale_ptr = scratch.take<Acc>(channels);
+    auto* batch_norm_center_ptr = scratch.take<Acc>(channels);
+    if (scratch.measures()) return cudaSuccess;
+    cudaError_t error = cudaSuccess;
+    error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
+    if (error != cudaSuccess) return error;
+    return launch_in_order(train_forward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
+        panel.block.x * kVec * kPanelExchange * sizeof(Acc), stream, gemm_product_ptr,
+        gemm_bias_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr, batch_norm_mean_ptr,
+        batch_norm_rstd_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
+        batch_norm_scale_ptr, batch_norm_center_ptr, y_ptr, batch_norm_num_batches_tracked_ptr,
+        partials, counters, Acc(a.batch_norm_eps), Acc(a.batch_norm_momentum), rows, channels,
+        panel.panels, panel.slices, panel.lag);
   }
 
   // Any size: statistics first, then one more pass.
@@ -782,6 +1018,226 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
         store_pack(columns, grad_gemm_product_ptr + here.row, grad_gemm_product_out);
   }
   cluster_wait();  // others may read them until here
+}
+
+// Each panel of columns in the L2.
+
+template <typename T, typename Out, typename Param, int kVec>
+__global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
+    const T* __restrict__ gemm_product_ptr,
+    const Out* __restrict__ grad_y_ptr,
+    const T* __restrict__ gemm_bias_ptr,
+    const Accumulate<T>* __restrict__ batch_norm_mean_ptr,
+    const Accumulate<T>* __restrict__ batch_norm_rstd_ptr,
+    const Param* __restrict__ batch_norm_weight_ptr,
+    const Param* __restrict__ batch_norm_bias_ptr,
+    Param* __restrict__ grad_gemm_bias_ptr,
+    Param* __restrict__ grad_batch_norm_weight_ptr,
+    Param* __restrict__ grad_batch_norm_bias_ptr,
+    Accumulate<T>* batch_norm_grad_slope_ptr,
+    Accumulate<T>* batch_norm_grad_mean_ptr,
+    T* __restrict__ grad_gemm_product_ptr,
+    Accumulate<T>* __restrict__ partials,
+    unsigned* counters,
+    int64_t rows, int64_t channels, int panels, int slices, int lag) {
+  using Acc = Accumulate<T>;
+  constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
+  constexpr int kHeight = kPanelThreads / kWidth;
+  wait_for_earlier_kernels();
+  const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
+  if (turn.work == PanelWork::kNone) return;
+  unsigned* const counter = counters + turn.panel;
+  Acc* shared = shared_memory<Acc>();
+
+  // The end of the panel's sums, of kWidth columns.
+  if (turn.work == PanelWork::kEnd) {
+    wait_for_parts(counter, slices);
+    const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
+    const bool active = column < channels;
+    Acc d_batch_norm_sum_all[1] = {};
+    Acc batch_norm_centered_d_batch_norm_sum_all[1] = {};
+    constexpr int kBatch = 4;  // partial results that are loaded together
+    for (int64_t base = threadIdx.y; active && base < slices; base += kBatch * blockDim.y) {
+      Acc part[kBatch][2];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int64_t block = base + b * blockDim.y;
+        if (block >= slices) break;
+#pragma unroll
+        for (int slot = 0; slot < 2; ++slot) {
+          part[b][slot] = partials[(block * 2 + slot) * channels + column];
+        }
+      }
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int64_t block = base + b * blockDim.y;
+        if (block >= slices) break;
+        d_batch_norm_sum_all[0] += part[b][0];
+        batch_norm_centered_d_batch_norm_sum_all[0] += part[b][1];
+      }
+    }
+    sum_over_y<1>(shared, d_batch_norm_sum_all);
+    sum_over_y<1>(shared, batch_norm_centered_d_batch_norm_sum_all);
+    if (threadIdx.y == 0 && active) {
+      const Acc d_batch_norm_sum = d_batch_norm_sum_all[0];
+      const Acc batch_norm_centered_d_batch_norm_sum = batch_norm_centered_d_batch_norm_sum_all[0];
+      const Acc batch_norm_rstd = widen(batch_norm_rstd_ptr[column]);
+      const Acc batch_norm_weight = widen(batch_norm_weight_ptr[column]);
+      const Acc d_batch_norm_weight_sum = batch_norm_centered_d_batch_norm_sum * batch_norm_rstd;
+      const Acc inverse_count = reciprocal(Acc(rows));
+      const Acc batch_norm_grad_slope = d_batch_norm_weight_sum * inverse_count * batch_norm_rstd;
+      const Acc batch_norm_grad_mean = d_batch_norm_sum * inverse_count;
+      const Acc d_gemm_sum = d_batch_norm_weight_sum * batch_norm_weight * Acc(0);
+      if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_sum);
+      if (grad_batch_norm_weight_ptr != nullptr) grad_batch_norm_weight_ptr[column] =
+          narrow<Param>(d_batch_norm_weight_sum);
+      if (grad_batch_norm_bias_ptr != nullptr) grad_batch_norm_bias_ptr[column] =
+          narrow<Param>(d_batch_norm_sum);
+      batch_norm_grad_slope_ptr[column] = batch_norm_grad_slope;
+      batch_norm_grad_mean_ptr[column] = batch_norm_grad_mean;
+    }
+    count_part(counter);
+    return;
+  }
+
+  const auto columns = columns_of<kVec, true>(
+      int64_t(turn.panel) * kWidth * kVec, channels, threadIdx.x, kWidth);
+  const bool active = columns.any();
+  const int first = turn.part * kPanelRows;
+  const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
+
+  // Sums of the slice.
+  if (turn.work == PanelWork::kSums) {
+    constexpr int kBatch = 4;  // rows that are loaded before the first is used
+    Loaded<T, kVec> gemm_product_in[kBatch];
+    Loaded<Out, kVec> grad_y_in[kBatch];
+    const auto load_rows = [&](int row) {
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = row + u * kHeight;
+        if (!active || at >= last) break;
+        gemm_product_in[u] = load_to_keep(columns, gemm_product_ptr + int64_t(at) * channels);
+        grad_y_in[u] = load_to_keep(columns, grad_y_ptr + int64_t(at) * channels);
+      }
+    };
+    Acc gemm_bias[kVec];
+    load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
+    Acc batch_norm_mean[kVec];
+    load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean);
+    Acc batch_norm_rstd[kVec];
+    load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd);
+    Acc batch_norm_weight[kVec];
+    load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
+    Acc batch_norm_bias[kVec];
+    load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
+    Acc batch_norm_scale[kVec];
+    Acc batch_norm_center[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      batch_norm_scale[v] = batch_norm_rstd[v] * batch_norm_weight[v];
+      batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
+    }
+    Acc d_batch_norm_sum[kVec] = {};
+    Acc batch_norm_centered_d_batch_norm_sum[kVec] = {};
+
+    for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
+      load_rows(row);
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = row + u * kHeight;
+        if (!active || at >= last) break;
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc gemm_product = widen(gemm_product_in[u][v]);
+          const Acc grad_y = widen(grad_y_in[u][v]);
+          const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
+          const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
+          const Acc cdf = normal_cdf<Out>(batch_norm);
+          const Acc gelu_value = batch_norm * cdf;
+          const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
+          const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
+          const Acc d_batch_norm = d_gelu_value * slope_of_gelu_value;
+          d_batch_norm_sum[v] += d_batch_norm;
+          batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
+        }
+      }
+    }
+    sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
+    if (threadIdx.y == 0 && active) {
+      store_partials(columns, partials, turn.part, 2, 0, channels, 1, d_batch_norm_sum);
+      store_partials(columns, partials, turn.part, 2, 1, channels, 1,
+          batch_norm_centered_d_batch_norm_sum);
+    }
+    count_part(counter);
+    return;
+  }
+
+  // Results.
+  constexpr int kBatch = 4;
+  Loaded<T, kVec> gemm_product_in[kBatch];
+  Loaded<Out, kVec> grad_y_in[kBatch];
+  const auto load_rows = [&](int row) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = row + u * kHeight;
+      if (!active || at >= last) break;
+      gemm_product_in[u] = load_last(columns, gemm_product_ptr + int64_t(at) * channels);
+      grad_y_in[u] = load_last(columns, grad_y_ptr + int64_t(at) * channels);
+    }
+  };
+
+  load_rows(first + threadIdx.y);
+  Acc gemm_bias[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
+  Acc batch_norm_mean[kVec];
+  load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean);
+  Acc batch_norm_rstd[kVec];
+  load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd);
+  Acc batch_norm_weight[kVec];
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
+  Acc batch_norm_bias[kVec];
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
+  wait_for_parts(counter, slices + kVec);
+  Acc batch_norm_grad_slope[kVec];
+  load_values(columns, batch_norm_grad_slope_ptr, active, batch_norm_grad_slope);
+  Acc batch_norm_grad_mean[kVec];
+  load_values(columns, batch_norm_grad_mean_ptr, active, batch_norm_grad_mean);
+  Acc batch_norm_scale[kVec];
+  Acc batch_norm_center[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    batch_norm_scale[v] = batch_norm_rstd[v] * batch_norm_weight[v];
+    batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
+  }
+
+  for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = row + u * kHeight;
+      if (!active || at >= last) break;
+      Pack<T, kVec> grad_gemm_product_out;
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
+        const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
+        const Acc cdf = normal_cdf<Out>(batch_norm);
+        const Acc gelu_value = batch_norm * cdf;
+        const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
+        const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
+        const Acc d_batch_norm = d_gelu_value * slope_of_gelu_value;
+        const Acc d_gemm_removed = batch_norm_centered * batch_norm_grad_slope[v]
+            + batch_norm_grad_mean[v];
+        const Acc d_gemm = (d_batch_norm - d_gemm_removed) * batch_norm_scale[v];
+        grad_gemm_product_out[v] = narrow<T>(d_gemm);
+      }
+      if (grad_gemm_product_ptr != nullptr)
+          store_last(columns, grad_gemm_product_ptr + int64_t(at) * channels,
+              grad_gemm_product_out);
+    }
+    load_rows(row + kBatch * kHeight);
+  }
 }
 
 // Column sums, one partial result per block of rows.
@@ -1096,10 +1552,10 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr ColumnWork kWork{sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc),
-      3, 2};
+      3, 2, true};
   constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
+      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kL2Bytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits) {
@@ -1109,6 +1565,27 @@ cudaError_t train_backward_launch(
         batch_norm_rstd_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr, grad_gemm_bias_ptr,
         grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, grad_gemm_product_ptr, rows, channels,
         tile.rows_per_block);
+  }
+
+  // Each panel of columns stays in the L2.
+  const Panel panel = panel_shape(shapes, rows, channels, kVec, kPacked, kWork, kL2Bytes);
+  if (!panel.fits && shapes.schedule == kPanels) return cudaErrorInvalidConfiguration;
+  if (panel.fits) {
+    auto* counters = scratch.take<unsigned>(panel.panels);
+    auto* partials = scratch.take<Acc>(int64_t(panel.slices) * 2 * channels);
+    auto* batch_norm_grad_slope_ptr = scratch.take<Acc>(channels);
+    auto* batch_norm_grad_mean_ptr = scratch.take<Acc>(channels);
+    if (scratch.measures()) return cudaSuccess;
+    cudaError_t error = cudaSuccess;
+    error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
+    if (error != cudaSuccess) return error;
+    return launch_in_order(train_backward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
+        panel.block.x * kVec * kPanelExchange * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
+        gemm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_weight_ptr,
+        batch_norm_bias_ptr, grad_gemm_bias_ptr, grad_batch_norm_weight_ptr,
+        grad_batch_norm_bias_ptr, batch_norm_grad_slope_ptr, batch_norm_grad_mean_ptr,
+        grad_gemm_product_ptr, partials, counters, rows, channels, panel.panels, panel.slices,
+        panel.lag);
   }
 
   // Any size: statistics first, then one more pass.

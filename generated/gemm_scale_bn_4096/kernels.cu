@@ -14,6 +14,8 @@
 #include "../support/fetch.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
+#include "../support/panel_shapes.cuh"
+#include "../support/panels.cuh"
 #include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
 #include "../support/tuning.cuh"
@@ -29,6 +31,7 @@ using namespace fusegen;
 constexpr int kMultiprocessors = 132;
 [[maybe_unused]] constexpr int64_t kSharedBytes = 232448;
 [[maybe_unused]] constexpr int kMostCluster = most_cluster(8);
+[[maybe_unused]] constexpr int64_t kL2Bytes = 52428800;
 
 constexpr int kStreamThreads = 256;
 
@@ -185,6 +188,213 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
     store_pack(columns, y_ptr + here.row, y_out);
   }
   cluster_wait();  // others may read them until here
+}
+
+// Each panel of columns in the L2.
+
+template <typename T, typename Out, typename Param, int kVec>
+__global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
+    const T* __restrict__ gemm_product_ptr,
+    const T* __restrict__ gemm_bias_ptr,
+    const Param* __restrict__ scale_ptr,
+    const Param* __restrict__ bn_weight_ptr,
+    const Param* __restrict__ bn_bias_ptr,
+    Accumulate<T>* __restrict__ bn_mean_ptr,
+    Accumulate<T>* __restrict__ bn_rstd_ptr,
+    Param* bn_running_mean_ptr,
+    Param* bn_running_var_ptr,
+    Accumulate<T>* bn_center_ptr,
+    Accumulate<T>* bn_scale_ptr,
+    Out* __restrict__ y_ptr,
+    int64_t* bn_num_batches_tracked_ptr,
+    Accumulate<T>* __restrict__ partials,
+    unsigned* counters,
+    Accumulate<T> bn_eps,
+    Accumulate<T> bn_momentum,
+    int64_t rows, int64_t channels, int panels, int slices, int lag) {
+  using Acc = Accumulate<T>;
+  constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
+  constexpr int kHeight = kPanelThreads / kWidth;
+  wait_for_earlier_kernels();
+  const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
+  if (turn.work == PanelWork::kNone) return;
+  unsigned* const counter = counters + turn.panel;
+  Acc* shared = shared_memory<Acc>();
+
+  // The end of the panel's sums, of kWidth columns.
+  if (turn.work == PanelWork::kEnd) {
+    wait_for_parts(counter, slices);
+    const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
+    const bool active = column < channels;
+    PilotSums<Acc> bn_moments_sums = {};
+    Acc bn_moments_count = Acc(0);
+    const int64_t apart = kHeight * kPanelRows;
+    int64_t left = rows - threadIdx.y * kPanelRows;
+    constexpr int kBatch = 4;  // partial results that are loaded together
+    for (int64_t base = threadIdx.y; active && base < slices; base += kBatch * blockDim.y) {
+      Acc part[kBatch][2];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int64_t block = base + b * blockDim.y;
+        if (block >= slices) break;
+#pragma unroll
+        for (int slot = 0; slot < 2; ++slot) {
+          part[b][slot] = partials[(block * 2 + slot) * channels + column];
+        }
+      }
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int64_t block = base + b * blockDim.y;
+        if (block >= slices) break;
+        const Acc count = Acc(left < 0 ? 0 : left < kPanelRows ? left : kPanelRows);
+        left -= apart;
+        if (bn_moments_count == Acc(0)) bn_moments_sums.pilot = part[b][0];
+        add_values(bn_moments_sums, {part[b][0], part[b][1]}, count);
+        bn_moments_count += count;
+      }
+    }
+    Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_sums, bn_moments_count)};
+    moments_over_y<1>(
+        shared, bn_moments_all, [=](int) { return bn_moments_count; },
+        [=](int) { return Acc(rows); });
+    if (threadIdx.y == 0 && active) {
+      const Moments<Acc> bn_moments = bn_moments_all[0];
+      const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
+          ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
+      const Acc gemm_bias = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
+      const Acc scale = widen(scale_ptr[column]);
+      const Acc bn_running_mean = bn_running_mean_ptr != nullptr
+          ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
+      const Acc bn_running_var = bn_running_var_ptr != nullptr
+          ? Acc(widen(bn_running_var_ptr[column])) : Acc(0);
+      const Acc bn_weight = widen(bn_weight_ptr[column]);
+      // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
+      // count, so the caller has raised it.
+      if (column == 0 && bn_momentum >= 0) {
+        if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
+      }
+      const Acc bn_mean_of_gemm_product = bn_moments.mean;
+      const Acc bn_mean_shift = gemm_bias * scale;
+      const Acc bn_mean = bn_mean_of_gemm_product * scale + bn_mean_shift;
+      const Acc bn_variance_of_gemm_product = bn_moments.m2 / Acc(rows);
+      const Acc bn_variance = bn_variance_of_gemm_product * scale * scale + bn_mean * Acc(0);
+      const Acc bn_rstd = rsqrt(bn_variance + bn_eps);
+      const Acc bn_center = bn_mean - bn_mean_shift;
+      const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
+      const Acc bn_kept_2 = Acc(1) - bn_factor;
+      const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
+      const Acc new_bn_running_mean = bn_kept_2 * bn_running_mean + bn_factor * bn_mean;
+      const Acc new_bn_running_var = bn_kept_2 * bn_running_var
+          + bn_factor * bn_variance * bn_bessel;
+      const Acc bn_scale = bn_weight * bn_rstd;
+      bn_mean_ptr[column] = bn_mean;
+      bn_rstd_ptr[column] = bn_rstd;
+      if (bn_running_mean_ptr != nullptr) bn_running_mean_ptr[column] =
+          narrow<Param>(new_bn_running_mean);
+      if (bn_running_var_ptr != nullptr) bn_running_var_ptr[column] =
+          narrow<Param>(new_bn_running_var);
+      bn_center_ptr[column] = bn_center;
+      bn_scale_ptr[column] = bn_scale;
+    }
+    count_part(counter);
+    return;
+  }
+
+  const auto columns = columns_of<kVec, true>(
+      int64_t(turn.panel) * kWidth * kVec, channels, threadIdx.x, kWidth);
+  const bool active = columns.any();
+  const int first = turn.part * kPanelRows;
+  const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
+
+  // Sums of the slice.
+  if (turn.work == PanelWork::kSums) {
+    constexpr int kBatch = 8;  // rows that are loaded before the first is used
+    Loaded<T, kVec> gemm_product_in[kBatch];
+    const auto load_rows = [&](int row) {
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = row + u * kHeight;
+        if (!active || at >= last) break;
+        gemm_product_in[u] = load_to_keep(columns, gemm_product_ptr + int64_t(at) * channels);
+      }
+    };
+    PilotSums<Acc> bn_moments_sums[kVec] = {};
+
+    for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
+      load_rows(row);
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = row + u * kHeight;
+        if (!active || at >= last) break;
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc gemm_product = widen(gemm_product_in[u][v]);
+          if (at == first + int(threadIdx.y)) bn_moments_sums[v].pilot = gemm_product;
+          add_value(bn_moments_sums[v], gemm_product);
+        }
+      }
+    }
+    const int own = last - first - threadIdx.y;  // rows from the thread's first on
+    const Acc count = own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0);
+    Moments<Acc> bn_moments[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
+    moments_over_y<kVec>(
+        shared, bn_moments, [=](int) { return count; }, [=](int) { return Acc(last - first); });
+    if (threadIdx.y == 0 && active) {
+      Acc bn_moments_mean[kVec], bn_moments_m2[kVec];
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        bn_moments_mean[v] = bn_moments[v].mean;
+        bn_moments_m2[v] = bn_moments[v].m2;
+      }
+      store_partials(columns, partials, turn.part, 2, 0, channels, 1, bn_moments_mean);
+      store_partials(columns, partials, turn.part, 2, 1, channels, 1, bn_moments_m2);
+    }
+    count_part(counter);
+    return;
+  }
+
+  // Results.
+  constexpr int kBatch = 8;
+  Loaded<T, kVec> gemm_product_in[kBatch];
+  const auto load_rows = [&](int row) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = row + u * kHeight;
+      if (!active || at >= last) break;
+      gemm_product_in[u] = load_last(columns, gemm_product_ptr + int64_t(at) * channels);
+    }
+  };
+
+  load_rows(first + threadIdx.y);
+  Acc scale[kVec];
+  load_values(columns, scale_ptr, active, scale);
+  Acc bn_bias[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias);
+  wait_for_parts(counter, slices + kVec);
+  Acc bn_center[kVec];
+  load_values(columns, bn_center_ptr, active, bn_center);
+  Acc bn_scale[kVec];
+  load_values(columns, bn_scale_ptr, active, bn_scale);
+
+  for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = row + u * kHeight;
+      if (!active || at >= last) break;
+      Pack<Out, kVec> y_out;
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
+        const Acc bn = bn_centered * bn_scale[v] + bn_bias[v];
+        y_out[v] = narrow<Out>(bn);
+      }
+      store_last(columns, y_ptr + int64_t(at) * channels, y_out);
+    }
+    load_rows(row + kBatch * kHeight);
+  }
 }
 
 // Column sums, one partial result per block of rows.
@@ -491,10 +701,10 @@ cudaError_t train_forward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  constexpr ColumnWork kWork{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc), 2, 1};
+  constexpr ColumnWork kWork{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc), 2, 1, true};
   constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
+      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kL2Bytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits) {
@@ -504,6 +714,26 @@ cudaError_t train_forward_launch(
         bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, y_ptr,
         bn_num_batches_tracked_ptr, Acc(a.bn_eps), Acc(a.bn_momentum), rows, channels,
         tile.rows_per_block);
+  }
+
+  // Each panel of columns stays in the L2.
+  const Panel panel = panel_shape(shapes, rows, channels, kVec, kPacked, kWork, kL2Bytes);
+  if (!panel.fits && shapes.schedule == kPanels) return cudaErrorInvalidConfiguration;
+  if (panel.fits) {
+    auto* counters = scratch.take<unsigned>(panel.panels);
+    auto* partials = scratch.take<Acc>(int64_t(panel.slices) * 2 * channels);
+    auto* bn_center_ptr = scratch.take<Acc>(channels);
+    auto* bn_scale_ptr = scratch.take<Acc>(channels);
+    if (scratch.measures()) return cudaSuccess;
+    cudaError_t error = cudaSuccess;
+    error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
+    if (error != cudaSuccess) return error;
+    return launch_in_order(train_forward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
+        panel.block.x * kVec * kPanelExchange * sizeof(Acc), stream, gemm_product_ptr,
+        gemm_bias_ptr, scale_ptr, bn_weight_ptr, bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
+        bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr, bn_scale_ptr, y_ptr,
+        bn_num_batches_tracked_ptr, partials, counters, Acc(a.bn_eps), Acc(a.bn_momentum), rows,
+        channels, panel.panels, panel.slices, panel.lag);
   }
 
   // Any size: statistics first, then one more pass.
@@ -578,10 +808,10 @@ cudaError_t train_forward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster, segment_blocks}.
+// row_waves, row_share, column_width, column_cluster, panel_lag, segment_blocks}.
 constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(1, 3), 92681, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kSplit, 16, 1, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 92681, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, 4096, {kSplit, 16, 1, 0, 0, 0, 0, 0}},  // bfloat16
 };
 
 }  // namespace
@@ -796,6 +1026,259 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
     if (grad_scale_ptr != nullptr) store_values(columns, grad_scale_ptr, d_scale_sum);
   }
   cluster_wait();  // others may read them until here
+}
+
+// Each panel of columns in the L2.
+
+template <typename T, typename Out, typename Param, int kVec>
+__global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
+    const T* __restrict__ gemm_product_ptr,
+    const Out* __restrict__ grad_y_ptr,
+    const T* __restrict__ gemm_bias_ptr,
+    const Param* __restrict__ scale_ptr,
+    const Accumulate<T>* __restrict__ bn_mean_ptr,
+    const Accumulate<T>* __restrict__ bn_rstd_ptr,
+    const Param* __restrict__ bn_weight_ptr,
+    Param* __restrict__ grad_gemm_bias_ptr,
+    Param* __restrict__ grad_bn_weight_ptr,
+    Param* __restrict__ grad_bn_bias_ptr,
+    Accumulate<T>* bn_grad_slope_ptr,
+    Accumulate<T>* bn_grad_mean_ptr,
+    T* __restrict__ grad_gemm_product_ptr,
+    Accumulate<T>* __restrict__ partials,
+    unsigned* counters,
+    int64_t rows, int64_t channels, int panels, int slices, int lag) {
+  using Acc = Accumulate<T>;
+  constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
+  constexpr int kHeight = kPanelThreads / kWidth;
+  wait_for_earlier_kernels();
+  const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
+  if (turn.work == PanelWork::kNone) return;
+  unsigned* const counter = counters + turn.panel;
+  Acc* shared = shared_memory<Acc>();
+
+  // The end of the panel's sums, of kWidth columns.
+  if (turn.work == PanelWork::kEnd) {
+    wait_for_parts(counter, slices);
+    const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
+    const bool active = column < channels;
+    Acc grad_y_sum_all[1] = {};
+    Acc bn_centered_grad_y_sum_all[1] = {};
+    constexpr int kBatch = 4;  // partial results that are loaded together
+    for (int64_t base = threadIdx.y; active && base < slices; base += kBatch * blockDim.y) {
+      Acc part[kBatch][2];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int64_t block = base + b * blockDim.y;
+        if (block >= slices) break;
+#pragma unroll
+        for (int slot = 0; slot < 2; ++slot) {
+          part[b][slot] = partials[(block * 2 + slot) * channels + column];
+        }
+      }
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int64_t block = base + b * blockDim.y;
+        if (block >= slices) break;
+        grad_y_sum_all[0] += part[b][0];
+        bn_centered_grad_y_sum_all[0] += part[b][1];
+      }
+    }
+    sum_over_y<1>(shared, grad_y_sum_all);
+    sum_over_y<1>(shared, bn_centered_grad_y_sum_all);
+    if (threadIdx.y == 0 && active) {
+      const Acc grad_y_sum = grad_y_sum_all[0];
+      const Acc bn_centered_grad_y_sum = bn_centered_grad_y_sum_all[0];
+      const Acc scale = widen(scale_ptr[column]);
+      const Acc bn_rstd = widen(bn_rstd_ptr[column]);
+      const Acc bn_weight = widen(bn_weight_ptr[column]);
+      const Acc d_bn_weight_sum = bn_centered_grad_y_sum * bn_rstd;
+      const Acc d_bn_weight_sum_scaled = d_bn_weight_sum * bn_weight;
+      const Acc inverse_count = reciprocal(Acc(rows));
+      const Acc bn_grad_slope = d_bn_weight_sum_scaled * inverse_count;
+      const Acc bn_grad_mean = grad_y_sum * bn_weight * inverse_count;
+      const Acc d_times_scale_sum = d_bn_weight_sum_scaled * Acc(0);
+      if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
+          narrow<Param>(d_times_scale_sum * scale);
+      if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] =
+          narrow<Param>(d_bn_weight_sum);
+      if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] = narrow<Param>(grad_y_sum);
+      bn_grad_slope_ptr[column] = bn_grad_slope;
+      bn_grad_mean_ptr[column] = bn_grad_mean;
+    }
+    count_part(counter);
+    return;
+  }
+
+  const auto columns = columns_of<kVec, true>(
+      int64_t(turn.panel) * kWidth * kVec, channels, threadIdx.x, kWidth);
+  const bool active = columns.any();
+  const int first = turn.part * kPanelRows;
+  const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
+
+  // Sums of the slice.
+  if (turn.work == PanelWork::kSums) {
+    constexpr int kBatch = 4;  // rows that are loaded before the first is used
+    Loaded<T, kVec> gemm_product_in[kBatch];
+    Loaded<Out, kVec> grad_y_in[kBatch];
+    const auto load_rows = [&](int row) {
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = row + u * kHeight;
+        if (!active || at >= last) break;
+        gemm_product_in[u] = load_to_keep(columns, gemm_product_ptr + int64_t(at) * channels);
+        grad_y_in[u] = load_to_keep(columns, grad_y_ptr + int64_t(at) * channels);
+      }
+    };
+    Acc gemm_bias[kVec];
+    load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
+    Acc scale[kVec];
+    load_values(columns, scale_ptr, active, scale);
+    Acc bn_mean[kVec];
+    load_values(columns, bn_mean_ptr, active, bn_mean);
+    Acc bn_center[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      bn_center[v] = bn_mean[v] - gemm_bias[v] * scale[v];
+    }
+    Acc grad_y_sum[kVec] = {};
+    Acc bn_centered_grad_y_sum[kVec] = {};
+
+    for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
+      load_rows(row);
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = row + u * kHeight;
+        if (!active || at >= last) break;
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc gemm_product = widen(gemm_product_in[u][v]);
+          const Acc grad_y = widen(grad_y_in[u][v]);
+          const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
+          grad_y_sum[v] += grad_y;
+          bn_centered_grad_y_sum[v] += grad_y * bn_centered;
+        }
+      }
+    }
+    sum_over_y<kVec>(shared, grad_y_sum, bn_centered_grad_y_sum);
+    if (threadIdx.y == 0 && active) {
+      store_partials(columns, partials, turn.part, 2, 0, channels, 1, grad_y_sum);
+      store_partials(columns, partials, turn.part, 2, 1, channels, 1, bn_centered_grad_y_sum);
+    }
+    count_part(counter);
+    return;
+  }
+
+  // Results.
+  constexpr int kBatch = 2;
+  Loaded<T, kVec> gemm_product_in[kBatch];
+  Loaded<Out, kVec> grad_y_in[kBatch];
+  const auto load_rows = [&](int row) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = row + u * kHeight;
+      if (!active || at >= last) break;
+      gemm_product_in[u] = load_last(columns, gemm_product_ptr + int64_t(at) * channels);
+      grad_y_in[u] = load_last(columns, grad_y_ptr + int64_t(at) * channels);
+    }
+  };
+
+  load_rows(first + threadIdx.y);
+  Acc gemm_bias[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
+  Acc scale[kVec];
+  load_values(columns, scale_ptr, active, scale);
+  Acc bn_mean[kVec];
+  load_values(columns, bn_mean_ptr, active, bn_mean);
+  Acc bn_rstd[kVec];
+  load_values(columns, bn_rstd_ptr, active, bn_rstd);
+  Acc bn_weight[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight);
+  wait_for_parts(counter, slices + kVec);
+  Acc bn_grad_slope[kVec];
+  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope);
+  Acc bn_grad_mean[kVec];
+  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean);
+  Acc bn_center[kVec];
+  Acc bn_grad_scale[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    bn_center[v] = bn_mean[v] - gemm_bias[v] * scale[v];
+    bn_grad_scale[v] = scale[v] * bn_rstd[v];
+  }
+  Acc gemm_d_times_scale_unscaled_sum[kVec] = {};
+
+  for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = row + u * kHeight;
+      if (!active || at >= last) break;
+      Pack<T, kVec> grad_gemm_product_out;
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        const Acc gemm_product = widen(gemm_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
+        const Acc bn_hat = bn_centered * bn_rstd[v];
+        const Acc d_times_scale_unscaled =
+            grad_y * bn_weight[v] - (bn_hat * bn_grad_slope[v] + bn_grad_mean[v]);
+        const Acc gemm = gemm_product + gemm_bias[v];
+        const Acc d_gemm = d_times_scale_unscaled * bn_grad_scale[v];
+        gemm_d_times_scale_unscaled_sum[v] += d_times_scale_unscaled * gemm;
+        grad_gemm_product_out[v] = narrow<T>(d_gemm);
+      }
+      if (grad_gemm_product_ptr != nullptr)
+          store_last(columns, grad_gemm_product_ptr + int64_t(at) * channels,
+              grad_gemm_product_out);
+    }
+    load_rows(row + kBatch * kHeight);
+  }
+  sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum);
+  if (threadIdx.y == 0 && active) {
+    store_partials(columns, partials, turn.part, 1, 0, channels, 1,
+        gemm_d_times_scale_unscaled_sum);
+  }
+}
+
+// Column sums from partial results.
+
+template <typename Acc, typename Param>
+__global__ void __launch_bounds__(kStreamThreads) train_backward_column_sums(
+    const Acc* __restrict__ bn_rstd_ptr,
+    Param* __restrict__ grad_scale_ptr,
+    const Acc* __restrict__ partials,
+    int64_t rows, int64_t channels, int64_t blocks) {
+  wait_for_earlier_kernels();
+  const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  const bool active = column < channels;
+  Acc* shared = shared_memory<Acc>();
+  Acc gemm_d_times_scale_unscaled_sum_all[1] = {};
+  constexpr int kBatch = 4;  // partial results that are loaded together
+  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
+    Acc part[kBatch][1];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+#pragma unroll
+      for (int slot = 0; slot < 1; ++slot) {
+        part[b][slot] = partials[(block * 1 + slot) * channels + column];
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int64_t block = base + b * blockDim.y;
+      if (block >= blocks) break;
+      gemm_d_times_scale_unscaled_sum_all[0] += part[b][0];
+    }
+  }
+  sum_over_y<1>(shared, gemm_d_times_scale_unscaled_sum_all);
+  if (threadIdx.y != 0 || !active) return;
+
+  const Acc gemm_d_times_scale_unscaled_sum = gemm_d_times_scale_unscaled_sum_all[0];
+  const Acc bn_rstd = widen(bn_rstd_ptr[column]);
+  const Acc d_scale_sum = gemm_d_times_scale_unscaled_sum * bn_rstd;
+  if (grad_scale_ptr != nullptr) grad_scale_ptr[column] = narrow<Param>(d_scale_sum);
 }
 
 // Column sums, one partial result per block of rows.
@@ -1069,47 +1552,6 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
       gemm_d_times_scale_unscaled_sum);
 }
 
-// Column sums from partial results.
-
-template <typename Acc, typename Param>
-__global__ void __launch_bounds__(kStreamThreads) train_backward_column_sums(
-    const Acc* __restrict__ bn_rstd_ptr,
-    Param* __restrict__ grad_scale_ptr,
-    const Acc* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t blocks) {
-  wait_for_earlier_kernels();
-  const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const bool active = column < channels;
-  Acc* shared = shared_memory<Acc>();
-  Acc gemm_d_times_scale_unscaled_sum_all[1] = {};
-  constexpr int kBatch = 4;  // partial results that are loaded together
-  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
-    Acc part[kBatch][1];
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-#pragma unroll
-      for (int slot = 0; slot < 1; ++slot) {
-        part[b][slot] = partials[(block * 1 + slot) * channels + column];
-      }
-    }
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-      gemm_d_times_scale_unscaled_sum_all[0] += part[b][0];
-    }
-  }
-  sum_over_y<1>(shared, gemm_d_times_scale_unscaled_sum_all);
-  if (threadIdx.y != 0 || !active) return;
-
-  const Acc gemm_d_times_scale_unscaled_sum = gemm_d_times_scale_unscaled_sum_all[0];
-  const Acc bn_rstd = widen(bn_rstd_ptr[column]);
-  const Acc d_scale_sum = gemm_d_times_scale_unscaled_sum * bn_rstd;
-  if (grad_scale_ptr != nullptr) grad_scale_ptr[column] = narrow<Param>(d_scale_sum);
-}
-
 struct TrainBackwardArguments {
   const void* grad_y;
   const void* gemm_product;
@@ -1147,10 +1589,10 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr ColumnWork kWork{sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc),
-      3, 2};
+      3, 2, true};
   constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
+      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kL2Bytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits) {
@@ -1160,6 +1602,31 @@ cudaError_t train_backward_launch(
         bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, grad_gemm_bias_ptr, grad_bn_weight_ptr,
         grad_bn_bias_ptr, grad_gemm_product_ptr, grad_scale_ptr, rows, channels,
         tile.rows_per_block);
+  }
+
+  // Each panel of columns stays in the L2.
+  const Panel panel = panel_shape(shapes, rows, channels, kVec, kPacked, kWork, kL2Bytes);
+  if (!panel.fits && shapes.schedule == kPanels) return cudaErrorInvalidConfiguration;
+  if (panel.fits) {
+    auto* counters = scratch.take<unsigned>(panel.panels);
+    const Finalise finalise = finalise_shape(channels, panel.slices);
+    auto* partials = scratch.take<Acc>(int64_t(panel.slices) * 2 * channels);
+    auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
+    auto* bn_grad_mean_ptr = scratch.take<Acc>(channels);
+    if (scratch.measures()) return cudaSuccess;
+    cudaError_t error = cudaSuccess;
+    error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
+    if (error != cudaSuccess) return error;
+    error = launch_in_order(train_backward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
+        panel.block.x * kVec * kPanelExchange * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
+        gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, grad_gemm_bias_ptr,
+        grad_bn_weight_ptr, grad_bn_bias_ptr, bn_grad_slope_ptr, bn_grad_mean_ptr,
+        grad_gemm_product_ptr, partials, counters, rows, channels, panel.panels, panel.slices,
+        panel.lag);
+    if (error != cudaSuccess) return error;
+    return launch(train_backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
+        kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, grad_scale_ptr, partials, rows,
+        channels, int64_t(panel.slices));
   }
 
   // Any size: statistics first, then one more pass.
@@ -1237,16 +1704,16 @@ cudaError_t train_backward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster, segment_blocks}.
+// row_waves, row_share, column_width, column_cluster, panel_lag, segment_blocks}.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(1, 3), 1448, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 2896, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 5792, 4096, 4096, {kSplit, 8, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 1448, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 2896, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0}},  // float16
-    {90, modes(2, 4), 5792, 4096, 4096, {kSplit, 8, 1, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(1, 3), 1448, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 2896, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 5792, 4096, 4096, {kSplit, 8, 1, 0, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 1448, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 2896, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0, 0}},  // float16
+    {90, modes(2, 4), 5792, 4096, 4096, {kSplit, 8, 1, 0, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
 };
 
 }  // namespace

@@ -16,6 +16,8 @@
 #include "../support/fetch.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
+#include "../support/panel_shapes.cuh"
+#include "../support/panels.cuh"
 #include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
 #include "../support/tuning.cuh"
@@ -31,6 +33,7 @@ using namespace fusegen;
 constexpr int kMultiprocessors = 132;
 [[maybe_unused]] constexpr int64_t kSharedBytes = 232448;
 [[maybe_unused]] constexpr int kMostCluster = most_cluster(8);
+[[maybe_unused]] constexpr int64_t kL2Bytes = 52428800;
 
 constexpr int kStreamThreads = 256;
 constexpr int kTotalThreads = 1024;
@@ -192,6 +195,219 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
     store_pack(columns, y_ptr + here.row, y_out);
   }
   cluster_wait();  // others may read them until here
+}
+
+// Each panel of columns in the L2.
+
+template <typename T, typename Out, typename Param, int kVec>
+__global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
+    const T* __restrict__ matmul_product_ptr,
+    const T* __restrict__ matmul_bias_ptr,
+    const Param* __restrict__ bn_weight_ptr,
+    const Param* __restrict__ bn_bias_ptr,
+    const Param* __restrict__ bias_ptr,
+    Accumulate<T>* __restrict__ bn_mean_ptr,
+    Accumulate<T>* __restrict__ bn_rstd_ptr,
+    Param* bn_running_mean_ptr,
+    Param* bn_running_var_ptr,
+    Accumulate<T>* bn_scale_ptr,
+    Accumulate<T>* bn_center_ptr,
+    Out* __restrict__ y_ptr,
+    int64_t* bn_num_batches_tracked_ptr,
+    Accumulate<T>* __restrict__ partials,
+    unsigned* counters,
+    Accumulate<T> bn_eps,
+    Accumulate<T> bn_momentum,
+    Accumulate<T> divide_value,
+    int64_t rows, int64_t channels, int panels, int slices, int lag) {
+  using Acc = Accumulate<T>;
+  constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
+  constexpr int kHeight = kPanelThreads / kWidth;
+  wait_for_earlier_kernels();
+  const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
+  if (turn.work == PanelWork::kNone) return;
+  unsigned* const counter = counters + turn.panel;
+  Acc* shared = shared_memory<Acc>();
+
+  // The end of the panel's sums, of kWidth columns.
+  if (turn.work == PanelWork::kEnd) {
+    wait_for_parts(counter, slices);
+    const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
+    const bool active = column < channels;
+    PilotSums<Acc> bn_moments_sums = {};
+    Acc bn_moments_count = Acc(0);
+    const int64_t apart = kHeight * kPanelRows;
+    int64_t left = rows - threadIdx.y * kPanelRows;
+    constexpr int kBatch = 4;  // partial results that are loaded together
+    for (int64_t base = threadIdx.y; active && base < slices; base += kBatch * blockDim.y) {
+      Acc part[kBatch][2];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int64_t block = base + b * blockDim.y;
+        if (block >= slices) break;
+#pragma unroll
+        for (int slot = 0; slot < 2; ++slot) {
+          part[b][slot] = partials[(block * 2 + slot) * channels + column];
+        }
+      }
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int64_t block = base + b * blockDim.y;
+        if (block >= slices) break;
+        const Acc count = Acc(left < 0 ? 0 : left < kPanelRows ? left : kPanelRows);
+        left -= apart;
+        if (bn_moments_count == Acc(0)) bn_moments_sums.pilot = part[b][0];
+        add_values(bn_moments_sums, {part[b][0], part[b][1]}, count);
+        bn_moments_count += count;
+      }
+    }
+    Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_sums, bn_moments_count)};
+    moments_over_y<1>(
+        shared, bn_moments_all, [=](int) { return bn_moments_count; },
+        [=](int) { return Acc(rows); });
+    if (threadIdx.y == 0 && active) {
+      const Moments<Acc> bn_moments = bn_moments_all[0];
+      const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
+          ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
+      const Acc matmul_bias = kAddsBias<T> ? Acc(widen(matmul_bias_ptr[column])) : Acc(0);
+      const Acc bn_running_mean = bn_running_mean_ptr != nullptr
+          ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
+      const Acc bn_running_var = bn_running_var_ptr != nullptr
+          ? Acc(widen(bn_running_var_ptr[column])) : Acc(0);
+      const Acc bn_weight = widen(bn_weight_ptr[column]);
+      // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
+      // count, so the caller has raised it.
+      if (column == 0 && bn_momentum >= 0) {
+        if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
+      }
+      const Acc bn_mean_of_matmul_product = bn_moments.mean;
+      const Acc bn_mean = bn_mean_of_matmul_product + matmul_bias;
+      const Acc bn_variance_of_matmul_product = bn_moments.m2 / Acc(rows);
+      const Acc bn_variance = bn_variance_of_matmul_product + bn_mean * Acc(0);
+      const Acc bn_rstd = rsqrt(bn_variance + bn_eps);
+      const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
+      const Acc bn_kept_2 = Acc(1) - bn_factor;
+      const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
+      const Acc new_bn_running_mean = bn_kept_2 * bn_running_mean + bn_factor * bn_mean;
+      const Acc new_bn_running_var = bn_kept_2 * bn_running_var
+          + bn_factor * bn_variance * bn_bessel;
+      const Acc inverse_divide_value = reciprocal(divide_value);
+      const Acc bn_scale = bn_weight * bn_rstd * inverse_divide_value;
+      const Acc bn_center = bn_mean - matmul_bias;
+      bn_mean_ptr[column] = bn_mean;
+      bn_rstd_ptr[column] = bn_rstd;
+      if (bn_running_mean_ptr != nullptr) bn_running_mean_ptr[column] =
+          narrow<Param>(new_bn_running_mean);
+      if (bn_running_var_ptr != nullptr) bn_running_var_ptr[column] =
+          narrow<Param>(new_bn_running_var);
+      bn_scale_ptr[column] = bn_scale;
+      bn_center_ptr[column] = bn_center;
+    }
+    count_part(counter);
+    return;
+  }
+
+  const auto columns = columns_of<kVec, true>(
+      int64_t(turn.panel) * kWidth * kVec, channels, threadIdx.x, kWidth);
+  const bool active = columns.any();
+  const int first = turn.part * kPanelRows;
+  const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
+
+  // Sums of the slice.
+  if (turn.work == PanelWork::kSums) {
+    constexpr int kBatch = 8;  // rows that are loaded before the first is used
+    Loaded<T, kVec> matmul_product_in[kBatch];
+    const auto load_rows = [&](int row) {
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = row + u * kHeight;
+        if (!active || at >= last) break;
+        matmul_product_in[u] = load_to_keep(columns, matmul_product_ptr + int64_t(at) * channels);
+      }
+    };
+    PilotSums<Acc> bn_moments_sums[kVec] = {};
+
+    for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
+      load_rows(row);
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = row + u * kHeight;
+        if (!active || at >= last) break;
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc matmul_product = widen(matmul_product_in[u][v]);
+          if (at == first + int(threadIdx.y)) bn_moments_sums[v].pilot = matmul_product;
+          add_value(bn_moments_sums[v], matmul_product);
+        }
+      }
+    }
+    const int own = last - first - threadIdx.y;  // rows from the thread's first on
+    const Acc count = own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0);
+    Moments<Acc> bn_moments[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
+    moments_over_y<kVec>(
+        shared, bn_moments, [=](int) { return count; }, [=](int) { return Acc(last - first); });
+    if (threadIdx.y == 0 && active) {
+      Acc bn_moments_mean[kVec], bn_moments_m2[kVec];
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        bn_moments_mean[v] = bn_moments[v].mean;
+        bn_moments_m2[v] = bn_moments[v].m2;
+      }
+      store_partials(columns, partials, turn.part, 2, 0, channels, 1, bn_moments_mean);
+      store_partials(columns, partials, turn.part, 2, 1, channels, 1, bn_moments_m2);
+    }
+    count_part(counter);
+    return;
+  }
+
+  // Results.
+  constexpr int kBatch = 8;
+  Loaded<T, kVec> matmul_product_in[kBatch];
+  const auto load_rows = [&](int row) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = row + u * kHeight;
+      if (!active || at >= last) break;
+      matmul_product_in[u] = load_last(columns, matmul_product_ptr + int64_t(at) * channels);
+    }
+  };
+
+  load_rows(first + threadIdx.y);
+  const Acc bias = widen(*bias_ptr);
+  const Acc inverse_divide_value = reciprocal(divide_value);
+  Acc bn_bias[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias);
+  wait_for_parts(counter, slices + kVec);
+  Acc bn_scale[kVec];
+  load_values(columns, bn_scale_ptr, active, bn_scale);
+  Acc bn_center[kVec];
+  load_values(columns, bn_center_ptr, active, bn_center);
+  Acc bn_shift[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+  }
+
+  for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = row + u * kHeight;
+      if (!active || at >= last) break;
+      Pack<Out, kVec> y_out;
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        const Acc matmul_product = widen(matmul_product_in[u][v]);
+        const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
+        const Acc gate = sigmoid<Out>(over_divide_value);
+        const Acc silu_value = over_divide_value * gate;
+        y_out[v] = narrow<Out>(silu_value);
+      }
+      store_last(columns, y_ptr + int64_t(at) * channels, y_out);
+    }
+    load_rows(row + kBatch * kHeight);
+  }
 }
 
 // Column sums, one partial result per block of rows.
@@ -505,10 +721,10 @@ cudaError_t train_forward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  constexpr ColumnWork kWork{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc), 2, 1};
+  constexpr ColumnWork kWork{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc), 2, 1, true};
   constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
+      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kL2Bytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits) {
@@ -518,6 +734,26 @@ cudaError_t train_forward_launch(
         bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, y_ptr,
         bn_num_batches_tracked_ptr, Acc(a.bn_eps), Acc(a.bn_momentum), Acc(a.divide_value), rows,
         channels, tile.rows_per_block);
+  }
+
+  // Each panel of columns stays in the L2.
+  const Panel panel = panel_shape(shapes, rows, channels, kVec, kPacked, kWork, kL2Bytes);
+  if (!panel.fits && shapes.schedule == kPanels) return cudaErrorInvalidConfiguration;
+  if (panel.fits) {
+    auto* counters = scratch.take<unsigned>(panel.panels);
+    auto* partials = scratch.take<Acc>(int64_t(panel.slices) * 2 * channels);
+    auto* bn_scale_ptr = scratch.take<Acc>(channels);
+    auto* bn_center_ptr = scratch.take<Acc>(channels);
+    if (scratch.measures()) return cudaSuccess;
+    cudaError_t error = cudaSuccess;
+    error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
+    if (error != cudaSuccess) return error;
+    return launch_in_order(train_forward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
+        panel.block.x * kVec * kPanelExchange * sizeof(Acc), stream, matmul_product_ptr,
+        matmul_bias_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_mean_ptr, bn_rstd_ptr,
+        bn_running_mean_ptr, bn_running_var_ptr, bn_scale_ptr, bn_center_ptr, y_ptr,
+        bn_num_batches_tracked_ptr, partials, counters, Acc(a.bn_eps), Acc(a.bn_momentum),
+        Acc(a.divide_value), rows, channels, panel.panels, panel.slices, panel.lag);
   }
 
   // Any size: statistics first, then one more pass.
@@ -806,6 +1042,238 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
         store_pack(columns, grad_matmul_product_ptr + here.row, grad_matmul_product_out);
   }
   cluster_wait();  // others may read them until here
+}
+
+// Each panel of columns in the L2.
+
+template <typename T, typename Out, typename Param, int kVec>
+__global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
+    const T* __restrict__ matmul_product_ptr,
+    const Out* __restrict__ grad_y_ptr,
+    const T* __restrict__ matmul_bias_ptr,
+    const Accumulate<T>* __restrict__ bn_mean_ptr,
+    const Accumulate<T>* __restrict__ bn_rstd_ptr,
+    const Param* __restrict__ bn_weight_ptr,
+    const Param* __restrict__ bn_bias_ptr,
+    const Param* __restrict__ bias_ptr,
+    Param* __restrict__ grad_matmul_bias_ptr,
+    Param* __restrict__ grad_bn_weight_ptr,
+    Param* __restrict__ grad_bn_bias_ptr,
+    Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
+    Accumulate<T>* bn_grad_slope_ptr,
+    Accumulate<T>* bn_grad_mean_ptr,
+    T* __restrict__ grad_matmul_product_ptr,
+    Accumulate<T>* __restrict__ partials,
+    unsigned* counters,
+    Accumulate<T> divide_value,
+    int64_t rows, int64_t channels, int panels, int slices, int lag) {
+  using Acc = Accumulate<T>;
+  constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
+  constexpr int kHeight = kPanelThreads / kWidth;
+  wait_for_earlier_kernels();
+  const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
+  if (turn.work == PanelWork::kNone) return;
+  unsigned* const counter = counters + turn.panel;
+  Acc* shared = shared_memory<Acc>();
+
+  // The end of the panel's sums, of kWidth columns.
+  if (turn.work == PanelWork::kEnd) {
+    wait_for_parts(counter, slices);
+    const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
+    const bool active = column < channels;
+    Acc d_over_divide_value_sum_all[1] = {};
+    Acc bn_centered_d_over_divide_value_sum_all[1] = {};
+    constexpr int kBatch = 4;  // partial results that are loaded together
+    for (int64_t base = threadIdx.y; active && base < slices; base += kBatch * blockDim.y) {
+      Acc part[kBatch][2];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int64_t block = base + b * blockDim.y;
+        if (block >= slices) break;
+#pragma unroll
+        for (int slot = 0; slot < 2; ++slot) {
+          part[b][slot] = partials[(block * 2 + slot) * channels + column];
+        }
+      }
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int64_t block = base + b * blockDim.y;
+        if (block >= slices) break;
+        d_over_divide_value_sum_all[0] += part[b][0];
+        bn_centered_d_over_divide_value_sum_all[0] += part[b][1];
+      }
+    }
+    sum_over_y<1>(shared, d_over_divide_value_sum_all);
+    sum_over_y<1>(shared, bn_centered_d_over_divide_value_sum_all);
+    if (threadIdx.y == 0 && active) {
+      const Acc d_over_divide_value_sum = d_over_divide_value_sum_all[0];
+      const Acc bn_centered_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum_all[0];
+      const Acc bn_rstd = widen(bn_rstd_ptr[column]);
+      const Acc bn_weight = widen(bn_weight_ptr[column]);
+      const Acc inverse_divide_value = reciprocal(divide_value);
+      const Acc bn_hat_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum * bn_rstd;
+      const Acc bn_hat_d_over_divide_value_sum_scaled_2_scaled =
+          bn_hat_d_over_divide_value_sum * bn_weight * inverse_divide_value;
+      const Acc inverse_count = reciprocal(Acc(rows));
+      const Acc bn_grad_slope = bn_hat_d_over_divide_value_sum * inverse_count * bn_rstd;
+      const Acc bn_grad_mean = d_over_divide_value_sum * inverse_count;
+      const Acc d_matmul_sum = bn_hat_d_over_divide_value_sum_scaled_2_scaled * Acc(0);
+      if (grad_matmul_bias_ptr != nullptr) grad_matmul_bias_ptr[column] =
+          narrow<Param>(d_matmul_sum);
+      if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] =
+          narrow<Param>(bn_hat_d_over_divide_value_sum * inverse_divide_value);
+      if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] =
+          narrow<Param>(d_over_divide_value_sum * inverse_divide_value);
+      d_over_divide_value_sum_ptr[column] = d_over_divide_value_sum;
+      bn_grad_slope_ptr[column] = bn_grad_slope;
+      bn_grad_mean_ptr[column] = bn_grad_mean;
+    }
+    count_part(counter);
+    return;
+  }
+
+  const auto columns = columns_of<kVec, true>(
+      int64_t(turn.panel) * kWidth * kVec, channels, threadIdx.x, kWidth);
+  const bool active = columns.any();
+  const int first = turn.part * kPanelRows;
+  const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
+
+  // Sums of the slice.
+  if (turn.work == PanelWork::kSums) {
+    constexpr int kBatch = 4;  // rows that are loaded before the first is used
+    Loaded<T, kVec> matmul_product_in[kBatch];
+    Loaded<Out, kVec> grad_y_in[kBatch];
+    const auto load_rows = [&](int row) {
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = row + u * kHeight;
+        if (!active || at >= last) break;
+        matmul_product_in[u] = load_to_keep(columns, matmul_product_ptr + int64_t(at) * channels);
+        grad_y_in[u] = load_to_keep(columns, grad_y_ptr + int64_t(at) * channels);
+      }
+    };
+    const Acc bias = widen(*bias_ptr);
+    const Acc inverse_divide_value = reciprocal(divide_value);
+    Acc matmul_bias[kVec];
+    load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
+    Acc bn_mean[kVec];
+    load_values(columns, bn_mean_ptr, active, bn_mean);
+    Acc bn_rstd[kVec];
+    load_values(columns, bn_rstd_ptr, active, bn_rstd);
+    Acc bn_weight[kVec];
+    load_values(columns, bn_weight_ptr, active, bn_weight);
+    Acc bn_bias[kVec];
+    load_values(columns, bn_bias_ptr, active, bn_bias);
+    Acc bn_scale[kVec];
+    Acc bn_center[kVec];
+    Acc bn_shift[kVec];
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      bn_scale[v] = bn_rstd[v] * bn_weight[v] * inverse_divide_value;
+      bn_center[v] = bn_mean[v] - matmul_bias[v];
+      bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+    }
+    Acc d_over_divide_value_sum[kVec] = {};
+    Acc bn_centered_d_over_divide_value_sum[kVec] = {};
+
+    for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
+      load_rows(row);
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u) {
+        const int at = row + u * kHeight;
+        if (!active || at >= last) break;
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          const Acc matmul_product = widen(matmul_product_in[u][v]);
+          const Acc grad_y = widen(grad_y_in[u][v]);
+          const Acc bn_centered = matmul_product - bn_center[v];
+          const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
+          const Acc gate = sigmoid<Out>(over_divide_value);
+          const Acc slope_of_silu_value = silu_slope(over_divide_value, gate);
+          const Acc d_over_divide_value = grad_y * slope_of_silu_value;
+          d_over_divide_value_sum[v] += d_over_divide_value;
+          bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
+        }
+      }
+    }
+    sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
+    if (threadIdx.y == 0 && active) {
+      store_partials(columns, partials, turn.part, 2, 0, channels, 1, d_over_divide_value_sum);
+      store_partials(columns, partials, turn.part, 2, 1, channels, 1,
+          bn_centered_d_over_divide_value_sum);
+    }
+    count_part(counter);
+    return;
+  }
+
+  // Results.
+  constexpr int kBatch = 4;
+  Loaded<T, kVec> matmul_product_in[kBatch];
+  Loaded<Out, kVec> grad_y_in[kBatch];
+  const auto load_rows = [&](int row) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = row + u * kHeight;
+      if (!active || at >= last) break;
+      matmul_product_in[u] = load_last(columns, matmul_product_ptr + int64_t(at) * channels);
+      grad_y_in[u] = load_last(columns, grad_y_ptr + int64_t(at) * channels);
+    }
+  };
+
+  load_rows(first + threadIdx.y);
+  const Acc bias = widen(*bias_ptr);
+  const Acc inverse_divide_value = reciprocal(divide_value);
+  Acc matmul_bias[kVec];
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
+  Acc bn_mean[kVec];
+  load_values(columns, bn_mean_ptr, active, bn_mean);
+  Acc bn_rstd[kVec];
+  load_values(columns, bn_rstd_ptr, active, bn_rstd);
+  Acc bn_weight[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight);
+  Acc bn_bias[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias);
+  wait_for_parts(counter, slices + kVec);
+  Acc bn_grad_slope[kVec];
+  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope);
+  Acc bn_grad_mean[kVec];
+  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean);
+  Acc bn_scale[kVec];
+  Acc bn_center[kVec];
+  Acc bn_shift[kVec];
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    bn_scale[v] = bn_rstd[v] * bn_weight[v] * inverse_divide_value;
+    bn_center[v] = bn_mean[v] - matmul_bias[v];
+    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+  }
+
+  for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
+#pragma unroll
+    for (int u = 0; u < kBatch; ++u) {
+      const int at = row + u * kHeight;
+      if (!active || at >= last) break;
+      Pack<T, kVec> grad_matmul_product_out;
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) {
+        const Acc matmul_product = widen(matmul_product_in[u][v]);
+        const Acc grad_y = widen(grad_y_in[u][v]);
+        const Acc bn_centered = matmul_product - bn_center[v];
+        const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
+        const Acc gate = sigmoid<Out>(over_divide_value);
+        const Acc slope_of_silu_value = silu_slope(over_divide_value, gate);
+        const Acc d_over_divide_value = grad_y * slope_of_silu_value;
+        const Acc d_matmul_unscaled =
+            d_over_divide_value - (bn_centered * bn_grad_slope[v] + bn_grad_mean[v]);
+        const Acc d_matmul = d_matmul_unscaled * bn_scale[v];
+        grad_matmul_product_out[v] = narrow<T>(d_matmul);
+      }
+      if (grad_matmul_product_ptr != nullptr)
+          store_last(columns, grad_matmul_product_ptr + int64_t(at) * channels,
+              grad_matmul_product_out);
+    }
+    load_rows(row + kBatch * kHeight);
+  }
 }
 
 // Column sums, one partial result per block of rows.
@@ -1161,10 +1629,10 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr ColumnWork kWork{sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc),
-      3, 2};
+      3, 2, true};
   constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
-      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kMostCluster,
+      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kL2Bytes, kMostCluster,
       kMultiprocessors);
   if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
   if (tile.fits) {
@@ -1176,6 +1644,30 @@ cudaError_t train_backward_launch(
         bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, grad_matmul_bias_ptr, grad_bn_weight_ptr,
         grad_bn_bias_ptr, d_over_divide_value_sum_ptr, grad_matmul_product_ptr, Acc(a.divide_value),
         rows, channels, tile.rows_per_block);
+    if (error != cudaSuccess) return error;
+    return launch(train_backward_total<Acc, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
+        stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows, channels);
+  }
+
+  // Each panel of columns stays in the L2.
+  const Panel panel = panel_shape(shapes, rows, channels, kVec, kPacked, kWork, kL2Bytes);
+  if (!panel.fits && shapes.schedule == kPanels) return cudaErrorInvalidConfiguration;
+  if (panel.fits) {
+    auto* counters = scratch.take<unsigned>(panel.panels);
+    auto* partials = scratch.take<Acc>(int64_t(panel.slices) * 2 * channels);
+    auto* d_over_divide_value_sum_ptr = scratch.take<Acc>(channels);
+    auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
+    auto* bn_grad_mean_ptr = scratch.take<Acc>(channels);
+    if (scratch.measures()) return cudaSuccess;
+    cudaError_t error = cudaSuccess;
+    error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
+    if (error != cudaSuccess) return error;
+    error = launch_in_order(train_backward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
+        panel.block.x * kVec * kPanelExchange * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
+        matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr,
+        grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
+        bn_grad_slope_ptr, bn_grad_mean_ptr, grad_matmul_product_ptr, partials, counters,
+        Acc(a.divide_value), rows, channels, panel.panels, panel.slices, panel.lag);
     if (error != cudaSuccess) return error;
     return launch(train_backward_total<Acc, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
         stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows, channels);
@@ -1259,20 +1751,20 @@ cudaError_t train_backward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster, segment_blocks}.
+// row_waves, row_share, column_width, column_cluster, panel_lag, segment_blocks}.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(0), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
-    {90, modes(0), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 4, 0}},  // float32
-    {90, modes(0), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32
-    {90, modes(0), kAnyRows, 8192, 8192, {kSplit, 2, 1, 0, 0, 0, 0}},  // float32
-    {90, modes(1, 3), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 16, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 2047, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 0, 1, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 16, 0, 0}},  // float16
-    {90, modes(2, 4), 2047, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(0), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
+    {90, modes(0), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 4, 0, 0}},  // float32
+    {90, modes(0), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {kSplit, 2, 1, 0, 0, 0, 0, 0}},  // float32
+    {90, modes(1, 3), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 16, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 2047, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 0, 1, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 16, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 2047, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
 };
 
 }  // namespace
@@ -1889,14 +2381,14 @@ cudaError_t eval_backward_dispatch(
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster, segment_blocks}.
+// row_waves, row_share, column_width, column_cluster, panel_lag, segment_blocks}.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 511, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 861, 8192, 8192, {kAutomatic, 4, 1, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0, 0}},  // float16
+    {90, modes(1, 3), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(2, 4), 511, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 861, 8192, 8192, {kAutomatic, 4, 1, 0, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0, 0, 0}},  // float16
 };
 
 }  // namespace

@@ -9,6 +9,8 @@
 
 #include <cuda_runtime.h>
 
+#include "column_work.cuh"
+#include "panel_shapes.cuh"
 #include "shapes.cuh"
 
 namespace fusegen {
@@ -21,16 +23,6 @@ struct Column {
   int rows_per_block;
   size_t shared_bytes;
   bool fits;
-};
-
-// What a column kernel has to do, by which its tiles are chosen.
-struct ColumnWork {
-  int64_t element;    // bytes of a tile for each of its elements
-  int64_t narrowest;  // bytes of an element of the narrowest tensor in it
-  int64_t sums;       // bytes of what a warp sums of a column
-  int64_t exchange;   // bytes of what a block of a cluster shows of a column
-  int moved;          // tensors with all elements that it reads or writes
-  int again;          // tensors with all elements that the split schedule reads a second time
 };
 
 // The launch bounds of a column kernel: threads of a block, and blocks that a multiprocessor holds.
@@ -103,22 +95,22 @@ inline double column_microseconds(
   return turns > 1 && resident * threads < 512 ? 2 * time : time;
 }
 
-// The same of the split schedule, which takes longer than one kernel at any size.
-inline double split_microseconds(int64_t rows, int64_t channels, const ColumnWork& work) {
-  const int64_t element = (work.moved + work.again) * work.narrowest;
-  return 14.5 + double(rows * channels * element) * 350e-9;
-}
-
-// The fastest tile, by the above, of those that are asked for and fit a block. None where the split
-// schedule is asked for, or where the sizes decide and it is faster. Widths are two vectors at
+// The fastest tile, by the above, of those that are asked for and fit a block. None where another
+// schedule is asked for, or where the sizes decide and one is faster. Widths are two vectors at
 // least, as what lies behind a tile is aligned for any type; 32 of them only for few rows.
 inline Column column_shape(
     const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed,
-    const ColumnWork& work, int64_t limit, int most_cluster, int multiprocessors) {
+    const ColumnWork& work, int64_t limit, int64_t l2_bytes, int most_cluster,
+    int multiprocessors) {
   Column best{dim3(1), dim3(1), 0, 0, false};
-  if (shapes.schedule == kSplit) return best;
-  double least = shapes.schedule == kAutomatic ? split_microseconds(rows, channels, work)
-                                               : std::numeric_limits<double>::infinity();
+  double least = std::numeric_limits<double>::infinity();
+  if (shapes.schedule == kAutomatic) {
+    least = panels_suit(rows, channels, packed, work, l2_bytes)
+        ? panel_microseconds(rows, channels, work)
+        : split_microseconds(rows, channels, work);
+  } else if (shapes.schedule != kOnChip && shapes.schedule != kOnChipIfItFits) {
+    return best;
+  }
   int widest = 2;
   while (widest < (rows > 64 ? 16 : 32) && widest * vector < channels) widest *= 2;
   for (int width = 2; width <= widest; width *= 2) {

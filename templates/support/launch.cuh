@@ -110,6 +110,18 @@ cudaError_t launch(
 #endif
 }
 
+// The same of a kernel whose blocks wait for blocks before them. Blocks start in the order of their
+// indices on every GPU so far, and others start them in that order here.
+template <typename... Params, typename... Args>
+cudaError_t launch_in_order(
+    void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
+    cudaStream_t stream, Args&&... args) {
+#if !defined(__CUDACC__)
+  const emulate::InOrder in_order;
+#endif
+  return launch(kernel, grid, block, shared_bytes, stream, std::forward<Args>(args)...);
+}
+
 // How many blocks of a kernel a multiprocessor of the current device holds. Where nobody says, as
 // on the emulator, it is `promised`: for so many there are registers by its launch bounds.
 template <typename... Params>

@@ -59,10 +59,12 @@ enum class Aligned {
 };
 
 enum Schedule : int64_t {
-  kAutomatic = 0,       // on chip where that fits well
+  kAutomatic = 0,       // what suits the sizes
   kOnChip = 1,          // in registers or in shared memory; an error where that does not fit
-  kSplit = 2,           // fits every size
-  kOnChipIfItFits = 3,  // else split
+  kPanels = 2,          // in the L2; an error where rows do not begin at multiples of a vector
+  kSplit = 3,           // fits every size
+  kOnChipIfItFits = 4,  // else what suits the sizes
+  kPanelsIfTheyFit = 5,
 };
 
 // What a launch leaves open: how much is in flight, never what is computed. fusegen/plan/shapes.py
@@ -74,6 +76,7 @@ struct Shapes {
   int64_t row_share = 0;       // 1 the least of a segment for a thread, 2 twice that
   int64_t column_width = 0;    // vectors of a row of a column tile; 0 likewise
   int64_t column_cluster = 0;  // blocks that share a column tile; 0 likewise
+  int64_t panel_lag = 0;       // by how many panels results are behind sums; 0 likewise
   int64_t segment_blocks = 0;  // blocks that share a segment that is read twice; 0 likewise
 };
 

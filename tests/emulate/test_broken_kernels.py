@@ -20,13 +20,16 @@ from tests.emulate.mutants.coverage import template_sources, untouched  # noqa: 
 from tests.emulate.mutants.exchanges import SEGMENT_EXCHANGES  # noqa: E402
 from tests.emulate.mutants.mutant import Mutant  # noqa: E402
 from tests.emulate.mutants.odd_sizes import ODD_SIZES  # noqa: E402
+from tests.emulate.mutants.panels import PANELS  # noqa: E402
 from tests.emulate.mutants.scenario import Alike, Copy, Tail, build, choose  # noqa: E402
 from tests.emulate.mutants.shared_memory import SHARED  # noqa: E402
 from tests.emulate.mutants.staged import STAGED  # noqa: E402
 from tests.emulate.mutants.stores import STORES  # noqa: E402
 from tests.emulate.mutants.sums import SUMS  # noqa: E402
 
-_KINDS = (BARRIERS, BOUNDS, CLUSTERS, COUNTS, FETCHES, ODD_SIZES, SEGMENT_EXCHANGES, SHARED, STAGED, STORES, SUMS)
+_KINDS = (
+    *(BARRIERS, BOUNDS, CLUSTERS, COUNTS, FETCHES, ODD_SIZES, PANELS, SEGMENT_EXCHANGES, SHARED, STAGED, STORES, SUMS),
+)
 MUTANTS = dict(enumerate((mutant for kind in _KINDS for mutant in kind), start=1))
 
 # Between them they have every kind of kernel.
@@ -56,6 +59,12 @@ SCENARIOS = {
     # 132 channels are a vector more than a block of the stream kernels has, 70 rows make three blocks of them.
     "column": Tail("batch norm", 70, 132, schedule="on chip"),
     "split": Tail("batch norm", 70, 132, schedule="split in eight blocks"),
+    # Five panels of 32 columns, the last one of 4, in three slices, the last one of 88 rows.
+    "panels": Tail("batch norm", 600, 132, schedule="panels"),
+    # 34 slices, for 32 threads of each column that end its sums.
+    "panels, many rows": Tail("batch norm", 8500, 12, schedule="panels"),
+    "panels, far from zero": Tail("batch norm", 70, 132, schedule="panels", mean=1000.0),
+    "panels, cumulative": Tail("batch norm", 600, 132, schedule="panels", cumulative=True),
     # A thread has more rows than are on their way at once.
     "more rows": Tail("batch norm", 200, 132, schedule="on chip"),
     # Squares of these leave nothing of the variance in float32.

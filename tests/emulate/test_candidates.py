@@ -35,6 +35,8 @@ SIZES = {
     "gemm_bias_hardtanh_mish_groupnorm": ((170, 1480, 1), (67, 131, 1), (37, 240, 20)),  # row, split
 }
 LIMIT = 1e-11
+WITHOUT_EFFECT = {"panel_lag"}
+"""Knobs that change when something is done, and no sum."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,9 @@ def test_every_candidate_against_double_precision(name: str, root: Path) -> None
                 try:
                     found = tail.run(tensors, mode, shapes=each, seed=seed).values
                 except EmulationError as problem:
-                    assert each.schedule == "on_chip" and str(problem).endswith(f"CUDA error {DOES_NOT_FIT}")
+                    assert each.schedule in ("on_chip", "panels") and str(problem).endswith(
+                        f"CUDA error {DOES_NOT_FIT}"
+                    )
                     continue
                 for key in expected.keys() & found.keys():
                     exact = expected[key]
@@ -95,4 +99,4 @@ def test_every_candidate_against_double_precision(name: str, root: Path) -> None
             for knob in knob_names(program, schedule)
         }
         assert compared >= read, f"{variant.name}: what fits leaves knobs out"
-        assert compared == differing, variant.name
+        assert compared - WITHOUT_EFFECT == differing, variant.name

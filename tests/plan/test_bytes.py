@@ -31,6 +31,7 @@ def test_batch_norm_forward() -> None:
     partials, finalise = MATRIX, 2 * VECTOR + COUNT + 2 * VECTOR + 4 * VECTOR + COUNT + 2 * VECTOR
     apply_ = MATRIX + 2 * VECTOR + VECTOR + SCALAR + MATRIX
     assert bytes_of(found)["split"] == partials + finalise + apply_
+    assert bytes_of(found)["panel"] == floor + 2 * VECTOR, "and what follows from the statistics"
 
 
 def test_batch_norm_backward() -> None:
@@ -40,6 +41,7 @@ def test_batch_norm_backward() -> None:
     floor = 2 * MATRIX + 5 * VECTOR + SCALAR + MATRIX + 3 * VECTOR + SCALAR
     assert found["floor_bytes"] == floor
     assert floor < bytes_of(found)["column"] < 1.01 * floor
+    assert floor < bytes_of(found)["panel"] < 1.01 * floor
     assert 5 * MATRIX < bytes_of(found)["split"] < 5.03 * MATRIX
 
 

@@ -45,7 +45,7 @@ def test_every_field_but_the_schedule_is_a_knob_with_its_default_among_the_value
 
 def test_numbers_and_changes() -> None:
     shapes = Shapes("split", sum_blocks=16)
-    assert shapes.numbers == (2, 16, *DEFAULT.numbers[2:])
+    assert shapes.numbers == (SCHEDULES.index("split"), 16, *DEFAULT.numbers[2:])
     assert shapes.changes == {"schedule": "split", "sum_blocks": 16} and DEFAULT.changes == {}
     assert (str(shapes), str(DEFAULT)) == ("schedule split, sum_blocks 16", "default")
 
@@ -70,7 +70,7 @@ def test_candidates_of_every_program(spec: str) -> None:
         (
             "gemm_scale_bn",
             "train_forward",
-            {"on_chip": {"column_width", "column_cluster"}, "split": {"sum_blocks"}},
+            {"on_chip": {"column_width", "column_cluster"}, "panels": {"panel_lag"}, "split": {"sum_blocks"}},
         ),
         (
             "gemm_groupnorm_hardtanh",

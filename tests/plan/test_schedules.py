@@ -51,9 +51,9 @@ def test_partial_sums_are_finalised_next(name: str) -> None:
 @pytest.mark.parametrize("name", SPECS)
 def test_the_last_schedule_fits_every_size(name: str) -> None:
     for program in programs(committed(name)).values():
-        *on_chip, last = program.schedules
+        *others, last = program.schedules
         assert {kernel.kind for kernel in last.kernels} <= {"stream", "finalise", "segment"}
-        assert {schedule.kind for schedule in on_chip} <= {"row", "column"}
+        assert {schedule.kind for schedule in others} <= {"row", "column", "panel"}
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -73,7 +73,9 @@ def test_a_batch_is_counted_where_running_statistics_are_moved(tmp_path, between
         for norm in ("bn", "bn2"):
             count, variance = f"{norm}_num_batches_tracked", f"{norm}_running_var"
             (kernel,) = [k for k in schedule.kernels if count in {t.name for t in k.counts}]
-            assert kernel.kind in ("column", "finalise") and {count, variance} <= {t.name for t in kernel.writes}
+            assert kernel.kind in ("column", "panel", "finalise") and {count, variance} <= {
+                t.name for t in kernel.writes
+            }
     assert not any(kernel.counts for program in others for kernel in program.kernels)
 
 
@@ -84,8 +86,8 @@ def test_element_wise_chains_are_one_pass() -> None:
 
 def test_batch_norm_holds_columns_and_has_an_evaluation_of_its_own() -> None:
     assert kinds(committed("matmul_bn_bias_div_swish")) == {
-        "train_forward": ["column", "split"],
-        "train_backward": ["column", "split"],
+        "train_forward": ["column", "panel", "split"],
+        "train_backward": ["column", "panel", "split"],
         "eval_forward": ["stream"],
         "eval_backward": ["stream"],
     }
@@ -99,7 +101,7 @@ def test_group_norm_holds_rows() -> None:
 
 def test_batch_norm_without_running_statistics_has_one_variant(tmp_path) -> None:
     plan = planned(tmp_path, LINEAR, "op: batch_norm, name: bn, track_running_stats: false")
-    assert kinds(plan) == {"forward": ["column", "split"], "backward": ["column", "split"]}
+    assert kinds(plan) == {"forward": ["column", "panel", "split"], "backward": ["column", "panel", "split"]}
 
 
 def test_a_reduction_over_the_other_axis_runs_before(tmp_path) -> None:
@@ -108,6 +110,27 @@ def test_a_reduction_over_the_other_axis_runs_before(tmp_path) -> None:
     assert [kernel.kind for kernel in column.kernels] == ["segment", "column"]
     assert [kernel.kind for kernel in split.kernels] == ["segment", "stream", "finalise", "stream"]
     assert column.kernels[0] == split.kernels[0]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_panel_kernel_does_what_the_first_kernels_of_the_split_schedule_do(name: str) -> None:
+    for program in programs(committed(name)).values():
+        found = {schedule.kind: schedule.kernels for schedule in program.schedules}
+        if "panel" in found:
+            panel, *others = found["panel"]
+            assert (*panel.parts, *others) == found["split"]
+            assert [part.kind for part in panel.parts] == ["stream", "finalise", "stream"]
+            made = {t.name for part in panel.parts[:2] for t in part.writes}
+            read = {t.name for part in panel.parts for t in part.reads}
+            assert {t.name for t in panel.reads} == read - {t.name for t in panel.writes if t.scratch}
+            assert {t.name for t in panel.writes} == made | {t.name for t in panel.parts[2].writes}
+
+
+def test_panels_are_for_one_sum_over_the_rows_at_a_time(tmp_path) -> None:
+    twice = planned(tmp_path, LINEAR, "op: batch_norm, name: bn", "op: relu", "op: batch_norm, name: bn2")
+    assert kinds(twice)["train_forward"] == ["column", "split"]
+    rows = planned(tmp_path, LINEAR, "op: batch_norm, name: bn", "op: layer_norm, name: ln")
+    assert kinds(rows)["train_forward"] == ["row", "split"]
 
 
 def test_statistics_are_saved_and_the_rest_is_computed_again(tmp_path) -> None:
@@ -131,5 +154,6 @@ def test_launch_shapes_come_from_the_table_of_devices() -> None:
     assert planning_device(["sm_90"]) == DEVICES["sm_90"]
     both = planning_device(["sm_100", "sm_80"])
     assert both.name == "B200" and both.shared_bytes == DEVICES["sm_80"].shared_bytes
+    assert both.l2_bytes == DEVICES["sm_80"].l2_bytes < DEVICES["sm_90"].l2_bytes < DEVICES["sm_100"].l2_bytes
     assert both.most_cluster == 1 and planning_device(["sm_90", "sm_100"]).most_cluster == 8
     assert planning_device(["sm_90a"]) == DEVICES["sm_90"]

@@ -56,9 +56,11 @@ def test_where_the_default_is_all_there_are_no_ranges() -> None:
     assert ranges(()) == ranges(measured((8, DEFAULT), (64, DEFAULT))) == ()
 
 
-def test_kernels_on_chip_are_taken_where_they_fit_only() -> None:
+def test_kernels_on_chip_and_panels_are_taken_where_they_fit_only() -> None:
     (found,) = ranges(measured((8, Shapes("on_chip", row_waves=2))))
     assert found.shapes == Shapes("on_chip_if_it_fits", row_waves=2)
+    (found,) = ranges(measured((8, Shapes("panels", panel_lag=2))))
+    assert found.shapes == Shapes("panels_if_they_fit", panel_lag=2)
 
 
 # Files

@@ -84,18 +84,20 @@ def test_a_line_for_each_range_of_each_dtype(kernels: str) -> None:
     (lines,) = re.findall(r"constexpr Tuned kTrainForwardShapes\[\] = \{\n(.*?)\};", kernels, re.DOTALL)
     # Autocast modes are in the line of their activations' dtype; 2000 sqrt(2) = 2828.
     assert lines.splitlines() == [
-        "    {90, modes(0), 2828, 8192, 8192, {kSplit, 16, 1, 0, 0, 0, 0}},  // float32",
-        "    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // float32",
-        "    {90, modes(1, 3), 141, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 0, 0}},  // bfloat16",
-        "    {90, modes(1, 3), 35355, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0}},  // bfloat16",
-        "    {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 2, 1, 0, 0, 0, 0}},  // bfloat16",
+        "    {90, modes(0), 2828, 8192, 8192, {kSplit, 16, 1, 0, 0, 0, 0, 0}},  // float32",
+        "    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32",
+        "    {90, modes(1, 3), 141, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 0, 0, 0}},  // bfloat16",
+        "    {90, modes(1, 3), 35355, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16",
+        "    {90, modes(1, 3), kAnyRows, 8192, 8192, {kSplit, 2, 1, 0, 0, 0, 0, 0}},  // bfloat16",
     ]
-    assert "{80, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 32, 1, 0, 0, 0, 0}},  // float32" in kernels
+    assert "{80, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 32, 1, 0, 0, 0, 0, 0}},  // float32" in kernels
 
 
 def test_the_columns_are_named_in_their_order(kernels: str) -> None:
     text = " ".join(line.removeprefix("// ") for line in kernels.splitlines() if line.startswith("// "))
-    assert "{schedule, sum_blocks, row_waves, row_share, column_width, column_cluster, segment_blocks}" in text
+    assert (
+        "{schedule, sum_blocks, row_waves, row_share, column_width, column_cluster, panel_lag, segment_blocks}" in text
+    )
     assert f"specs/{NAME}.tuning.json" in text
     assert max(map(len, kernels.splitlines())) <= 100
 

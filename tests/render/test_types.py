@@ -23,10 +23,12 @@ CHAINS = {
         (BATCH,),
         {
             "train_forward_column": "T Out Param",
+            "train_forward_panel": "T Out Param",
             "train_forward_partials": "T",
             "train_forward_finalise": "Acc Param",
             "train_forward_apply": "T Out Param",
             "train_backward_column": "T Out Param",
+            "train_backward_panel": "T Out Param",
             "train_backward_partials": "T Out",
             "train_backward_finalise": "Acc Param",
             "train_backward_apply": "T Out Param",
@@ -68,5 +70,7 @@ def test_types_of_kernels(name: str, tmp_path: Path) -> None:
     text = kernels(tmp_path, steps)
     declared = re.findall(r"template <([^>]*)>\s*__global__ void\s+__launch_bounds__\(.*\)\s(\w+)\(", text)
     assert {kernel: " ".join(re.findall(r"typename (\w+)", types)) for types, kernel in declared} == expected
-    launched = dict(re.findall(r"(?:launch\(|auto\* kernel = )(\w+)<((?:[A-Z]\w*(?:, (?=[A-Z]))?)+)", text))
+    launched = dict(
+        re.findall(r"(?:launch(?:_in_order)?\(|auto\* kernel = )(\w+)<((?:[A-Z]\w*(?:, (?=[A-Z]))?)+)", text)
+    )
     assert {kernel: types.replace(",", "") for kernel, types in launched.items()} == expected

@@ -31,12 +31,13 @@ ROW_CHAINS = {
         [(0, 4, 1, 8, True), (4, 3, 2, 19, False)],
     ),
 }
-# Steps, and of the forward and of the backward column kernel: tensors that it moves, tensors read again.
+# Steps, and of the forward and of the backward column kernel: tensors that it moves, tensors read again, and
+# whether panels are an alternative.
 COLUMN_CHAINS = {
-    "batch": ((BATCH,), [(2, 1), (3, 2)]),
-    "relu_behind": ((LINEAR, BATCH, "op: relu"), [(2, 1), (3, 2)]),
-    # What comes before the last norm runs in both schedules alike.
-    "layer_before": ((LAYER, BATCH), [(2, 1)]),  # backward it ends with a row kernel
+    "batch": ((BATCH,), [(2, 1, "true"), (3, 2, "true")]),
+    "relu_behind": ((LINEAR, BATCH, "op: relu"), [(2, 1, "true"), (3, 2, "true")]),
+    # What comes before the last norm runs in both schedules alike, and panels are not for it.
+    "layer_before": ((LAYER, BATCH), [(2, 1, "false")]),  # backward it ends with a row kernel
 }
 # Steps, and the streams of each launcher: forward and backward in training, then in evaluation.
 STREAM_CHAINS = {
@@ -119,13 +120,13 @@ def test_only_kernels_without_column_sums_have_as_many_blocks_as_their_registers
 @pytest.mark.parametrize("name", COLUMN_CHAINS)
 def test_column_work(name: str, tmp_path: Path) -> None:
     steps, expected = COLUMN_CHAINS[name]
-    found = re.findall(r"constexpr ColumnWork kWork\{[^}]*,\s+(\d+),\s+(\d+)\};", kernels(tmp_path, steps))
-    assert [(int(moved), int(again)) for moved, again in found] == expected
+    found = re.findall(r"constexpr ColumnWork kWork\{[^}]*,\s+(\d+),\s+(\d+),\s+(\w+)\};", kernels(tmp_path, steps))
+    assert [(int(moved), int(again), panels) for moved, again, panels in found] == expected
 
 
 @pytest.mark.parametrize("name", STREAM_CHAINS)
 def test_stream_work(name: str, tmp_path: Path) -> None:
     steps, expected = STREAM_CHAINS[name]
     launchers = re.split(r"cudaError_t \w+_launch\(", kernels(tmp_path, steps))[1:]
-    found = [re.findall(r"StreamWork::(\w+)", each.split("cudaError_t", 1)[0]) for each in launchers]
+    found = [re.findall(r"StreamWork::(\w+)", each.split("_typed(", 1)[0]) for each in launchers]
     assert found == expected

@@ -38,6 +38,17 @@ void end_batch();
 // Makes the copies of all batches but the last `left`.
 void wait_for_batches(unsigned left);
 
+// Counters in global memory by which a launch's blocks wait for each other. Who has found a counter at `least`, and
+// the block behind its next barrier, may access what was done before whatever was added to it.
+void add_and_release(unsigned* counter);
+void acquire_from(const unsigned* counter, unsigned least);
+
+// While there is one, blocks run in the order of their indices.
+struct InOrder {
+  InOrder();
+  ~InOrder();
+};
+
 // What block `rank` of the cluster has where this block has `address`, in shared memory.
 void* peer_address(void* address, unsigned rank);
 

@@ -70,3 +70,11 @@ template <typename T>
 __forceinline__ T __ldg(const T* address) {
   return *address;
 }
+template <typename T>
+__forceinline__ T __ldcs(const T* address) {
+  return *address;
+}
+template <typename T>
+__forceinline__ void __stcs(T* address, T value) {
+  *address = value;
+}

@@ -1,8 +1,10 @@
-// Runs the clusters of a launch one after another in random order, the threads of their blocks as fibres.
+// Runs the clusters of a launch one after another, in random order unless asked not to, the threads of their blocks as
+// fibres.
 #include <numeric>
 
 #include "cluster.h"
 #include "copies.h"
+#include "counters.h"
 #include "hooks.h"
 #include "schedule.h"
 
@@ -59,6 +61,7 @@ void begin_block(Block& block) {
     thread.visitor = {static_cast<Who>(block.rank << rank_shift | i), 0, 0};
     thread.arrivals = thread.waits = 0;
     thread.waits_for_cluster = false;
+    thread.acquired.clear();
     thread.copies.clear();
     thread.batches = 0;
     const unsigned stack = first_stack + i;
@@ -75,6 +78,8 @@ void begin_block(Block& block) {
   block.warp = no_warp;
   block.visited = -1;
   block.waited = 0;
+  block.acquired.clear();
+  block.acquires = false;
   block.shared.poison();
   block.clock.pass_barrier(engine.clock.now);
 }
@@ -148,12 +153,14 @@ cudaError_t run(const void* kernel, dim3 grid, dim3 block, std::size_t shared,
   // Steps of a size that shares no factor with the number of clusters come to each cluster once.
   const std::uint64_t clusters = std::uint64_t(grid.x) * grid.y;
   const std::uint64_t random = mix(mix(engine.seed) + engine.launches++);
-  std::uint64_t step = random % clusters | 1;
+  const std::uint64_t first = engine.in_order ? 0 : random / 7;
+  std::uint64_t step = engine.in_order ? 1 : random % clusters | 1;
   while (std::gcd(step, clusters) != 1) ++step;
   engine.clock.begin_launch();
+  engine.released.clear();
   engine.faults.enter(describe_signal);
   if (sigsetjmp(engine.faults.escape, 1) == 0) {
-    for (std::uint64_t i = 0; i < clusters; ++i) run_cluster((random / 7 + i * step) % clusters);
+    for (std::uint64_t i = 0; i < clusters; ++i) run_cluster((first + i * step) % clusters);
   }
   engine.faults.leave();
   engine.stacks.trim();

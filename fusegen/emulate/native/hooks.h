@@ -34,7 +34,8 @@ void describe_race(char (&text)[128], Order order, Who who, const char* found) {
 }
 
 View view_since(std::uint32_t since) {
-  return {engine.clock, engine.block->clock, engine.current->visitor, since};
+  return {engine.clock,  engine.block->clock,     engine.current->visitor,
+          since,         engine.block->acquired, engine.current->acquired};
 }
 
 // Remembers the access to one cell. Returns whether it is a race, which `text` then describes.

@@ -112,6 +112,12 @@ void finish_barrier(Block& block) {
   for (unsigned w = 0; w * warp_size < engine.thread_count; ++w) set_runnable(block, w, block.warps[w].live, true);
   block.at_barrier = 0;
   block.clock.pass_barrier(++engine.clock.now);
+  for (unsigned i = 0; block.acquires && i < engine.thread_count; ++i) {
+    auto& acquired = block.threads[i].acquired;
+    block.acquired.insert(block.acquired.end(), acquired.begin(), acquired.end());
+    acquired.clear();
+  }
+  block.acquires = false;
   block.warp = no_warp;  // whoever came last must not always go on first
 }
 

@@ -3,10 +3,12 @@
 // first this time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
 namespace fusegen::emulate {
 
@@ -47,6 +49,12 @@ constexpr Who several_blocks = 0xdfff;  // of more than one
 
 enum class Order { settled, other_thread, other_rank, other_cluster };
 
+// A stretch of time, without its end, in which one block ran.
+struct Span {
+  std::uint32_t begin;
+  std::uint32_t end;
+};
+
 struct Visitor {
   Who who;
   // When all had arrived at the last two barriers of the cluster that it has waited for, or 0. The last one orders
@@ -63,6 +71,15 @@ struct View {
   const BlockClock& block;
   const Visitor& visitor;
   std::uint32_t since;
+  // What a counter orders before this: for all of the block, and for the thread.
+  const std::vector<Span>& by_block;
+  const std::vector<Span>& by_thread;
+
+  bool acquired(std::uint32_t stamp) const {
+    const auto holds = [stamp](const Span& span) { return span.begin <= stamp && stamp < span.end; };
+    return std::any_of(by_block.begin(), by_block.end(), holds) ||
+           std::any_of(by_thread.begin(), by_thread.end(), holds);
+  }
 };
 
 // One piece of memory. Stamps of 0 are from before the clock began.
@@ -104,6 +121,7 @@ class Cell {
 
   static Order order(const View& view, std::uint32_t stamp, Who who) {
     if (stamp < view.since) return Order::settled;
+    if (stamp < view.clock.cluster && who != several_blocks && view.acquired(stamp)) return Order::settled;
     if (stamp < view.clock.cluster || who == several_blocks) return Order::other_cluster;
     const Visitor& visitor = view.visitor;
     if (has_met(visitor, stamp, who)) return Order::settled;

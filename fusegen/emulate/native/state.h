@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <map>
+#include <vector>
 
 #include "emulate_engine.h"
 #include "fault.h"
@@ -45,6 +47,7 @@ struct Thread {
   unsigned arrivals;
   unsigned waits;
   bool waits_for_cluster;
+  std::vector<Span> acquired;  // since the block's last barrier
   std::deque<Copy> copies;
   unsigned batches;  // of copies that it has ended
 };
@@ -72,6 +75,8 @@ struct Block {
   // blocks, and what its own threads have waited for.
   int visited;
   int waited;
+  std::vector<Span> acquired;  // by its last barrier
+  bool acquires;               // whether one of its threads has, since
 };
 
 struct Engine {
@@ -83,6 +88,9 @@ struct Engine {
   Stacks stacks;
   Regions regions;
   Clock clock;
+  // Of each counter in this launch, what is ordered before each time that it was added to.
+  std::map<const unsigned*, std::vector<std::vector<Span>>> released;
+  unsigned in_order = 0;
   std::uint64_t code_address = 0;  // of the access that a report is about, or 0
 
   // The launch

@@ -18,15 +18,17 @@ from tests.emulate.mutants.scenario import ROOT, Copy
 
 # In code, not in a comment. The instructions that math.cuh asks for by name are arithmetic of one thread, an empty one
 # only keeps the compiler from moving others, and the wait for earlier kernels has tests/build/test_waits.py. Those of
-# exchange.cuh are a GPU's alone: mutants touch what the emulator has in their place, and what they do themselves (how
-# many bytes, which parity) shows in `fusegen verify` on a GPU.
+# exchange.cuh and panels.cuh are a GPU's alone: mutants touch what the emulator has in their place, and what they do
+# themselves (how many bytes, which parity) shows in `fusegen verify` on a GPU.
 _NOT_SHARED = (
     r"(?:\(\"(?:rcp|max|min|ex2)\.| volatile\(\"(?:griddepcontrol\.wait;)?\" ::: \"memory\"\);|"
+    r" volatile\(\s*\"(?:red\.release|ld\.acquire|createpolicy|ld\.global\.L2)|"
     r"(?: volatile)?\(\s*\"(?:mapa\.|mbarrier\.|fence\.mbarrier_init\.|st\.async\.|\{ \.reg \.pred done;))"
 )
 _CALL = re.compile(
     r"(?m)^(?P<before>(?:(?!//|\{#).)*?)"
     rf"(?P<call>\b(?:__(?:sync|shfl|barrier|cluster_barrier|pipeline)\w*|cooperative_groups\b|asm\b(?!{_NOT_SHARED})|"
+    r"emulate::(?:add_and_release|acquire_from)\b|(?:count_part|wait_for_parts)(?=\(counter[^*]*\);)|"
     r"(?:cluster_arrive|cluster_wait|end_row|wait_for_rows<[^<>]*>)(?=\(\);)))"
 )
 _TAG = re.compile(r"/\*<(\S+?):(\d+)>\*/")

@@ -1,0 +1,27 @@
+// What is known of programs whose kernels hold columns, and how long it takes without that.
+#pragma once
+
+#include <cstdint>
+
+namespace fusegen {
+
+// What a program has to do whose kernels hold columns, by which its schedule and its tiles are
+// chosen.
+struct ColumnWork {
+  int64_t element;    // bytes of a tile for each of its elements
+  int64_t narrowest;  // bytes of an element of the narrowest tensor in it
+  int64_t sums;       // bytes of what a warp sums of a column
+  int64_t exchange;   // bytes of what a block of a cluster shows of a column
+  int moved;          // tensors with all elements that it reads or writes
+  int again;          // tensors with all elements that other schedules read a second time
+  bool panels;        // whether one of them keeps panels in the L2
+};
+
+// How long the split schedule takes beyond what any kernel does, in about microseconds, as the
+// estimates of other schedules: only their order matters.
+inline double split_microseconds(int64_t rows, int64_t channels, const ColumnWork& work) {
+  const int64_t element = (work.moved + work.again) * work.narrowest;
+  return 14.5 + double(rows * channels * element) * 350e-9;
+}
+
+}  // namespace fusegen

@@ -1,0 +1,103 @@
+"""Launch shapes of kernels whose panels stay in the L2, as the emitted launchers compute them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fusegen.emulate import Buffer
+from fusegen.plan.shapes import SCHEDULES
+from tests.emulate.building import compiled_shapes
+
+SOURCE = """
+#include "../support/panel_shapes.cuh"
+
+extern "C" int shape(int vector, int64_t* found, double* times, int64_t rows, int64_t channels, int64_t bytes,
+                     int64_t again, int64_t packed, int64_t panels, int64_t schedule, int64_t lag, int64_t l2_bytes) {
+  const fusegen::ColumnWork work{bytes, bytes, 8, 8, int(again) + 1, int(again), panels != 0};
+  fusegen::Shapes shapes;
+  shapes.schedule = schedule;
+  shapes.panel_lag = lag;
+  const fusegen::Panel panel = fusegen::panel_shape(shapes, rows, channels, vector, packed, work, l2_bytes);
+  const int64_t values[] = {panel.fits, panel.grid.x, panel.block.x, panel.block.y, panel.panels, panel.slices,
+                            panel.lag};
+  for (int i = 0; i < 7; ++i) found[i] = values[i];
+  times[0] = fusegen::panel_microseconds(rows, channels, work);
+  times[1] = fusegen::split_microseconds(rows, channels, work);
+  return cudaGetLastError();
+}
+"""
+L2 = 50 << 20
+
+
+@pytest.fixture(scope="module")
+def shape(tmp_path_factory):
+    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"))
+
+    def shape(
+        rows, channels, vector=4, bytes=4, again=1, packed=True, panels=True, schedule="automatic", lag=0, l2=L2
+    ):  # fmt: skip
+        found, times = Buffer.poisoned([7], torch.int64), Buffer.poisoned([2], torch.float64)
+        sizes = (rows, channels, bytes, again, packed, panels, SCHEDULES.index(schedule), lag, l2)
+        library.call("shape", vector, found, times, *map(int, sizes))
+        names = ("fits", "blocks", "width", "height", "panels", "slices", "lag", "time", "split")
+        return dict(zip(names, (*found.tensor().tolist(), *times.tensor().tolist()), strict=True))
+
+    return shape
+
+
+@pytest.mark.parametrize(("vector", "bytes"), [(4, 4), (8, 2), (4, 2), (2, 8)])
+def test_a_row_of_a_panel_fills_a_line_and_every_column_is_in_one(shape, vector, bytes):
+    for rows, channels in ((1, vector), (256, 4096), (257, 4096), (100_000, 1000 * vector)):
+        panel = shape(rows, channels, vector, bytes, schedule="panels")
+        assert panel["fits"] and panel["width"] * panel["height"] == 256
+        columns = panel["width"] * vector
+        assert columns * bytes == 128
+        assert (panel["panels"] - 1) * columns < channels <= panel["panels"] * columns
+        assert (panel["slices"] - 1) * 256 < rows <= panel["slices"] * 256
+
+
+def test_every_step_has_its_blocks(shape):
+    """The last results are as many steps behind the last sums as the lag says."""
+    panel = shape(1000, 320, schedule="panels", lag=3)
+    assert (panel["panels"], panel["slices"], panel["lag"]) == (10, 4, 3)
+    assert panel["blocks"] == (10 + 3) * (4 + 2 * 4)  # four of each step end the sums of some columns
+
+
+def test_what_is_read_again_takes_a_third_of_the_l2(shape):
+    def lags(again, l2=L2):
+        return [shape(rows, 65536, again=again, l2=l2)["lag"] for rows in (4096, 8192, 16384, 32768, 65536)]
+
+    assert lags(1) == [33, 17, 8, 4, 2] and lags(2) == [17, 8, 4, 2, 1]
+    assert lags(1, l2=2 * L2) == [67, 33, 17, 8, 4]
+    assert shape(10_000_000, 65536, schedule="panels")["lag"] == 1
+    assert shape(8192, 64, schedule="panels")["lag"] == 2, "no more than there are panels"
+    assert [shape(8192, 65536, schedule="panels", lag=lag)["lag"] for lag in (1, 8)] == [1, 8]
+
+
+def chosen(shape, rows, channels, **others):
+    return bool(shape(rows, channels, **others)["fits"])
+
+
+def test_the_sizes_decide(shape):
+    assert [chosen(shape, rows, 4096) for rows in (64, 1024, 4096, 16384, 65536)] == [False, False, True, True, True]
+    assert not chosen(shape, 16384, 4096, panels=False), "the program has no such kernel"
+    assert not chosen(shape, 16384, 4096, packed=False)
+    assert [chosen(shape, 16384, 4096 + more) for more in (4, 16, 32)] == [False, False, True], "rows fill lines"
+    # What is read has to stay until it is read again: one panel and a half, or everything.
+    assert [chosen(shape, 131072, channels, again=again) for channels, again in ((32, 1), (64, 1), (1024, 1))] == [
+        True, False, False
+    ]  # fmt: skip
+    assert [chosen(shape, rows, 4096, again=2) for rows in (32768, 65536)] == [True, False]
+    for rows, channels in ((16384, 4096), (256, 256)):
+        panel = shape(rows, channels)
+        assert bool(panel["fits"]) == (panel["time"] < panel["split"])
+
+
+def test_what_is_asked_for(shape):
+    assert not chosen(shape, 16384, 4096, schedule="split") and not chosen(shape, 16384, 4096, schedule="on_chip")
+    assert chosen(shape, 16384, 4096, schedule="on_chip_if_it_fits"), "else what suits the sizes"
+    for schedule in ("panels", "panels_if_they_fit"):
+        assert chosen(shape, 5, 12, schedule=schedule)
+        assert not chosen(shape, 5, 12, schedule=schedule, packed=False)
+        assert not chosen(shape, 1 << 24, 1 << 20, schedule=schedule), "more blocks than a grid has"
