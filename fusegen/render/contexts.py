@@ -171,6 +171,25 @@ class KernelContext:
         return found
 
     @property
+    def exchanges(self) -> list[list[Sum]]:
+        """The sums that a part of a panel kernel leaves, as its threads exchange them: moments one at a time, others
+        together where they are next to each other."""
+        found: list[list[Sum]] = []
+        for sum_ in self.partial_sums:
+            before = found[-1][-1] if found else None
+            if before is None or sum_.moments or before.moments:
+                found.append([])
+            found[-1].append(sum_)
+        return found
+
+    @property
+    def panel_values(self) -> str:
+        """C++: how many values each warp of a panel kernel exchanges, given the columns of a panel."""
+        moments = max(sum(sum_.moments for sum_ in part.partial_sums) for part in self.parts)
+        slots = max(part.slots for part in self.parts)
+        return f"{slots} * panel.block.x * kVec{f' + {moments}' if moments else ''}"
+
+    @property
     def made(self) -> list[str]:
         """Pointers to what the finalising part of a panel kernel stores."""
         return [store.pointer for stage in self.parts[1].stages for store in stage.stores]

@@ -247,7 +247,7 @@ class LauncherRenderer:
                 sizes += ["tile.rows_per_block"]
             case "panel":
                 grid = ["panel.grid", "panel.block"]
-                shared = "panel.block.x * kVec * kPanelExchange * sizeof(Acc)"
+                shared = f"kPanelWarps * ({context.panel_values}) * sizeof(Acc)"
                 sizes += ["panel.panels", "panel.slices", "panel.lag"]
                 lines = [
                     *_wrapped("error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);"),

@@ -304,8 +304,8 @@ __global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
     return;
   }
 
-  const auto columns = columns_of<kVec, true>(
-      int64_t(turn.panel) * kWidth * kVec, channels, threadIdx.x, kWidth);
+  const int64_t begin = int64_t(turn.panel) * kWidth * kVec;
+  const auto columns = columns_of<kVec, true>(begin, channels, threadIdx.x, kWidth);
   const bool active = columns.any();
   const int first = turn.part * kPanelRows;
   const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
@@ -340,23 +340,9 @@ __global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
     }
     const int own = last - first - threadIdx.y;  // rows from the thread's first on
     const Acc count = own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0);
-    Moments<Acc> batch_norm_moments[kVec];
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) batch_norm_moments[v] =
-        moments_of(batch_norm_moments_sums[v], count);
-    moments_over_y<kVec>(
-        shared, batch_norm_moments, [=](int) { return count; },
-            [=](int) { return Acc(last - first); });
-    if (threadIdx.y == 0 && active) {
-      Acc batch_norm_moments_mean[kVec], batch_norm_moments_m2[kVec];
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        batch_norm_moments_mean[v] = batch_norm_moments[v].mean;
-        batch_norm_moments_m2[v] = batch_norm_moments[v].m2;
-      }
-      store_partials(columns, partials, turn.part, 2, 0, channels, 1, batch_norm_moments_mean);
-      store_partials(columns, partials, turn.part, 2, 1, channels, 1, batch_norm_moments_m2);
-    }
+    const PanelPartials<Acc> place{
+        partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
+    leave_moments(shared, place, batch_norm_moments_sums, count, Acc(last - first));
     count_part(counter);
     return;
   }
@@ -738,7 +724,7 @@ cudaError_t train_forward_launch(
     error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
     if (error != cudaSuccess) return error;
     return launch_in_order(train_forward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
-        panel.block.x * kVec * kPanelExchange * sizeof(Acc), stream, gemm_product_ptr,
+        kPanelWarps * (2 * panel.block.x * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr,
         gemm_bias_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr, batch_norm_mean_ptr,
         batch_norm_rstd_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
         batch_norm_scale_ptr, batch_norm_center_ptr, y_ptr, batch_norm_num_batches_tracked_ptr,
@@ -1100,8 +1086,8 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
     return;
   }
 
-  const auto columns = columns_of<kVec, true>(
-      int64_t(turn.panel) * kWidth * kVec, channels, threadIdx.x, kWidth);
+  const int64_t begin = int64_t(turn.panel) * kWidth * kVec;
+  const auto columns = columns_of<kVec, true>(begin, channels, threadIdx.x, kWidth);
   const bool active = columns.any();
   const int first = turn.part * kPanelRows;
   const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
@@ -1162,12 +1148,9 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
         }
       }
     }
-    sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
-    if (threadIdx.y == 0 && active) {
-      store_partials(columns, partials, turn.part, 2, 0, channels, 1, d_batch_norm_sum);
-      store_partials(columns, partials, turn.part, 2, 1, channels, 1,
-          batch_norm_centered_d_batch_norm_sum);
-    }
+    const PanelPartials<Acc> place{
+        partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
+    leave_sums(shared, place, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
     count_part(counter);
     return;
   }
@@ -1580,8 +1563,8 @@ cudaError_t train_backward_launch(
     error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
     if (error != cudaSuccess) return error;
     return launch_in_order(train_backward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
-        panel.block.x * kVec * kPanelExchange * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
-        gemm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_weight_ptr,
+        kPanelWarps * (2 * panel.block.x * kVec) * sizeof(Acc), stream, gemm_product_ptr,
+        grad_y_ptr, gemm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_weight_ptr,
         batch_norm_bias_ptr, grad_gemm_bias_ptr, grad_batch_norm_weight_ptr,
         grad_batch_norm_bias_ptr, batch_norm_grad_slope_ptr, batch_norm_grad_mean_ptr,
         grad_gemm_product_ptr, partials, counters, rows, channels, panel.panels, panel.slices,

@@ -300,8 +300,8 @@ __global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
     return;
   }
 
-  const auto columns = columns_of<kVec, true>(
-      int64_t(turn.panel) * kWidth * kVec, channels, threadIdx.x, kWidth);
+  const int64_t begin = int64_t(turn.panel) * kWidth * kVec;
+  const auto columns = columns_of<kVec, true>(begin, channels, threadIdx.x, kWidth);
   const bool active = columns.any();
   const int first = turn.part * kPanelRows;
   const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
@@ -336,21 +336,9 @@ __global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
     }
     const int own = last - first - threadIdx.y;  // rows from the thread's first on
     const Acc count = own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0);
-    Moments<Acc> bn_moments[kVec];
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
-    moments_over_y<kVec>(
-        shared, bn_moments, [=](int) { return count; }, [=](int) { return Acc(last - first); });
-    if (threadIdx.y == 0 && active) {
-      Acc bn_moments_mean[kVec], bn_moments_m2[kVec];
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        bn_moments_mean[v] = bn_moments[v].mean;
-        bn_moments_m2[v] = bn_moments[v].m2;
-      }
-      store_partials(columns, partials, turn.part, 2, 0, channels, 1, bn_moments_mean);
-      store_partials(columns, partials, turn.part, 2, 1, channels, 1, bn_moments_m2);
-    }
+    const PanelPartials<Acc> place{
+        partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
+    leave_moments(shared, place, bn_moments_sums, count, Acc(last - first));
     count_part(counter);
     return;
   }
@@ -729,7 +717,7 @@ cudaError_t train_forward_launch(
     error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
     if (error != cudaSuccess) return error;
     return launch_in_order(train_forward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
-        panel.block.x * kVec * kPanelExchange * sizeof(Acc), stream, gemm_product_ptr,
+        kPanelWarps * (2 * panel.block.x * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr,
         gemm_bias_ptr, scale_ptr, bn_weight_ptr, bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
         bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr, bn_scale_ptr, y_ptr,
         bn_num_batches_tracked_ptr, partials, counters, Acc(a.bn_eps), Acc(a.bn_momentum), rows,
@@ -1110,8 +1098,8 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
     return;
   }
 
-  const auto columns = columns_of<kVec, true>(
-      int64_t(turn.panel) * kWidth * kVec, channels, threadIdx.x, kWidth);
+  const int64_t begin = int64_t(turn.panel) * kWidth * kVec;
+  const auto columns = columns_of<kVec, true>(begin, channels, threadIdx.x, kWidth);
   const bool active = columns.any();
   const int first = turn.part * kPanelRows;
   const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
@@ -1160,11 +1148,9 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
         }
       }
     }
-    sum_over_y<kVec>(shared, grad_y_sum, bn_centered_grad_y_sum);
-    if (threadIdx.y == 0 && active) {
-      store_partials(columns, partials, turn.part, 2, 0, channels, 1, grad_y_sum);
-      store_partials(columns, partials, turn.part, 2, 1, channels, 1, bn_centered_grad_y_sum);
-    }
+    const PanelPartials<Acc> place{
+        partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
+    leave_sums(shared, place, grad_y_sum, bn_centered_grad_y_sum);
     count_part(counter);
     return;
   }
@@ -1233,11 +1219,9 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
     }
     load_rows(row + kBatch * kHeight);
   }
-  sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum);
-  if (threadIdx.y == 0 && active) {
-    store_partials(columns, partials, turn.part, 1, 0, channels, 1,
-        gemm_d_times_scale_unscaled_sum);
-  }
+  const PanelPartials<Acc> place{
+      partials + int64_t(turn.part) * channels + begin, channels, channels - begin};
+  leave_sums(shared, place, gemm_d_times_scale_unscaled_sum);
 }
 
 // Column sums from partial results.
@@ -1618,11 +1602,11 @@ cudaError_t train_backward_launch(
     error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
     if (error != cudaSuccess) return error;
     error = launch_in_order(train_backward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
-        panel.block.x * kVec * kPanelExchange * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
-        gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, grad_gemm_bias_ptr,
-        grad_bn_weight_ptr, grad_bn_bias_ptr, bn_grad_slope_ptr, bn_grad_mean_ptr,
-        grad_gemm_product_ptr, partials, counters, rows, channels, panel.panels, panel.slices,
-        panel.lag);
+        kPanelWarps * (2 * panel.block.x * kVec) * sizeof(Acc), stream, gemm_product_ptr,
+        grad_y_ptr, gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr,
+        grad_gemm_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, bn_grad_slope_ptr,
+        bn_grad_mean_ptr, grad_gemm_product_ptr, partials, counters, rows, channels, panel.panels,
+        panel.slices, panel.lag);
     if (error != cudaSuccess) return error;
     return launch(train_backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, grad_scale_ptr, partials, rows,

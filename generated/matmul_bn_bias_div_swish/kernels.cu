@@ -307,8 +307,8 @@ __global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
     return;
   }
 
-  const auto columns = columns_of<kVec, true>(
-      int64_t(turn.panel) * kWidth * kVec, channels, threadIdx.x, kWidth);
+  const int64_t begin = int64_t(turn.panel) * kWidth * kVec;
+  const auto columns = columns_of<kVec, true>(begin, channels, threadIdx.x, kWidth);
   const bool active = columns.any();
   const int first = turn.part * kPanelRows;
   const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
@@ -343,21 +343,9 @@ __global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
     }
     const int own = last - first - threadIdx.y;  // rows from the thread's first on
     const Acc count = own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0);
-    Moments<Acc> bn_moments[kVec];
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
-    moments_over_y<kVec>(
-        shared, bn_moments, [=](int) { return count; }, [=](int) { return Acc(last - first); });
-    if (threadIdx.y == 0 && active) {
-      Acc bn_moments_mean[kVec], bn_moments_m2[kVec];
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        bn_moments_mean[v] = bn_moments[v].mean;
-        bn_moments_m2[v] = bn_moments[v].m2;
-      }
-      store_partials(columns, partials, turn.part, 2, 0, channels, 1, bn_moments_mean);
-      store_partials(columns, partials, turn.part, 2, 1, channels, 1, bn_moments_m2);
-    }
+    const PanelPartials<Acc> place{
+        partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
+    leave_moments(shared, place, bn_moments_sums, count, Acc(last - first));
     count_part(counter);
     return;
   }
@@ -749,7 +737,7 @@ cudaError_t train_forward_launch(
     error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
     if (error != cudaSuccess) return error;
     return launch_in_order(train_forward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
-        panel.block.x * kVec * kPanelExchange * sizeof(Acc), stream, matmul_product_ptr,
+        kPanelWarps * (2 * panel.block.x * kVec + 1) * sizeof(Acc), stream, matmul_product_ptr,
         matmul_bias_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_mean_ptr, bn_rstd_ptr,
         bn_running_mean_ptr, bn_running_var_ptr, bn_scale_ptr, bn_center_ptr, y_ptr,
         bn_num_batches_tracked_ptr, partials, counters, Acc(a.bn_eps), Acc(a.bn_momentum),
@@ -1132,8 +1120,8 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
     return;
   }
 
-  const auto columns = columns_of<kVec, true>(
-      int64_t(turn.panel) * kWidth * kVec, channels, threadIdx.x, kWidth);
+  const int64_t begin = int64_t(turn.panel) * kWidth * kVec;
+  const auto columns = columns_of<kVec, true>(begin, channels, threadIdx.x, kWidth);
   const bool active = columns.any();
   const int first = turn.part * kPanelRows;
   const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
@@ -1196,12 +1184,9 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
         }
       }
     }
-    sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
-    if (threadIdx.y == 0 && active) {
-      store_partials(columns, partials, turn.part, 2, 0, channels, 1, d_over_divide_value_sum);
-      store_partials(columns, partials, turn.part, 2, 1, channels, 1,
-          bn_centered_d_over_divide_value_sum);
-    }
+    const PanelPartials<Acc> place{
+        partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
+    leave_sums(shared, place, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
     count_part(counter);
     return;
   }
@@ -1663,8 +1648,8 @@ cudaError_t train_backward_launch(
     error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
     if (error != cudaSuccess) return error;
     error = launch_in_order(train_backward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
-        panel.block.x * kVec * kPanelExchange * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
-        matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr,
+        kPanelWarps * (2 * panel.block.x * kVec) * sizeof(Acc), stream, matmul_product_ptr,
+        grad_y_ptr, matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr,
         grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
         bn_grad_slope_ptr, bn_grad_mean_ptr, grad_matmul_product_ptr, partials, counters,
         Acc(a.divide_value), rows, channels, panel.panels, panel.slices, panel.lag);

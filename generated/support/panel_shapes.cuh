@@ -16,7 +16,7 @@ namespace fusegen {
 constexpr int kPanelBytes = 128;
 constexpr int kPanelRows = 256;
 constexpr int kPanelThreads = 256;
-constexpr int kPanelExchange = 2 * kPanelThreads / 32;  // two sums of a column by each warp
+constexpr int kPanelWarps = kPanelThreads / 32;
 
 // A launch in which blocks take turns at panels, as panel_turn() in panels.cuh says.
 struct Panel {

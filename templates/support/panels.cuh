@@ -14,6 +14,7 @@
 
 #include "columns.cuh"
 #include "panel_shapes.cuh"
+#include "reduce.cuh"
 
 namespace fusegen {
 
@@ -61,6 +62,107 @@ __device__ __forceinline__ void wait_for_parts(const unsigned* counter, int part
 #endif
   }
   __syncthreads();
+}
+
+// Where a block leaves partial results of `columns` columns: those of the next sum `stride` behind.
+template <typename Acc>
+struct PanelPartials {
+  Acc* first;
+  int64_t stride;
+  int64_t columns;
+
+  __device__ __forceinline__ PanelPartials from(int slot) const {
+    return {first + slot * stride, stride, columns};
+  }
+};
+
+// Leaves the sums of N values of each array over the block's rows. `shared` holds kPanelWarps *
+// blockDim.x * N values for each array; returned is what lies behind them.
+template <int N, typename Acc, typename... More>
+__device__ __forceinline__ Acc* leave_sums(
+    Acc* shared, const PanelPartials<Acc>& partials, Acc (&first)[N], More (&... more)[N]) {
+  constexpr int kArrays = 1 + sizeof...(More);
+  Acc* const arrays[kArrays] = {first, more...};
+  const int width = blockDim.x;
+#pragma unroll 1
+  for (int offset = 16; offset >= width; offset /= 2) {
+#pragma unroll
+    for (int i = 0; i < kArrays * N; ++i) {
+      arrays[i / N][i % N] += __shfl_xor_sync(kAllLanes, arrays[i / N][i % N], offset);
+    }
+  }
+  const int sums = kArrays * width * N;  // of one warp
+  if (thread_index() % 32 < width) {
+    Acc* const own = shared + thread_index() / 32 * sums + threadIdx.x * N;
+#pragma unroll
+    for (int i = 0; i < kArrays * N; ++i) own[i / N * width * N + i % N] = arrays[i / N][i % N];
+  }
+  __syncthreads();
+  // One thread a sum.
+  for (int i = thread_index(); i < sums; i += kPanelThreads) {
+    Acc total = shared[i];
+#pragma unroll
+    for (int warp = 1; warp < kPanelWarps; ++warp) total += shared[warp * sums + i];
+    const int column = i % (width * N);
+    if (column < partials.columns) partials.from(i / (width * N)).first[column] = total;
+  }
+  return shared + kPanelWarps * sums;
+}
+
+// Leaves means of N columns and, as the next sum, squared distances to them: of `total` values,
+// `count` of them of this thread, which the sums are of; the first row has some. What the rows of a
+// warp have is merged in pairs, that of the warps around the mean of the first one, which has its
+// share of the rows (Chan, Golub and LeVeque 1983, section 3).
+// `shared` holds kPanelWarps * (2 blockDim.x * N + 1) values; returned is what lies behind them.
+template <int N, typename Acc>
+__device__ __forceinline__ Acc* leave_moments(
+    Acc* shared, const PanelPartials<Acc>& partials, const PilotSums<Acc> (&sums)[N], Acc count,
+    Acc total) {
+  Moments<Acc> moments[N];
+#pragma unroll
+  for (int v = 0; v < N; ++v) moments[v] = moments_of(sums[v], count);
+#pragma unroll 1
+  for (int offset = 16; offset >= int(blockDim.x); offset /= 2) {
+    const Acc others = __shfl_xor_sync(kAllLanes, count, offset);
+    const Acc share = count + others == Acc(0) ? Acc(0) : others / (count + others);
+#pragma unroll
+    for (int v = 0; v < N; ++v) {
+      const Acc distance = __shfl_xor_sync(kAllLanes, moments[v].mean, offset) - moments[v].mean;
+      const Acc m2 = __shfl_xor_sync(kAllLanes, moments[v].m2, offset);
+      moments[v].mean += share * distance;
+      moments[v].m2 += m2 + count * share * distance * distance;
+    }
+    count += others;
+  }
+  const int columns = blockDim.x * N;
+  Acc* const means = shared + kPanelWarps;
+  Acc* const m2s = means + kPanelWarps * columns;
+  const int warp = thread_index() / 32;
+  if (thread_index() % 32 < int(blockDim.x)) {
+#pragma unroll
+    for (int v = 0; v < N; ++v) {
+      means[warp * columns + threadIdx.x * N + v] = moments[v].mean;
+      m2s[warp * columns + threadIdx.x * N + v] = moments[v].m2;
+    }
+    if (threadIdx.x == 0) shared[warp] = count;
+  }
+  __syncthreads();
+  // One thread a column.
+  const int column = thread_index();
+  if (column < columns && column < partials.columns) {
+    Moments<Acc> all{means[column], m2s[column]};
+    Acc distances = Acc(0);
+#pragma unroll
+    for (int w = 1; w < kPanelWarps; ++w) {
+      const Acc distance = means[w * columns + column] - all.mean;
+      distances += shared[w] * distance;
+      all.m2 += m2s[w * columns + column] + shared[w] * distance * distance;
+    }
+    correct(all, distances, Acc(1) / total);
+    partials.first[column] = all.mean;
+    partials.from(1).first[column] = all.m2;
+  }
+  return m2s + kPanelWarps * columns;
 }
 
 // What is read a second time stays in the L2 before anything else.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.emulate.mutants.mutant import BLOCKS, Mutant, nan, wrong
+from tests.emulate.mutants.mutant import BLOCKS, EARLY, Mutant, nan, wrong
 
 _FORWARD, _BACKWARD = "train_forward_panel", "train_backward_panel"
 NOTHING = "static_cast<void>(0);"
@@ -83,4 +83,39 @@ PARTS = [
             wrong("y"), kernel=None, run="panels, far from zero"),
 ]  # fmt: skip
 
-PANELS = (*WAITS, *CLEARED, *TURNS, *PARTS)
+_SHUFFLE = "__shfl_xor_sync(kAllLanes, {}, offset)"
+_MEAN, _M2, _SUM = map(_SHUFFLE.format, ("moments[v].mean", "moments[v].m2", "arrays[i / N][i % N]"))
+_COUNT = _SHUFFLE.format("count")
+SUMS = [
+    *(
+        _mutant("sums of a block before all are there", "__syncthreads();", NOTHING, EARLY, function, kernel,
+                file="panels.cuh")
+        for function, kernel in (("leave_sums", _BACKWARD), ("leave_moments", _FORWARD))
+    ),
+    *(
+        _mutant(name, old, new, wrong(result), function, None, file="panels.cuh")
+        for name, function, old, new, result in (
+            ("sums of other lanes", "leave_sums", _SUM, _SUM.replace("offset", "offset / 2"), "grad_matmul_product"),
+            ("half of the lanes", "leave_sums", "offset >= width", "offset > width", "grad_matmul_product"),
+            ("a warp is left out", "leave_sums", "warp < kPanelWarps", "warp < kPanelWarps - 1", "grad_matmul_product"),
+            ("means of other lanes", "leave_moments", _MEAN, _MEAN.replace("offset", "offset / 2"), "y"),
+            ("squares of other lanes", "leave_moments", _M2, _M2.replace("offset", "offset / 2"), "y"),
+            ("half of the lanes", "leave_moments", "offset >= int(blockDim.x)", "offset > int(blockDim.x)", "y"),
+            ("distances of means are none", "leave_moments", "count * share * distance * distance", "Acc(0)", "y"),
+            ("distances of a warp's mean are none", "leave_moments", "shared[w] * distance * distance", "Acc(0)", "y"),
+            ("a warp's squares are left out", "leave_moments", "m2s[w * columns + column]", "Acc(0)", "y"),
+            ("the first warp's mean", "leave_moments", "correct(all, distances, Acc(1) / total);", NOTHING, "y"),
+        )
+    ),
+    _mutant("the sums of one array only", "i / N * width * N + i % N", "i % N", EARLY, "leave_sums", _BACKWARD,
+            file="panels.cuh"),
+    _mutant("counts are alike", _COUNT, "count", wrong("y"), "leave_moments", None, file="panels.cuh",
+            run="panels, far from zero"),
+    *(
+        _mutant("columns that are not there", f"column < {columns}", "true", f"{BLOCKS}|writes global memory",
+                function, None, file="panels.cuh")
+        for function, columns in (("leave_sums", "partials.columns"), ("leave_moments", "partials.columns"))
+    ),
+]  # fmt: skip
+
+PANELS = (*WAITS, *CLEARED, *TURNS, *PARTS, *SUMS)
