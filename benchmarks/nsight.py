@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Sequence
 
-KERNELS = r"(forward|backward)(_(row|column|partials|apply|segments))?"
+KERNELS = r"(forward|backward)(_(row|column|panel|partials|apply|segments))?"
 
 # Our names for those of ncu.
 METRICS = {

@@ -20,7 +20,6 @@ from performance_sections import (
     jumps_section,
     kernels_section,
     limits_section,
-    one_launch_section,
     read_lines,
 )
 from performance_targets import targets_section
@@ -226,7 +225,6 @@ def page_of(results: Path) -> str:
     parts = [
         page(rows, kernels),
         limits_section(lines("kernel_limits"), _markdown),
-        one_launch_section(lines("one_launch"), kernels, _markdown),
         scale_section(scale, _markdown),
         jumps_section(lines("jump_limits"), _markdown),
         host_section(host, _markdown),

@@ -26,16 +26,6 @@ instructions than that runs at the copy's speed. The special unit takes an instr
 scheduler, so two sigmoids of each element (kb88), an exponential and a reciprocal each, are 32 of the 27 slots that a
 forward pass in 16 bits has: it cannot run at the copy's speed either.
 """
-_ONE_LAUNCH = """## Batch norm over many rows, read a second time from the L2, {device}
-
-By `benchmarks/one_launch.py`, a variant of the split schedule that fusegen does not emit: one launch, whose blocks take
-panels of 128 bytes of a row in turns, first for the sums and, some panels later, for the results, and wait for counters
-that blocks before them add to (`one_launch.cu`; batch norm alone, with plain sums). The best distance between the two
-reads, in microseconds, beside a device copy of what the pass moves at least; **split** are the kernels of
-gemm_scale_bn_4096 at its size. In float32 the variant saves up to a fifth of theirs; in 16 bits nothing, as its
-sums and waiting take as long as the second read.
-"""
-_SPLIT_CONFIG, _SPLIT_SIZE = "kb39", "16384x4096"
 _JUMPS = """## What is behind the largest jumps, {device}
 
 By `benchmarks/jump_limits.py`, as Nsight Compute counts it: for each program and dtype the two sizes between which an
@@ -101,35 +91,6 @@ def kernels_section(lines: Sequence[Line], markdown: Markdown) -> str:
 def limits_section(lines: Sequence[Line], markdown: Markdown) -> str:
     """What Nsight Compute says of each kernel; nothing without lines."""
     return device_section(_LIMITS, lines, markdown)
-
-
-def one_launch_section(lines: Sequence[Line], kernels: Sequence[Line], markdown: Markdown) -> str:
-    """The variant of one_launch.py at each size, with its best distance; nothing without lines."""
-    places: dict[tuple[str, ...], list[Line]] = {}
-    for line in lines:
-        size = f"{line['rows']}x{line['channels']}"
-        places.setdefault((line["device"], size, line["dtype"], line["pass"]), []).append(line)
-    table = []
-    for place, found in places.items():
-        row = dict(zip(("device", "size", "dtype", "pass"), place, strict=True))
-        best, copy = min(float(line["us"]) for line in found), float(found[0]["copy_us"])
-        split = _split_microseconds(kernels, row) if row["size"] == _SPLIT_SIZE else 0.0
-        row |= {"us": f"{best:.1f}", "copy_us": f"{copy:.1f}", "ratio": f"{best / copy:.2f}"}
-        row |= {"split": f"{split:.1f}" if split else "", "split / copy": f"{split / copy:.2f}" if split else ""}
-        table.append(row)
-    return device_section(_ONE_LAUNCH, table, markdown)
-
-
-def _split_microseconds(kernels: Sequence[Line], place: Line) -> float:
-    """Of the kernels from the column sums to the results, in training."""
-    return sum(
-        float(line["us"])
-        for line in kernels
-        if (line["device"], line["config"]) == (place["device"], _SPLIT_CONFIG)
-        and (line["precision"], line["mode"]) == (place["dtype"], "train")
-        and line["kernel"].startswith(f"train_{place['pass']}_")
-        and not line["kernel"].endswith("_column_sums")
-    )
 
 
 def jumps_section(lines: Sequence[Line], markdown: Markdown) -> str:

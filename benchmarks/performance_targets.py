@@ -10,13 +10,14 @@ from performance_sections import LEAST_STEP, Line, Markdown, host_times, is_smal
 from fusegen.bench.names import FUSED, GRAPH_PEERS, PEERS, STEP
 from fusegen.bench.rows import Row, by_configuration
 from fusegen.bench.scale import MOST_JUMP, MOST_OVER_BEST, Choice, ScaleRow, grouped, jumps, poor_choices
-from fusegen.plan.shapes import AUTOMATIC, ON_CHIP, SPLIT
+from fusegen.plan.shapes import AUTOMATIC, ON_CHIP, PANELS, SPLIT
 
 MOST_OF_FLOOR, LEAST_SHARE, LEAST_GAIN, LEAST_SMALL_GAIN = 1.3, 0.85, 1.15, 2.5
 _BEYOND_L2 = 50 * 2**20  # bytes: what that of an H100 or H200 has
 _MANY_ROWS, _MANY_BYTES = 16384, 128 * 2**20
 _WITH_BATCH_STATISTICS = "train_"  # how the names of such programs begin
-_VECTORS = {"fp32": 4, "bf16": 8, "fp16": 8}  # elements of 16 bytes
+_LINE, _VECTOR = 128, 16  # bytes
+_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 _GAINED = ("matmul_bn_bias_div_swish", "gemm_scale_bn", "gemm_scale_bn_4096")
 _HEAD = """## What is wanted, and what stands in the way, {device}
 
@@ -26,15 +27,16 @@ _TAILS = """
 row kernels have more instructions for each element, or more of the special unit's, than a copy leaves slots for (*What
 bounds the kernels*): an element of 16 bits takes half as long to move and as long to compute. The column kernels of the
 backward pass use up neither the slots nor the memory: over 1024 rows a tile whose rows are 64 bytes takes 128 KB of
-shared memory, so a multiprocessor has one at a time and reads nothing while it sums and stores. Batch norm over 16384
-rows reads twice what no block holds: forward that is three passes over memory for the floor's two, backward five for
-three.
+shared memory, so a multiprocessor has one at a time and reads nothing while it sums and stores. Nor do the panel
+kernels: batch norm over 16384 rows reads twice what no block holds, the second time from the L2, and what comes from
+there comes beside what comes from the memory.
 """
 _ROWS = """
 **Batch norm over many rows.** A cluster of eight blocks has shared memory for some 113 bytes of each of 16384 rows, of
-all tensors. This is how long column kernels take that hold their columns so, over the split schedule, which reads them
-twice about as fast as a copy (*Kernels*), from {least} rows and {bytes} MiB on; what a second read from the L2 takes is
-above. **vectors**: whether rows begin at multiples of 16 bytes.
+all tensors. From {least} rows and {bytes} MiB on this is how long it takes to hold columns so, and to keep panels of
+columns in the L2 from their sums to their results, over the split schedule, which reads the memory twice, about as fast
+as a copy; and the launcher's choice over a copy of the fewest bytes. Geometric means. **rows**: whether they fill lines
+of 128 bytes, of which a panel has one in each row, only begin at multiples of 16 bytes, or neither.
 
 {table}"""
 _GAIN = """
@@ -63,8 +65,8 @@ instructions (*What is behind the largest jumps*). The largest are beside rows o
 groups of 32 elements, whose lanes fill warps.
 """
 _CHOICES = """
-Of the {poor} choices more than {most} times as slow as the best, {held} hold on chip what the split schedule reads
-twice.
+Of the {poor} choices more than {most} times as slow as the best, {held} hold on chip what others read twice, {panels}
+keep panels.
 """
 
 
@@ -91,8 +93,8 @@ def targets_section(
             *_scale(swept, poor),
         ]
         parts += [_HEAD.format(device=device) + markdown(table), _TAILS]
-        if held := _held(swept):
-            parts.append(_ROWS.format(least=_MANY_ROWS, bytes=_MANY_BYTES >> 20, table=markdown(held)))
+        if many := _many_rows(swept):
+            parts.append(_ROWS.format(least=_MANY_ROWS, bytes=_MANY_BYTES >> 20, table=markdown(many)))
         gains = _gains(mine)
         if gains:
             parts.append(_GAIN.format(gain=LEAST_GAIN, table=markdown(gains)))
@@ -105,8 +107,8 @@ def targets_section(
             parts.append(_BUILD.format(**seconds))
         parts += [_SCALE] * bool(swept)
         if poor:
-            held_for_split = sum((each.automatic.chosen, each.best.schedule) == (ON_CHIP, SPLIT) for each in poor)
-            parts.append(_CHOICES.format(poor=len(poor), most=MOST_OVER_BEST, held=held_for_split))
+            held, panels = (sum(each.automatic.chosen == name for each in poor) for name in (ON_CHIP, PANELS))
+            parts.append(_CHOICES.format(poor=len(poor), most=MOST_OVER_BEST, held=held, panels=panels))
     return "".join(parts)
 
 
@@ -239,27 +241,37 @@ def _build_seconds(lines: Sequence[Line]) -> dict[str, str]:
     return {"spec": found["kernels"][0]["specs"], **seconds}
 
 
-def _held(rows: Sequence[ScaleRow]) -> list[Line]:
-    """How long column kernels over many rows take, over the split schedule."""
-    ratios: dict[tuple[str, ...], list[float]] = {}
+def _many_rows(rows: Sequence[ScaleRow]) -> list[Line]:
+    """How long each schedule takes over many rows, over the split schedule, and what is chosen over a copy."""
+    found: dict[tuple[str, ...], dict[str, list[float]]] = {}
     train = [row for row in rows if row.program.startswith(_WITH_BATCH_STATISTICS)]
     large = [row for row in train if row.rows >= _MANY_ROWS and row.bytes >= _MANY_BYTES]
     for mine in grouped(large, "spec", "program", "dtype", "rows", "channels", "groups"):
         times = {row.schedule: row.microseconds for row in mine}
-        if ON_CHIP in times and SPLIT in times:
-            first = mine[0]
-            vectors = "yes" if first.channels % _VECTORS[first.dtype] == 0 else "no"
-            key = (first.spec, first.program, first.dtype, vectors)
-            ratios.setdefault(key, []).append(times[ON_CHIP] / times[SPLIT])
+        if SPLIT not in times or AUTOMATIC not in times:
+            continue
+        first = mine[0]
+        row_bytes = first.channels * _BYTES[first.dtype]
+        fill = "lines" if row_bytes % _LINE == 0 else "vectors" if row_bytes % _VECTOR == 0 else "neither"
+        ratios = found.setdefault((first.spec, first.program, first.dtype, fill), {})
+        ratios.setdefault("choice / copy", []).append(times[AUTOMATIC] / first.copy_microseconds)
+        for schedule in (ON_CHIP, PANELS):
+            if schedule in times:
+                ratios.setdefault(schedule, []).append(times[schedule] / times[SPLIT])
     return [
         {
-            **dict(zip(("chain", "program", "dtype", "vectors"), key, strict=True)),
-            "sizes": str(len(found)),
-            "geometric mean": f"{statistics.geometric_mean(found):.2f}",
-            "least": f"{min(found):.2f}",
+            **dict(zip(("chain", "program", "dtype", "rows"), key, strict=True)),
+            "sizes": str(len(ratios["choice / copy"])),
+            "on chip / split": _mean(ratios.get(ON_CHIP)),
+            "panels / split": _mean(ratios.get(PANELS)),
+            "choice / copy": _mean(ratios["choice / copy"]),
         }
-        for key, found in sorted(ratios.items())
+        for key, ratios in sorted(found.items())
     ]
+
+
+def _mean(ratios: Sequence[float] | None) -> str:
+    return f"{statistics.geometric_mean(ratios):.2f}" if ratios else ""
 
 
 def _scale(rows: Sequence[ScaleRow], choices: Sequence[Choice]) -> list[Line]:

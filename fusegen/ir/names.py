@@ -27,7 +27,9 @@ KERNEL_NAMES = frozenset(
     warp_counts Values first_values kEarly of_first values values_of kVectorsAtOnce one_of widen_values
     kLarge kRowWarps load_constants loaded place places kHasRuns kRuns Run RowColumns row_columns Crossing RowLoad
     bits_before ask_row arrived Exchange kCluster kRowExchange rank kSegmentSums kSegmentTurn
-    kSegmentExchange sum_over_segment
+    kSegmentExchange sum_over_segment PanelPartials PanelTurn PanelWork count_part counter counters kHeight kPanelBytes
+    kPanelRows kPanelThreads kWidth lag leave_moments leave_sums load_last load_rows load_to_keep panel_turn panels
+    slices store_last wait_for_parts
     """.split()
 )
 

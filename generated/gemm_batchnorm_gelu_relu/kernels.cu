@@ -214,9 +214,9 @@ __global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
     Accumulate<T> batch_norm_momentum,
     int64_t rows, int64_t channels, int panels, int slices, int lag) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
   constexpr int kHeight = kPanelThreads / kWidth;
-  wait_for_earlier_kernels();
   const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
   if (turn.work == PanelWork::kNone) return;
   unsigned* const counter = counters + turn.panel;
@@ -1027,9 +1027,9 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
     unsigned* counters,
     int64_t rows, int64_t channels, int panels, int slices, int lag) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
   constexpr int kHeight = kPanelThreads / kWidth;
-  wait_for_earlier_kernels();
   const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
   if (turn.work == PanelWork::kNone) return;
   unsigned* const counter = counters + turn.panel;

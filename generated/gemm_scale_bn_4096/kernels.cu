@@ -213,9 +213,9 @@ __global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
     Accumulate<T> bn_momentum,
     int64_t rows, int64_t channels, int panels, int slices, int lag) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
   constexpr int kHeight = kPanelThreads / kWidth;
-  wait_for_earlier_kernels();
   const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
   if (turn.work == PanelWork::kNone) return;
   unsigned* const counter = counters + turn.panel;
@@ -798,6 +798,11 @@ cudaError_t train_forward_dispatch(
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
 // row_waves, row_share, column_width, column_cluster, panel_lag, segment_blocks}.
 constexpr Tuned kTrainForwardShapes[] = {
+    {90, modes(0), 2896, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
+    {90, modes(0), 5792, 4096, 4096, {kPanelsIfTheyFit, 0, 1, 0, 0, 0, 0, 0}},  // float32
+    {90, modes(0), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
+    {90, modes(1, 3), 2896, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(1, 3), 5792, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 8, 0, 0, 0}},  // bfloat16
     {90, modes(1, 3), 92681, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 4096, 4096, {kSplit, 16, 1, 0, 0, 0, 0, 0}},  // bfloat16
 };
@@ -1037,9 +1042,9 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
     unsigned* counters,
     int64_t rows, int64_t channels, int panels, int slices, int lag) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
   constexpr int kHeight = kPanelThreads / kWidth;
-  wait_for_earlier_kernels();
   const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
   if (turn.work == PanelWork::kNone) return;
   unsigned* const counter = counters + turn.panel;
@@ -1692,11 +1697,9 @@ cudaError_t train_backward_dispatch(
 constexpr Tuned kTrainBackwardShapes[] = {
     {90, modes(1, 3), 1448, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
     {90, modes(1, 3), 2896, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 5792, 4096, 4096, {kSplit, 8, 1, 0, 0, 0, 0, 0}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
     {90, modes(2, 4), 1448, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 2896, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0, 0}},  // float16
-    {90, modes(2, 4), 5792, 4096, 4096, {kSplit, 8, 1, 0, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 2896, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 0, 1, 0, 0}},  // float16
     {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
 };
 

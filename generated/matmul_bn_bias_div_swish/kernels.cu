@@ -221,9 +221,9 @@ __global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
     Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int panels, int slices, int lag) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
   constexpr int kHeight = kPanelThreads / kWidth;
-  wait_for_earlier_kernels();
   const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
   if (turn.work == PanelWork::kNone) return;
   unsigned* const counter = counters + turn.panel;
@@ -1056,9 +1056,9 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
     Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int panels, int slices, int lag) {
   using Acc = Accumulate<T>;
+  wait_for_earlier_kernels();
   constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
   constexpr int kHeight = kPanelThreads / kWidth;
-  wait_for_earlier_kernels();
   const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
   if (turn.work == PanelWork::kNone) return;
   unsigned* const counter = counters + turn.panel;
@@ -1740,15 +1740,12 @@ cudaError_t train_backward_dispatch(
 constexpr Tuned kTrainBackwardShapes[] = {
     {90, modes(0), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
     {90, modes(0), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 4, 0, 0}},  // float32
-    {90, modes(0), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
-    {90, modes(0), kAnyRows, 8192, 8192, {kSplit, 2, 1, 0, 0, 0, 0, 0}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
     {90, modes(1, 3), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
     {90, modes(1, 3), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 16, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 2047, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 0, 1, 0, 0}},  // bfloat16
     {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
     {90, modes(2, 4), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
     {90, modes(2, 4), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 16, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 2047, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0, 0}},  // float16
     {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
 };
 

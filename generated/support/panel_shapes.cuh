@@ -39,14 +39,14 @@ inline double panel_microseconds(int64_t rows, int64_t channels, const ColumnWor
 }
 
 // Whether panels are faster than the split schedule. Rows have to fill lines, or panels share some.
-// And the L2 has to have room for what is read before it is read again: for some panels, or for the
-// whole.
+// And the L2 has to have room for what is read before it is read again: two panels in a third of
+// it, or everything in a half.
 inline bool panels_suit(
     int64_t rows, int64_t channels, bool packed, const ColumnWork& work, int64_t l2_bytes) {
   const int64_t row = channels * work.narrowest;
   if (!work.panels || !packed || row % kPanelBytes != 0) return false;
-  const bool room = rows * kPanelBytes * work.again * 9 <= l2_bytes * 2 ||
-      rows * row * work.again * 2 <= l2_bytes;
+  const int64_t panel = rows * kPanelBytes * work.again, whole = rows * row * work.again;
+  const bool room = 6 * panel <= l2_bytes || 2 * whole <= l2_bytes;
   return room &&
       panel_microseconds(rows, channels, work) < split_microseconds(rows, channels, work);
 }

@@ -169,24 +169,3 @@ def test_sections_of_other_scripts() -> None:
     build = dict.fromkeys(("what", "specs", "targets", "wall_s", "cpu_s", "runs", "limit_s", "cores", "load"), "7")
     text = sections.build_section([build], listed)
     assert "on 7 cores with a load of 7" in text and "'wanted, s': '7'" in text
-
-
-def test_the_variant_in_one_launch_beside_the_kernels_that_are_emitted() -> None:
-    """At its best distance; where the size is the chain's, beside its kernels in training, up to the results."""
-    sections = script("performance_sections")
-    size = {"device": "NVIDIA Test", "dtype": "fp32", "pass": "forward", "rows": "16384", "channels": "4096"}
-    lines = [size | {"lag": lag, "us": us, "copy_us": "100.0"} for lag, us in (("3", "150.0"), ("5", "140.0"))]
-    lines.append(size | {"rows": "8192", "channels": "8192", "us": "130.0", "copy_us": "100.0"})
-    of_chain = {"device": "NVIDIA Test", "config": "kb39", "precision": "fp32", "mode": "train", "us": "80.0"}
-    kernels = [
-        of_chain | {"kernel": "train_forward_partials"},
-        of_chain | {"kernel": "train_forward_apply"},
-        of_chain | {"kernel": "train_forward_column_sums"},
-        of_chain | {"kernel": "train_backward_apply"},
-        of_chain | {"kernel": "train_forward_apply", "precision": "bf16"},
-        of_chain | {"kernel": "train_forward_apply", "mode": "eval"},
-    ]
-    text = sections.one_launch_section(lines, kernels, str)
-    assert "'us': '140.0', 'copy_us': '100.0', 'ratio': '1.40', 'split': '160.0', 'split / copy': '1.60'" in text
-    assert "'us': '130.0', 'copy_us': '100.0', 'ratio': '1.30', 'split': '', 'split / copy': ''" in text
-    assert sections.one_launch_section([], kernels, str) == ""

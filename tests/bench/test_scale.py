@@ -140,29 +140,37 @@ def test_launchers_are_called_as_they_are_meant_to_be(tmp_path) -> None:
     assert done.returncode == 0 and "rows as they must be" in done.stdout, done.stdout + done.stderr
 
 
-def test_what_column_kernels_take_over_many_rows() -> None:
+def test_what_each_schedule_takes_over_many_rows() -> None:
     """Over the split schedule, of large batch norms in training alone; and of which kind the poor choices are."""
     targets = script("performance_targets")
-    train = {"program": "train_forward"}
 
-    def both(rows: int, channels: int, on_chip: float, **fields) -> list[ScaleRow]:
-        return [row(rows, channels, us, name, **fields) for name, us in (("on_chip", on_chip), ("split", 200.0))]
+    def sized(rows: int, channels: int, program: str = "train_forward", chosen: str = "on_chip", **times: float):
+        fields = {"program": program, "chosen": chosen, "copy_microseconds": 100.0}
+        return [row(rows, channels, us, name, **fields) for name, us in times.items()]
 
     rows = [
-        *both(16384, 4096, 300.0, **train),
-        *both(32768, 4096, 480.0, **train),
-        *both(16384, 4097, 800.0, **train),
-        *both(8192, 8192, 900.0, **train),
-        *both(16384, 128, 120.0, **train),
-        *both(16384, 4096, 900.0),
-        row(16384, 4096, 300.0, **train),
-        row(32768, 4096, 480.0, **train),
-        row(16384, 128, 200.0, chosen="split", **train),
+        *sized(16384, 4096, automatic=150.0, on_chip=300.0, panels=150.0, split=200.0, chosen="panels"),
+        *sized(32768, 4096, automatic=486.0, on_chip=480.0, panels=180.0, split=200.0),
+        *sized(16384, 4100, automatic=190.0, panels=220.0, split=200.0, chosen="split"),
+        *sized(16384, 4097, automatic=210.0, on_chip=800.0, split=200.0, chosen="split"),
+        *sized(8192, 8192, automatic=200.0, on_chip=900.0, split=200.0),
+        *sized(16384, 128, automatic=200.0, on_chip=120.0, split=200.0, chosen="split"),
+        *sized(16384, 4096, automatic=200.0, on_chip=900.0, split=200.0, program="forward"),
     ]
     text = targets.targets_section([bench_row(gpu="NVIDIA Test")], [], rows, [], [], str)
     place = "'chain': 'demo', 'program': 'train_forward', 'dtype': 'fp32'"
-    assert f"{place}, 'vectors': 'no', 'sizes': '1', 'geometric mean': '4.00', 'least': '4.00'" in text
-    assert f"{place}, 'vectors': 'yes', 'sizes': '2', 'geometric mean': '1.90', 'least': '1.50'}}]" in text
-    assert "Of the 3 choices more than 1.1 times as slow as the best, 2 hold on chip" in text
-    few = targets.targets_section([bench_row(gpu="NVIDIA Test")], [], rows[8:10], [], [], str)
+
+    def line(fill: str, *figures: str) -> str:
+        names = ("sizes", "on chip / split", "panels / split", "choice / copy")
+        pairs = [f"{name!r}: {figure!r}" for name, figure in zip(names, figures, strict=True)]
+        return f"{{{place}, 'rows': '{fill}', {', '.join(pairs)}}}"
+
+    expected = (
+        line("lines", "2", "1.90", "0.82", "2.70"),
+        line("neither", "1", "4.00", "", "2.10"),
+        line("vectors", "1", "", "1.10", "1.90"),
+    )
+    assert f"[{', '.join(expected)}]" in text
+    assert "Of the 2 choices more than 1.1 times as slow as the best, 1 hold on chip" in text
+    few = targets.targets_section([bench_row(gpu="NVIDIA Test")], [], rows[-6:-3], [], [], str)
     assert "over many rows" not in few and "as slow as the best" not in few

@@ -84,7 +84,7 @@ def test_the_sizes_decide(shape):
     assert not chosen(shape, 16384, 4096, panels=False), "the program has no such kernel"
     assert not chosen(shape, 16384, 4096, packed=False)
     assert [chosen(shape, 16384, 4096 + more) for more in (4, 16, 32)] == [False, False, True], "rows fill lines"
-    # What is read has to stay until it is read again: one panel and a half, or everything.
+    # What is read has to stay until it is read again: two panels, or everything.
     assert [chosen(shape, 131072, channels, again=again) for channels, again in ((32, 1), (64, 1), (1024, 1))] == [
         True, False, False
     ]  # fmt: skip
