@@ -14,7 +14,7 @@ from fusegen.plan.shapes import AUTOMATIC, ON_CHIP, PANELS, SPLIT
 
 MOST_OF_FLOOR, LEAST_SHARE, LEAST_GAIN, LEAST_SMALL_GAIN = 1.3, 0.85, 1.15, 2.5
 _BEYOND_L2 = 50 * 2**20  # bytes: what that of an H100 or H200 has
-_MANY_ROWS, _MANY_BYTES = 16384, 128 * 2**20
+_MANY_ROWS, _FEWER_ROWS, _MANY_BYTES = 8192, 32768, 128 * 2**20
 _WITH_BATCH_STATISTICS = "train_"  # how the names of such programs begin
 _LINE, _VECTOR = 128, 16  # bytes
 _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -35,8 +35,9 @@ _ROWS = """
 **Batch norm over many rows.** A cluster of eight blocks has shared memory for some 113 bytes of each of 16384 rows, of
 all tensors. From {least} rows and {bytes} MiB on this is how long it takes to hold columns so, and to keep panels of
 columns in the L2 from their sums to their results, over the split schedule, which reads the memory twice, about as fast
-as a copy; and the launcher's choice over a copy of the fewest bytes. Geometric means. **rows**: whether they fill lines
-of 128 bytes, of which a panel has one in each row, only begin at multiples of 16 bytes, or neither.
+as a copy; and the launcher's choice over a copy of the fewest bytes. Geometric means. **begin at**: whether rows fill
+lines of 128 bytes, of which a panel has one in each row, only begin at multiples of 16 bytes, or neither. Of many more
+than {most} rows a panel takes so much of the L2 that it has no room for the next ones.
 
 {table}"""
 _GAIN = """
@@ -94,7 +95,9 @@ def targets_section(
         ]
         parts += [_HEAD.format(device=device) + markdown(table), _TAILS]
         if many := _many_rows(swept):
-            parts.append(_ROWS.format(least=_MANY_ROWS, bytes=_MANY_BYTES >> 20, table=markdown(many)))
+            parts.append(
+                _ROWS.format(least=_MANY_ROWS, most=_FEWER_ROWS, bytes=_MANY_BYTES >> 20, table=markdown(many))
+            )
         gains = _gains(mine)
         if gains:
             parts.append(_GAIN.format(gain=LEAST_GAIN, table=markdown(gains)))
@@ -253,14 +256,15 @@ def _many_rows(rows: Sequence[ScaleRow]) -> list[Line]:
         first = mine[0]
         row_bytes = first.channels * _BYTES[first.dtype]
         fill = "lines" if row_bytes % _LINE == 0 else "vectors" if row_bytes % _VECTOR == 0 else "neither"
-        ratios = found.setdefault((first.spec, first.program, first.dtype, fill), {})
+        rows_of = f"to {_FEWER_ROWS}" if first.rows <= _FEWER_ROWS else "more"
+        ratios = found.setdefault((first.spec, first.program, first.dtype, rows_of, fill), {})
         ratios.setdefault("choice / copy", []).append(times[AUTOMATIC] / first.copy_microseconds)
         for schedule in (ON_CHIP, PANELS):
             if schedule in times:
                 ratios.setdefault(schedule, []).append(times[schedule] / times[SPLIT])
     return [
         {
-            **dict(zip(("chain", "program", "dtype", "rows"), key, strict=True)),
+            **dict(zip(("chain", "program", "dtype", "rows", "begin at"), key, strict=True)),
             "sizes": str(len(ratios["choice / copy"])),
             "on chip / split": _mean(ratios.get(ON_CHIP)),
             "panels / split": _mean(ratios.get(PANELS)),

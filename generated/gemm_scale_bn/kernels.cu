@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
 // Each panel of columns in the L2.
 
 template <typename T, typename Out, typename Param, int kVec>
-__global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
+__global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_forward_panel(
     const T* __restrict__ gemm_product_ptr,
     const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ scale_ptr,
@@ -1007,7 +1007,7 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
 // Each panel of columns in the L2.
 
 template <typename T, typename Out, typename Param, int kVec>
-__global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
+__global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 4 : 3) train_backward_panel(
     const T* __restrict__ gemm_product_ptr,
     const Out* __restrict__ grad_y_ptr,
     const T* __restrict__ gemm_bias_ptr,

@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
 // Each panel of columns in the L2.
 
 template <typename T, typename Out, typename Param, int kVec>
-__global__ void __launch_bounds__(kPanelThreads, 4) train_forward_panel(
+__global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_forward_panel(
     const T* __restrict__ matmul_product_ptr,
     const T* __restrict__ matmul_bias_ptr,
     const Param* __restrict__ bn_weight_ptr,

@@ -151,26 +151,28 @@ def test_what_each_schedule_takes_over_many_rows() -> None:
     rows = [
         *sized(16384, 4096, automatic=150.0, on_chip=300.0, panels=150.0, split=200.0, chosen="panels"),
         *sized(32768, 4096, automatic=486.0, on_chip=480.0, panels=180.0, split=200.0),
+        *sized(32769, 4096, automatic=200.0, panels=300.0, split=200.0, chosen="split"),
         *sized(16384, 4100, automatic=190.0, panels=220.0, split=200.0, chosen="split"),
         *sized(16384, 4097, automatic=210.0, on_chip=800.0, split=200.0, chosen="split"),
-        *sized(8192, 8192, automatic=200.0, on_chip=900.0, split=200.0),
+        *sized(8191, 8192, automatic=200.0, on_chip=900.0, split=200.0),
         *sized(16384, 128, automatic=200.0, on_chip=120.0, split=200.0, chosen="split"),
         *sized(16384, 4096, automatic=200.0, on_chip=900.0, split=200.0, program="forward"),
     ]
     text = targets.targets_section([bench_row(gpu="NVIDIA Test")], [], rows, [], [], str)
     place = "'chain': 'demo', 'program': 'train_forward', 'dtype': 'fp32'"
 
-    def line(fill: str, *figures: str) -> str:
+    def line(rows: str, fill: str, *figures: str) -> str:
         names = ("sizes", "on chip / split", "panels / split", "choice / copy")
         pairs = [f"{name!r}: {figure!r}" for name, figure in zip(names, figures, strict=True)]
-        return f"{{{place}, 'rows': '{fill}', {', '.join(pairs)}}}"
+        return f"{{{place}, 'rows': '{rows}', 'begin at': '{fill}', {', '.join(pairs)}}}"
 
     expected = (
-        line("lines", "2", "1.90", "0.82", "2.70"),
-        line("neither", "1", "4.00", "", "2.10"),
-        line("vectors", "1", "", "1.10", "1.90"),
+        line("more", "lines", "1", "", "1.50", "2.00"),
+        line("to 32768", "lines", "2", "1.90", "0.82", "2.70"),
+        line("to 32768", "neither", "1", "4.00", "", "2.10"),
+        line("to 32768", "vectors", "1", "", "1.10", "1.90"),
     )
     assert f"[{', '.join(expected)}]" in text
     assert "Of the 2 choices more than 1.1 times as slow as the best, 1 hold on chip" in text
-    few = targets.targets_section([bench_row(gpu="NVIDIA Test")], [], rows[-6:-3], [], [], str)
+    few = targets.targets_section([bench_row(gpu="NVIDIA Test")], [], rows[-9:-6], [], [], str)
     assert "over many rows" not in few and "as slow as the best" not in few
