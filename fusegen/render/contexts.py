@@ -273,8 +273,8 @@ class KernelContext:
 
     @property
     def panel_blocks(self) -> str:
-        """C++: how many blocks of a panel kernel a multiprocessor must hold: one more where elements have 16 bits, whose
-        vectors take half the registers, unless more rows of several tensors are on their way."""
+        """C++: how many blocks of a panel kernel a multiprocessor must hold: one more where elements have 16 bits,
+        whose vectors take half the registers, unless many rows of several tensors are on their way."""
         least = 4 if len(self.loads) == 1 else 3
         several = len(self.loads) > 1 and self.parts[-1].stages[0].sweep.rows_together > 2
         return str(least) if several else f"sizeof(T) == 2 ? {least + 1} : {least}"

@@ -23,6 +23,8 @@ from fusegen.verify.training import compare_module, compare_steps
 GRADCHECK_SIZE = (5, 7, 12, 3)
 BEHAVIOUR_SIZE = (96, 256, 512, 16)
 MEMORY_SIZE = (512, 1024, 2048, 32)
+# Panels of it stay in the L2: blocks wait for each other.
+PANELS_SIZE = (16411, 33, 512, 1)
 STEPS = 3
 
 Check = Callable[[nn.Module, nn.Module, list[Tensor]], list[Comparison]]
@@ -40,6 +42,7 @@ _BEHAVIOUR: dict[str, Check] = {
     "memory": memory.footprint,
     "torch.compile": execution.compiled,
 }
+_WITH_PANELS = ("bitwise", "other stream", "CUDA graph")
 
 
 @dataclass
@@ -74,8 +77,8 @@ class Suite:
             yield from self.numerics(mode)
         for mode in self._representatives():
             for name, check in _BEHAVIOUR.items():
-                size = self._size(MEMORY_SIZE) if name == "memory" else self._size()
-                yield from self._one(name, size, mode, "", self._behaviour, check, size, mode)
+                for size in self._behaviour_sizes(name):
+                    yield from self._one(name, size, mode, "", self._behaviour, check, size, mode)
         yield from self.training(self._size())
         yield from self.gradcheck()
 
@@ -148,6 +151,10 @@ class Suite:
 
     def _size(self, shape: tuple[int, int, int, int] = BEHAVIOUR_SIZE) -> Sizes:
         return sizes(self.subject.plan, *(shape if self.full else SMALL[0]))
+
+    def _behaviour_sizes(self, check: str) -> list[Sizes]:
+        found = [self._size(MEMORY_SIZE if check == "memory" else BEHAVIOUR_SIZE)]
+        return [*found, self._size(PANELS_SIZE)] if self.full and check in _WITH_PANELS else found
 
     def modes(self) -> list[Mode]:
         """All but float64, which only gradcheck uses."""

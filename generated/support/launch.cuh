@@ -71,12 +71,10 @@ cudaError_t allow_shared_memory(void (*kernel)(Params...), std::size_t shared_by
 }
 #endif
 
-// Launches kernel(args...) on the stream and returns the launch's own error, if any. A grid without
-// blocks has no work: that is success, where the CUDA runtime would call it an error. Where grid.z
-// is more than 1, the blocks that differ in z alone are a cluster.
+// What launch() does; overlaps: whether the kernel may begin before the one in front of it ends.
 template <typename... Params, typename... Args>
-cudaError_t launch(
-    void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
+cudaError_t launch_with(
+    bool overlaps, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
     cudaStream_t stream, Args&&... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
 #if defined(__CUDACC__)
@@ -94,7 +92,7 @@ cudaError_t launch(
       attribute.id = cudaLaunchAttributeClusterDimension;
       attribute.val.clusterDim = {1, 1, grid.z};
     }
-    if (kernels_wait()) {
+    if (overlaps) {
       cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
       attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
       attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -105,13 +103,25 @@ cudaError_t launch(
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
   return error;
 #else
-  static_cast<void>(stream);  // the emulator runs each launch to its end
+  static_cast<void>(overlaps);  // the emulator runs each launch to its end
+  static_cast<void>(stream);
   return emulate::launch(kernel, grid, block, shared_bytes, std::forward<Args>(args)...);
 #endif
 }
 
-// The same of a kernel whose blocks wait for blocks before them. Blocks start in the order of their
-// indices on every GPU so far, and others start them in that order here.
+// Launches kernel(args...) on the stream and returns the launch's own error, if any. A grid without
+// blocks has no work: that is success, where the CUDA runtime would call it an error. Where grid.z
+// is more than 1, the blocks that differ in z alone are a cluster.
+template <typename... Params, typename... Args>
+cudaError_t launch(
+    void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
+    cudaStream_t stream, Args&&... args) {
+  return launch_with(
+      kernels_wait(), kernel, grid, block, shared_bytes, stream, std::forward<Args>(args)...);
+}
+
+// The same of a kernel whose blocks wait for blocks before them, behind what is no kernel. Blocks
+// start in the order of their indices on every GPU so far; the emulator is told to.
 template <typename... Params, typename... Args>
 cudaError_t launch_in_order(
     void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
@@ -119,7 +129,8 @@ cudaError_t launch_in_order(
 #if !defined(__CUDACC__)
   const emulate::InOrder in_order;
 #endif
-  return launch(kernel, grid, block, shared_bytes, stream, std::forward<Args>(args)...);
+  return launch_with(
+      false, kernel, grid, block, shared_bytes, stream, std::forward<Args>(args)...);
 }
 
 // How many blocks of a kernel a multiprocessor of the current device holds. Where nobody says, as
