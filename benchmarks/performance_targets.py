@@ -59,6 +59,9 @@ binding, {binding}; and, the first time in an output directory, the library that
 Where the cores have other work besides, all of it takes longer.
 """
 _MODULE = ", and the Python module of all packages, {module}"
+_BEFORE = """These figures are of before all packages had one Python module and before kernels kept panels, which take a
+fifth more of the kernels' time in packages with batch norm.
+"""
 _SCALE = """
 **Scale.** The jumps are beside sizes that fill vectors and warps: where rows or groups begin within a vector, threads
 idle at their ends and elements are moved by smaller accesses, so that an element takes up to several times as many
@@ -107,7 +110,7 @@ def targets_section(
             parts.append(_SMALL.format(least=least, fused=fused, over=over))
         seconds = _build_seconds(builds)
         if seconds:
-            parts.append(_BUILD.format(**seconds))
+            parts += [_BUILD.format(**seconds), "" if seconds["module"] else _BEFORE]
         parts += [_SCALE] * bool(swept)
         if poor:
             held, panels = (sum(each.automatic.chosen == name for each in poor) for name in (ON_CHIP, PANELS))

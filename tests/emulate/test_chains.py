@@ -78,19 +78,25 @@ def test_every_schedule_against_double_precision(chain, size, cache):
             tensors = inputs(plan, mode, rows, channels)
             expected = tail_reference(plan, module, tensors, mode, training)
             count_batch(plan, module, training)
-            rows_on_chip = variant.backward.schedules[0].kind == "row"
-            for seed, schedule in enumerate((*SCHEDULES, *["twice a share"] * rows_on_chip)):
+            for seed, schedule in enumerate(schedules_of(variant)):
                 tail = EmulatedTail(plan, variant, library(chain.spec, cache), module)
                 checked += agreement(tail, tensors, mode, schedule, seed, expected)
     assert checked
 
 
+def schedules_of(variant) -> list[str]:
+    """Names of launch shapes for the kernels that a variant's programs have."""
+    kinds = {schedule.kind for program in (variant.forward, variant.backward) for schedule in program.schedules}
+    rows = variant.backward.schedules[0].kind == "row"
+    return [*SCHEDULES, *["twice a share"] * rows, *["panels"] * ("panel" in kinds)]
+
+
 def agreement(tail, tensors, mode, schedule: str, seed: int, expected) -> int:
-    """The number of results that were compared: none where the schedule cannot hold the sizes on chip."""
+    """The number of results that were compared: none where the schedule cannot hold the sizes."""
     try:
         found = tail.run(tensors, mode, shapes=forced_shapes(schedule), seed=seed).values
     except EmulationError as error:
-        assert schedule in ("on chip", "twice a share"), error
+        assert schedule in ("on chip", "twice a share", "panels"), error
         assert str(error).endswith("CUDA error 9"), error  # does not fit
         return 0
     return compare(found, expected, f"{tail.variant.name} {mode.name} {list(tensors['grad_y'].shape)} {schedule}")

@@ -15,12 +15,11 @@ from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from tests.emulate.building import forced_shapes, write  # noqa: E402
 from tests.emulate.other_chains import HAND_PICKED, RandomChain  # noqa: E402
-from tests.emulate.test_chains import agreement, compare, count_batch  # noqa: E402
+from tests.emulate.test_chains import agreement, compare, count_batch, schedules_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
 SIZES = ((3, 12), (33, 20))
-SCHEDULES = ("automatic", "on chip", "twice a share", "split")
 CASES = HAND_PICKED | {f"random_{seed}": RandomChain(seed).chain() for seed in range(6)}
 
 
@@ -47,7 +46,7 @@ def test_every_schedule_against_double_precision(name, cache, tmp_path):
             tensors = {each: torch.randn(rows, channels).double() for each in dict.fromkeys(names)}
             expected = tail_reference(plan, module, tensors, mode, training)
             count_batch(plan, module, training)
-            for seed, schedule in enumerate(SCHEDULES):
+            for seed, schedule in enumerate(schedules_of(variant)):
                 tail = EmulatedTail(plan, variant, library, module)
                 checked += agreement(tail, tensors, mode, schedule, seed, expected)
     assert checked

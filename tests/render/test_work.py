@@ -130,3 +130,12 @@ def test_stream_work(name: str, tmp_path: Path) -> None:
     launchers = re.split(r"cudaError_t \w+_launch\(", kernels(tmp_path, steps))[1:]
     found = [re.findall(r"StreamWork::(\w+)", each.split("_typed(", 1)[0]) for each in launchers]
     assert found == expected
+
+
+def test_kernels_whose_blocks_wait_for_others_are_launched_in_order(tmp_path: Path) -> None:
+    text = kernels(tmp_path, (BATCH,))
+    bodies = re.findall(r"(?ms)^__global__ void __launch_bounds__\(.*?\) (\w+)\((.*?)^}$", text)
+    waiting = {name for name, body in bodies if "wait_for_parts(" in body}
+    assert waiting == set(re.findall(r"launch_in_order\((\w+)<", text)) == {
+        "train_forward_panel", "train_backward_panel"
+    }  # fmt: skip
