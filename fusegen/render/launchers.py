@@ -250,7 +250,7 @@ class LauncherRenderer:
                 shared = f"kPanelWarps * ({context.panel_values}) * sizeof(Acc)"
                 sizes += ["panel.panels", "panel.slices", "panel.lag"]
                 lines = [
-                    *_wrapped("error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);"),
+                    "error = clear_counters(counters, panel.panels, stream);",
                     "if (error != cudaSuccess) return error;",
                 ]
             case "total":

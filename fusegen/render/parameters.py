@@ -22,7 +22,9 @@ def kernel_parameters(kernel: Kernel) -> list[Parameter]:
     parameters = list(found.values())
     if kernel.partial_sums or kernel.parts:
         const = "const " if kernel.kind == "finalise" else ""
-        parameters.append(Parameter(f"{const}Accumulate<T>* __restrict__ partials", "partials"))
+        # Blocks of a panel kernel read what others write in the same launch.
+        restrict = "" if kernel.parts else "__restrict__ "
+        parameters.append(Parameter(f"{const}Accumulate<T>* {restrict}partials", "partials"))
     if kernel.parts:
         parameters.append(Parameter("unsigned* counters", "counters"))
     parameters += [Parameter(f"Accumulate<T> {node.name}", f"Acc(a.{node.attribute})") for node in kernel.constants]

@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
     Accumulate<T>* batch_norm_center_ptr,
     Out* __restrict__ y_ptr,
     int64_t* batch_norm_num_batches_tracked_ptr,
-    Accumulate<T>* __restrict__ partials,
+    Accumulate<T>* partials,
     unsigned* counters,
     Accumulate<T> batch_norm_eps,
     Accumulate<T> batch_norm_momentum,
@@ -721,7 +721,7 @@ cudaError_t train_forward_launch(
     auto* batch_norm_center_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
+    error = clear_counters(counters, panel.panels, stream);
     if (error != cudaSuccess) return error;
     return launch_in_order(train_forward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
         kPanelWarps * (2 * panel.block.x * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr,
@@ -1023,7 +1023,7 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
     Accumulate<T>* batch_norm_grad_slope_ptr,
     Accumulate<T>* batch_norm_grad_mean_ptr,
     T* __restrict__ grad_gemm_product_ptr,
-    Accumulate<T>* __restrict__ partials,
+    Accumulate<T>* partials,
     unsigned* counters,
     int64_t rows, int64_t channels, int panels, int slices, int lag) {
   using Acc = Accumulate<T>;
@@ -1560,7 +1560,7 @@ cudaError_t train_backward_launch(
     auto* batch_norm_grad_mean_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
+    error = clear_counters(counters, panel.panels, stream);
     if (error != cudaSuccess) return error;
     return launch_in_order(train_backward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
         kPanelWarps * (2 * panel.block.x * kVec) * sizeof(Acc), stream, gemm_product_ptr,

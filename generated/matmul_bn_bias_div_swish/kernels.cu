@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
     Accumulate<T>* bn_center_ptr,
     Out* __restrict__ y_ptr,
     int64_t* bn_num_batches_tracked_ptr,
-    Accumulate<T>* __restrict__ partials,
+    Accumulate<T>* partials,
     unsigned* counters,
     Accumulate<T> bn_eps,
     Accumulate<T> bn_momentum,
@@ -734,7 +734,7 @@ cudaError_t train_forward_launch(
     auto* bn_center_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
+    error = clear_counters(counters, panel.panels, stream);
     if (error != cudaSuccess) return error;
     return launch_in_order(train_forward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
         kPanelWarps * (2 * panel.block.x * kVec + 1) * sizeof(Acc), stream, matmul_product_ptr,
@@ -1051,7 +1051,7 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
     Accumulate<T>* bn_grad_slope_ptr,
     Accumulate<T>* bn_grad_mean_ptr,
     T* __restrict__ grad_matmul_product_ptr,
-    Accumulate<T>* __restrict__ partials,
+    Accumulate<T>* partials,
     unsigned* counters,
     Accumulate<T> divide_value,
     int64_t rows, int64_t channels, int panels, int slices, int lag) {
@@ -1645,7 +1645,7 @@ cudaError_t train_backward_launch(
     auto* bn_grad_mean_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = cudaMemsetAsync(counters, 0, panel.panels * sizeof(unsigned), stream);
+    error = clear_counters(counters, panel.panels, stream);
     if (error != cudaSuccess) return error;
     error = launch_in_order(train_backward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
         kPanelWarps * (2 * panel.block.x * kVec) * sizeof(Acc), stream, matmul_product_ptr,

@@ -13,7 +13,7 @@ struct ColumnWork {
   int64_t sums;       // bytes of what a warp sums of a column
   int64_t exchange;   // bytes of what a block of a cluster shows of a column
   int moved;          // tensors with all elements that it reads or writes
-  int again;          // tensors with all elements that other schedules read a second time
+  int again;          // tensors with all elements that the split schedule reads a second time
   bool panels;        // whether one of them keeps panels in the L2
 };
 

@@ -1,8 +1,9 @@
 // How the generated kernels are launched and where they find their shared memory.
 //
-// Every launch goes through launch(), never through <<<>>>, and every kernel takes its shared
-// memory from shared_memory(). That leaves exactly two places that differ between a GPU (any CUDA
-// compiler) and fusegen's emulator, which compiles the same sources as C++ and runs them on a CPU.
+// Every launch goes through launch() or launch_in_order(), never through <<<>>>, and every kernel
+// takes its shared memory from shared_memory(). Besides these, only instructions by their names
+// differ between a GPU (any CUDA compiler) and fusegen's emulator, which compiles the same sources
+// as C++ and runs them on a CPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -131,6 +132,14 @@ cudaError_t launch_in_order(
 #endif
   return launch_with(
       false, kernel, grid, block, shared_bytes, stream, std::forward<Args>(args)...);
+}
+
+// Sets counters to zero, behind what is on the stream.
+inline cudaError_t clear_counters(unsigned* counters, int count, cudaStream_t stream) {
+  const cudaError_t error = cudaMemsetAsync(counters, 0, count * sizeof(unsigned), stream);
+  // Whoever asks for the last error next is not to blame.
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return error;
 }
 
 // How many blocks of a kernel a multiprocessor of the current device holds. Where nobody says, as

@@ -71,7 +71,7 @@ inline Panel panel_shape(
   const bool chosen =
       asked ? packed : decide && panels_suit(rows, channels, packed, work, l2_bytes);
   return {dim3(unsigned(blocks)), dim3(width, kPanelThreads / width), int(panels), int(slices),
-          int(lag), chosen && rows <= kMost && blocks <= kMost};
+          int(lag), chosen && rows <= kMost - 2 * kPanelRows && blocks <= kMost};
 }
 
 }  // namespace fusegen

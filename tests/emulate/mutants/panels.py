@@ -44,8 +44,8 @@ CLEARED = [
     Mutant(f"panels, {launcher}: {name}", "panels", old, new, _UNSET, launcher)
     for launcher in ("train_forward_launch", "train_backward_launch")
     for name, old, new in (
-        ("counters are not cleared", "error = cudaMemsetAsync(...);", NOTHING),
-        ("one counter is cleared", "panel.panels * sizeof(unsigned)", "sizeof(unsigned)"),
+        ("counters are not cleared", "error = clear_counters(...);", NOTHING),
+        ("one counter is cleared", "clear_counters(...)", "clear_counters(counters, 1, stream)"),
     )
 ]
 
