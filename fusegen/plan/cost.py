@@ -21,22 +21,25 @@ _PER_VECTOR = 0.25  # of what is computed once for the neighbouring columns of a
 
 
 def program_operations(program: Program) -> dict[str, float]:
-    """Operations per element of each schedule."""
-    return {schedule.kind: schedule_operations(schedule) for schedule in program.schedules}
+    """Operations per element of each schedule, but that of panels: they are those of the split one."""
+    return {schedule.kind: schedule_operations(schedule) for schedule in _different(program)}
 
 
 def schedule_operations(schedule: Schedule) -> float:
     return sum(kernel_operations(kernel) for kernel in schedule.kernels)
 
 
-def coefficient_operations(schedule: Schedule) -> int:
+def coefficient_operations(program: Program) -> int:
     """Operations outside the loops over elements."""
-    return sum(len(k.setup) + sum(len(p.results) for p in k.passes) for k in schedule.kernels)
+    kernels = [kernel for schedule in _different(program) for kernel in schedule.kernels]
+    return sum(len(k.setup) + sum(len(p.results) for p in k.passes) for k in kernels)
+
+
+def _different(program: Program) -> list[Schedule]:
+    return [schedule for schedule in program.schedules if schedule.kind != "panel"]
 
 
 def kernel_operations(kernel: Kernel) -> float:
-    if kernel.parts:
-        return sum(kernel_operations(part) for part in kernel.parts)
     if kernel.kind in ("finalise", "total"):
         return 0
     total, held = 0.0, set()

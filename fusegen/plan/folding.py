@@ -69,7 +69,4 @@ class Folding:
 
 def _cost(program: Program) -> Cost:
     """Operations for each element, then those of coefficients."""
-    return (
-        sum(program_operations(program).values()),
-        sum(coefficient_operations(schedule) for schedule in program.schedules),
-    )
+    return sum(program_operations(program).values()), coefficient_operations(program)

@@ -113,7 +113,7 @@ class Schedule:
 class Program:
     """One direction of one variant of a chain, behind its contraction.
 
-    schedules: alternatives, the first that fits the sizes at run time is used; the last fits every size.
+    schedules: alternatives, the launcher takes the first that suits the sizes; the last fits every size.
     totals: kernels for scalar results, run after any schedule.
     """
 

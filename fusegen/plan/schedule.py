@@ -118,11 +118,21 @@ class Scheduler:
             schedules.append(Schedule(axis, tuple(prefix + kernels), self._why_resident(axis)))
         split, known, stored = self._reduce_phases(resident, known, stored)
         apply_, known = self._apply(known, stored)
-        if [phase.axis for phase in self.phases] == ["column"]:
+        if self._panels_help(split, apply_):
             schedules.append(Schedule("panel", self._panel(*split, *apply_), self._why_panel()))
         kind = "split" if self.phases else "stream"
         schedules.append(Schedule(kind, tuple(prefix + split + apply_), self._why_split(kind)))
         return schedules, known
+
+    def _panels_help(self, split: Sequence[Kernel], apply_: Sequence[Kernel]) -> bool:
+        """Whether all there is to reduce before the results are columns, of tensors that the last pass reads again. The
+        kernel has no values of rows, and leaves sums but no moments to what follows."""
+        if [phase.axis for phase in self.phases] != ["column"]:
+            return False
+        partials, _, last, *_ = (*split, *apply_)
+        again = {t for p in partials.passes for t in p.loads} & {t for p in last.passes for t in p.loads}
+        rows = any(t.extent.rows for part in (partials, last) for t in part.vectors)
+        return bool(again) and not rows and not any(node.op == "moments" for node in self.terminal)
 
     def _why_resident(self, axis: str) -> str:
         unit = "row (or group of channels)" if axis == "row" else "tile of columns"
@@ -136,7 +146,7 @@ class Scheduler:
         if kind == "stream":
             return "no result of a reduction is used element-wise: one pass over memory"
         return (
-            "for sizes that do not fit on chip: each reduction phase reads its operands once, the last pass once more"
+            "for every size: each reduction phase reads its operands once, the last pass once more"
         )
 
     def _reduce_phases(

@@ -46,8 +46,8 @@ def column_work(contexts: Contexts, program: Program, schedule: Schedule, column
     sums = f"{context.widest_exchange} * sizeof(Acc)" if context.widest_exchange > 1 else "sizeof(Acc)"
     moved = len(context.loads) + sum(len(stage.sweep.stores) for stage in context.stages)
     again = _read_again(contexts, program, schedule)
-    panels = _bool(any(each.kind == "panel" for each in program.schedules))
-    return f"{sizes}, sizeof(T), {sums}, {context.exchanged} * sizeof(Acc), {moved}, {again}, {panels}"
+    kept = _kept(contexts, program)
+    return f"{sizes}, sizeof(T), {sums}, {context.exchanged} * sizeof(Acc), {moved}, {again}, {kept}"
 
 
 def stream_work(context: KernelContext, stream: Kernel) -> str:
@@ -56,6 +56,15 @@ def stream_work(context: KernelContext, stream: Kernel) -> str:
         return "stores"
     stores = any(stage.sweep.stores for stage in context.stages)
     return "sums" if stores or len(context.loads) > 1 else "sum"
+
+
+def _kept(contexts: Contexts, program: Program) -> str:
+    """C++: the bytes of an element that panels keep from their sums to their results."""
+    panel = next((kernel for kernel in program.kernels if kernel.kind == "panel"), None)
+    if panel is None:
+        return "0"
+    partials, _, results = contexts[panel.name].parts
+    return " + ".join(f"sizeof({load.type})" for load in results.loads if load in partials.loads)
 
 
 def _read_again(contexts: Contexts, program: Program, schedule: Schedule) -> int:

@@ -709,7 +709,8 @@ cudaError_t train_forward_launch(
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
-  constexpr ColumnWork kWork{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc), 2, 1, true};
+  constexpr ColumnWork kWork{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc), 2, 1,
+      sizeof(T)};
   constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
       shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kL2Bytes, kMostCluster,
@@ -1614,7 +1615,7 @@ cudaError_t train_backward_launch(
 
   // Each tile of columns stays in shared memory.
   constexpr ColumnWork kWork{sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc),
-      3, 2, true};
+      3, 2, sizeof(T) + sizeof(Out)};
   constexpr int kColumns = kPacked ? kVec : kStridedColumns;
   const Column tile = column_shape(
       shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kL2Bytes, kMostCluster,

@@ -104,10 +104,11 @@ inline Column column_shape(
     int multiprocessors) {
   Column best{dim3(1), dim3(1), 0, 0, false};
   double least = std::numeric_limits<double>::infinity();
-  if (shapes.schedule == kAutomatic) {
-    least = panels_suit(rows, channels, packed, work, l2_bytes)
-        ? panel_microseconds(rows, channels, work)
-        : split_microseconds(rows, channels, work);
+  if (shapes.schedule == kAutomatic || shapes.schedule == kPanelsIfTheyFit) {
+    const bool panels = panels_suit(shapes, rows, channels, packed, work, l2_bytes);
+    if (panels && shapes.schedule == kPanelsIfTheyFit) return best;
+    least = panels ? panel_microseconds(rows, channels, work)
+                   : split_microseconds(rows, channels, work);
   } else if (shapes.schedule != kOnChip && shapes.schedule != kOnChipIfItFits) {
     return best;
   }

@@ -38,17 +38,28 @@ inline double panel_microseconds(int64_t rows, int64_t channels, const ColumnWor
   return 17.0 + bytes * (work.moved + 0.2 * work.again) * 350e-9 + 0.06 * panels;
 }
 
-// Whether panels are faster than the split schedule. Rows have to fill lines, or panels share some.
-// And the L2 has to have room for what is read before it is read again: two panels in a third of
-// it, or everything in a half.
-inline bool panels_suit(
+// What panels keep of the L2, for each of them.
+inline int64_t panel_kept_bytes(int64_t rows, const ColumnWork& work) {
+  return rows * (kPanelBytes / work.narrowest) * work.kept;
+}
+
+// Whether panels stay in the L2. Rows have to fill lines, or panels share some. And the L2 has to
+// have room for what is read before it is read again: two panels in a third of it, or everything in
+// a half.
+inline bool panels_fit(
     int64_t rows, int64_t channels, bool packed, const ColumnWork& work, int64_t l2_bytes) {
-  const int64_t row = channels * work.narrowest;
-  if (!work.panels || !packed || row % kPanelBytes != 0) return false;
-  const int64_t panel = rows * kPanelBytes * work.again, whole = rows * row * work.again;
-  const bool room = 6 * panel <= l2_bytes || 2 * whole <= l2_bytes;
-  return room &&
-      panel_microseconds(rows, channels, work) < split_microseconds(rows, channels, work);
+  if (work.kept == 0 || !packed || channels * work.narrowest % kPanelBytes != 0) return false;
+  const int64_t panel = panel_kept_bytes(rows, work), whole = rows * channels * work.kept;
+  return 6 * panel <= l2_bytes || 2 * whole <= l2_bytes;
+}
+
+// Whether they do, and are asked for or faster than the split schedule.
+inline bool panels_suit(
+    const Shapes& shapes, int64_t rows, int64_t channels, bool packed, const ColumnWork& work,
+    int64_t l2_bytes) {
+  return panels_fit(rows, channels, packed, work, l2_bytes) &&
+      (shapes.schedule == kPanelsIfTheyFit ||
+       panel_microseconds(rows, channels, work) < split_microseconds(rows, channels, work));
 }
 
 // With `vector` elements of a row in each thread. Not if another schedule is asked for, or if the
@@ -61,15 +72,15 @@ inline Panel panel_shape(
   const int64_t slices = ceil_div(rows, kPanelRows);
   // What is read before it is read again takes a third of the L2, as measured: as much again passes
   // through it, or half as much.
-  const int64_t bytes = rows * kPanelBytes * std::max(work.again, 1);
+  const int64_t bytes = std::max<int64_t>(panel_kept_bytes(rows, work), 1);
   const int64_t usual = std::max<int64_t>(1, (l2_bytes / 3 + bytes / 2) / bytes);
   const int64_t lag = std::min(shapes.panel_lag != 0 ? shapes.panel_lag : usual, panels);
   const int64_t blocks = (panels + lag) * (2 * slices + vector);
   constexpr int64_t kMost = std::numeric_limits<int>::max();
-  const bool asked = shapes.schedule == kPanels || shapes.schedule == kPanelsIfTheyFit;
-  const bool decide = shapes.schedule == kAutomatic || shapes.schedule == kOnChipIfItFits;
-  const bool chosen =
-      asked ? packed : decide && panels_suit(rows, channels, packed, work, l2_bytes);
+  const bool decide = shapes.schedule != kOnChip && shapes.schedule != kSplit;
+  const bool chosen = shapes.schedule == kPanels
+      ? packed
+      : decide && panels_suit(shapes, rows, channels, packed, work, l2_bytes);
   return {dim3(unsigned(blocks)), dim3(width, kPanelThreads / width), int(panels), int(slices),
           int(lag), chosen && rows <= kMost - 2 * kPanelRows && blocks <= kMost};
 }

@@ -14,7 +14,7 @@ struct ColumnWork {
   int64_t exchange;   // bytes of what a block of a cluster shows of a column
   int moved;          // tensors with all elements that it reads or writes
   int again;          // tensors with all elements that the split schedule reads a second time
-  bool panels;        // whether one of them keeps panels in the L2
+  int64_t kept;       // bytes that panels keep in the L2 of an element; 0 where there are none
 };
 
 // How long the split schedule takes beyond what any kernel does, in about microseconds, as the

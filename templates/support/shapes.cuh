@@ -64,7 +64,7 @@ enum Schedule : int64_t {
   kPanels = 2,          // in the L2; an error where rows do not begin at multiples of a vector
   kSplit = 3,           // fits every size
   kOnChipIfItFits = 4,  // else what suits the sizes
-  kPanelsIfTheyFit = 5,  // else split
+  kPanelsIfTheyFit = 5,  // else likewise
 };
 
 // What a launch leaves open: how much is in flight, never what is computed. fusegen/plan/shapes.py

@@ -13,9 +13,9 @@ SOURCE = """
 #include "../support/column_shapes.cuh"
 
 extern "C" int shape(int vector, int64_t* found, double* times, int64_t rows, int64_t channels, int64_t element,
-                     int64_t narrowest, int64_t limit, int64_t most_cluster, int64_t packed, int64_t panels,
+                     int64_t narrowest, int64_t limit, int64_t most_cluster, int64_t packed, int64_t kept,
                      int64_t schedule, int64_t width, int64_t cluster) {
-  const fusegen::ColumnWork work{element, narrowest, 8, 8, 3, 2, panels != 0};
+  const fusegen::ColumnWork work{element, narrowest, 8, 8, 3, 2, kept};
   fusegen::Shapes shapes;
   shapes.schedule = schedule;
   shapes.column_width = width;
@@ -49,10 +49,10 @@ def shape(tmp_path_factory):
 
     def shape(
         rows, channels, vector=4, element=4, narrowest=4, packed=True, most_cluster=8, schedule="automatic", width=0,
-        cluster=0, panels=False,
+        cluster=0, kept=0,
     ):  # fmt: skip
         found, times = Buffer.poisoned([7], torch.int64), Buffer.poisoned([2], torch.float64)
-        sizes = (rows, channels, element, narrowest, LIMIT, most_cluster, packed, panels, SCHEDULES.index(schedule))
+        sizes = (rows, channels, element, narrowest, LIMIT, most_cluster, packed, kept, SCHEDULES.index(schedule))
         library.call("shape", vector, found, times, *map(int, sizes), width, cluster)
         names = ("fits", "across", "cluster", "width", "height", "rows_per_block", "bytes", "time", "split")
         return dict(zip(names, (*found.tensor().tolist(), *times.tensor().tolist()), strict=True))
@@ -131,12 +131,16 @@ def test_many_rows_are_left_to_the_split_schedule(shape):
 
 def test_where_panels_are_faster_nothing_is_held_on_chip(shape):
     """Of 8192 rows a cluster has room for narrow tiles only. But panels are for rows that fill lines of the L2."""
-    backward = {"element": 8, "panels": True}
+    backward = {"element": 8, "kept": 8}
     assert clusters(shape(rows, 8192, **backward) for rows in (512, 2048, 8192, 16384)) == [1, 8, 0, 0]
     assert clusters([shape(8192, 8192, element=8), shape(8192, 8208, **backward)]) == [8, 8]
     assert shape(8192, 8192, schedule="on_chip", **backward) == shape(8192, 8192, element=8)
-    for schedule in ("panels", "panels_if_they_fit", "split"):
+    for schedule in ("panels", "split"):
         assert not shape(64, 1024, schedule=schedule)["fits"]
+    asked = {"schedule": "panels_if_they_fit", **backward}
+    assert not shape(64, 1024, **asked)["fits"]
+    for rows, channels in ((64, 1028), (1 << 20, 1024)):
+        assert shape(rows, channels, **asked) == shape(rows, channels, **backward), "what suits where they do not fit"
 
 
 def test_few_tiles_are_shared_by_clusters(shape):

@@ -13,8 +13,8 @@ SOURCE = """
 #include "../support/panel_shapes.cuh"
 
 extern "C" int shape(int vector, int64_t* found, double* times, int64_t rows, int64_t channels, int64_t bytes,
-                     int64_t again, int64_t packed, int64_t panels, int64_t schedule, int64_t lag, int64_t l2_bytes) {
-  const fusegen::ColumnWork work{bytes, bytes, 8, 8, int(again) + 1, int(again), panels != 0};
+                     int64_t again, int64_t kept, int64_t packed, int64_t schedule, int64_t lag, int64_t l2_bytes) {
+  const fusegen::ColumnWork work{bytes, bytes, 8, 8, int(again) + 1, int(again), kept};
   fusegen::Shapes shapes;
   shapes.schedule = schedule;
   shapes.panel_lag = lag;
@@ -35,10 +35,11 @@ def shape(tmp_path_factory):
     library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"))
 
     def shape(
-        rows, channels, vector=4, bytes=4, again=1, packed=True, panels=True, schedule="automatic", lag=0, l2=L2
+        rows, channels, vector=4, bytes=4, again=1, kept=None, packed=True, schedule="automatic", lag=0, l2=L2
     ):  # fmt: skip
         found, times = Buffer.poisoned([7], torch.int64), Buffer.poisoned([2], torch.float64)
-        sizes = (rows, channels, bytes, again, packed, panels, SCHEDULES.index(schedule), lag, l2)
+        kept = again * bytes if kept is None else kept
+        sizes = (rows, channels, bytes, again, kept, packed, SCHEDULES.index(schedule), lag, l2)
         library.call("shape", vector, found, times, *map(int, sizes))
         names = ("fits", "blocks", "width", "height", "panels", "slices", "lag", "time", "split")
         return dict(zip(names, (*found.tensor().tolist(), *times.tensor().tolist()), strict=True))
@@ -70,6 +71,9 @@ def test_what_is_read_again_takes_a_third_of_the_l2(shape):
 
     assert lags(1) == [33, 17, 8, 4, 2] and lags(2) == [17, 8, 4, 2, 1]
     assert lags(1, l2=2 * L2) == [67, 33, 17, 8, 4]
+    # Of two tensors one is float32 beside 16 bits.
+    mixed = {"vector": 4, "bytes": 2, "again": 2, "kept": 6}
+    assert [shape(rows, 65536, **mixed)["lag"] for rows in (8192, 16384)] == [6, 3]
     assert shape(10_000_000, 65536, schedule="panels")["lag"] == 1
     assert shape(8192, 64, schedule="panels")["lag"] == 2, "no more than there are panels"
     assert [shape(8192, 65536, schedule="panels", lag=lag)["lag"] for lag in (1, 8)] == [1, 8]
@@ -81,7 +85,7 @@ def chosen(shape, rows, channels, **others):
 
 def test_the_sizes_decide(shape):
     assert [chosen(shape, rows, 4096) for rows in (64, 1024, 4096, 16384, 65536)] == [False, False, True, True, True]
-    assert not chosen(shape, 16384, 4096, panels=False), "the program has no such kernel"
+    assert not chosen(shape, 16384, 4096, kept=0), "the program has no such kernel"
     assert not chosen(shape, 16384, 4096, packed=False)
     assert [chosen(shape, 16384, 4096 + more) for more in (4, 16, 32)] == [False, False, True], "rows fill lines"
     # What is read has to stay until it is read again: two panels, or everything.
@@ -89,6 +93,8 @@ def test_the_sizes_decide(shape):
         True, False, False
     ]  # fmt: skip
     assert [chosen(shape, rows, 4096, again=2) for rows in (32768, 65536)] == [True, False]
+    mixed = {"vector": 4, "bytes": 2, "again": 2, "kept": 6}
+    assert [chosen(shape, rows, 65536, **mixed) for rows in (16384, 32768)] == [True, False]
     for rows, channels in ((16384, 4096), (256, 256)):
         panel = shape(rows, channels)
         assert bool(panel["fits"]) == (panel["time"] < panel["split"])
@@ -97,7 +103,9 @@ def test_the_sizes_decide(shape):
 def test_what_is_asked_for(shape):
     assert not chosen(shape, 16384, 4096, schedule="split") and not chosen(shape, 16384, 4096, schedule="on_chip")
     assert chosen(shape, 16384, 4096, schedule="on_chip_if_it_fits"), "else what suits the sizes"
-    for schedule in ("panels", "panels_if_they_fit"):
-        assert chosen(shape, 5, 12, schedule=schedule)
-        assert not chosen(shape, 5, 12, schedule=schedule, packed=False)
-        assert not chosen(shape, 1 << 24, 1 << 20, schedule=schedule), "more blocks than a grid has"
+    assert chosen(shape, 5, 12, schedule="panels")
+    assert not chosen(shape, 5, 12, schedule="panels", packed=False)
+    assert not chosen(shape, 1 << 24, 1 << 20, schedule="panels"), "more blocks than a grid has"
+    assert not chosen(shape, 64, 4096) and chosen(shape, 64, 4096, schedule="panels_if_they_fit")
+    for rows, channels, others in ((64, 4100, {}), (1 << 20, 4096, {}), (64, 4096, {"packed": False})):
+        assert not chosen(shape, rows, channels, schedule="panels_if_they_fit", **others)
