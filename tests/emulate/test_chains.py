@@ -177,6 +177,15 @@ def test_columns_in_clusters_against_double_precision(key, channels, cache):
         check_mode(chain, plan, module, mode, size, cache, shapes=shapes)
 
 
+@pytest.mark.parametrize("key", ["kb97", "kb33", "kb41"])
+def test_panels_of_several_slices_against_double_precision(key, cache):
+    """The last of three slices has 88 rows; behind batch norm of a scaled product, results leave sums of each slice."""
+    chain, size = CHAINS[key], (600, 132, 1)
+    for mode in plan_file(ROOT / "specs" / f"{chain.spec}.yaml").modes:
+        plan, module = prepared(chain, size, True)
+        check_mode(chain, plan, module, mode, size, cache, shapes=forced_shapes("panels"))
+
+
 # The lanes of a group: some of a warp, as many as it takes or a power of two, with one vector or two, and some warps.
 LENGTHS = (3, 5, 9, 17, 33, 44, 65, 72, 129, 257, 388, 1036)
 
