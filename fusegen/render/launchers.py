@@ -154,7 +154,7 @@ class LauncherRenderer:
         one kernel are gone when the next one writes its own."""
         slots: dict[str, int] = {}
         for kernel in kernels:
-            if not _leaves_partials(kernel) and not kernel.parts:
+            if not _leaves_partials(kernel):
                 continue
             blocks = self._blocks(kernel)
             slots[blocks] = max(slots.get(blocks, 0), self.contexts[kernel.name].slots)
@@ -278,8 +278,9 @@ def _only(where: str, statement: str) -> list[str]:
 
 
 def _leaves_partials(kernel: Kernel) -> bool:
-    """Whether it leaves sums of columns to a later kernel. One that finalises them has them among its own, too."""
-    return kernel.kind in ("stream", "row", "panel") and bool(kernel.partial_sums)
+    """Whether it leaves sums of columns to a later kernel, or to a later part of its own. One that finalises them has
+    them among its own, too."""
+    return bool(kernel.parts) or (kernel.kind in ("stream", "row") and bool(kernel.partial_sums))
 
 
 def _largest(terms: list[str]) -> str:

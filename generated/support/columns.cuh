@@ -162,23 +162,40 @@ __device__ __forceinline__ Ragged<kVec> part_of(
   return ragged<kVec>(columns.first, 0, elements - line);
 }
 
+// Elements as words that each come from or go to memory by `load` or `store`.
+template <int N, typename T, typename Load>
+__device__ __forceinline__ Loaded<T, N> load_words(const T* from, const Load& load) {
+  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
+  Word<T, N> word[kWords];
+  const auto* words = reinterpret_cast<const Word<T, N>*>(from);
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) word[w] = load(words + w);
+  Loaded<T, N> loaded;
+  memcpy(&loaded, word, sizeof(loaded));
+  return loaded;
+}
+template <int N, typename T, typename Store>
+__device__ __forceinline__ void store_words(T* to, const Pack<T, N>& pack, const Store& store) {
+  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
+  Word<T, N> word[kWords];
+  memcpy(word, &pack, sizeof(pack));
+  auto* words = reinterpret_cast<Word<T, N>*>(to);
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) store(words + w, word[w]);
+}
+
 // The thread's elements of a row; there must be some. Those that do not exist are zero.
 template <int N, bool kPacked, typename T>
 __device__ __forceinline__ Loaded<T, N, kPacked> load_pack(
     const Columns<N, kPacked>& columns, const T* row) {
-  Loaded<T, N, kPacked> loaded;
   if constexpr (kPacked) {
-    constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
-    Word<T, N> word[kWords];
-    const auto* words = reinterpret_cast<const Word<T, N>*>(row + columns.first);
-#pragma unroll
-    for (int w = 0; w < kWords; ++w) word[w] = words[w];
-    memcpy(&loaded, word, sizeof(loaded));
+    return load_words<N>(row + columns.first, [](const auto* word) { return *word; });
   } else {
+    Loaded<T, N, kPacked> loaded;
 #pragma unroll
     for (int v = 0; v < N; ++v) loaded.element[v] = columns.has(v) ? row[columns.at(v)] : T{};
+    return loaded;
   }
-  return loaded;
 }
 
 // What exists of the vector at `from`, which need not begin at a multiple of one.
@@ -209,12 +226,7 @@ template <int N, bool kPacked, typename T>
 __device__ __forceinline__ void store_pack(
     const Columns<N, kPacked>& columns, T* row, const Pack<T, N>& pack) {
   if constexpr (kPacked) {
-    constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
-    Word<T, N> word[kWords];
-    memcpy(word, &pack, sizeof(pack));
-    auto* words = reinterpret_cast<Word<T, N>*>(row + columns.first);
-#pragma unroll
-    for (int w = 0; w < kWords; ++w) __stwb(words + w, word[w]);
+    store_words(row + columns.first, pack, [](auto* at, const auto& word) { __stwb(at, word); });
   } else {
 #pragma unroll
     for (int v = 0; v < N; ++v) {

@@ -55,21 +55,27 @@ __device__ __forceinline__ Moments<Acc> moments_of(const PilotSums<Acc>& sums, A
   return {sums.pilot + distance, sums.squares - sums.sum * distance};
 }
 
+// Sums N values of each array over those threads of a warp that have the same columns. Once a
+// block: to unroll such loops would only cost time, of the compiler most of all.
+template <int N, int kArrays, typename Acc>
+__device__ __forceinline__ void sum_over_rows_of_warp(Acc* const (&arrays)[kArrays]) {
+#pragma unroll 1
+  for (int offset = 16; offset >= int(blockDim.x); offset /= 2) {
+#pragma unroll
+    for (int i = 0; i < kArrays * N; ++i) {
+      arrays[i / N][i % N] += __shfl_xor_sync(kAllLanes, arrays[i / N][i % N], offset);
+    }
+  }
+}
+
 // Sums N values of each array over the block's rows; every thread of a column gets the result.
 // `shared` holds warp_count() * blockDim.x * N values for each array.
 template <int N, typename Acc, typename... More>
 __device__ __forceinline__ void sum_over_y(Acc* shared, Acc (&first)[N], More (&... more)[N]) {
   constexpr int kArrays = 1 + sizeof...(More);
   Acc* const arrays[kArrays] = {first, more...};
+  sum_over_rows_of_warp<N>(arrays);
   const int width = blockDim.x;
-  // Once a block: to unroll these loops would only cost time, of the compiler most of all.
-#pragma unroll 1
-  for (int offset = 16; offset >= width; offset /= 2) {
-#pragma unroll
-    for (int i = 0; i < kArrays * N; ++i) {
-      arrays[i / N][i % N] += __shfl_xor_sync(kAllLanes, arrays[i / N][i % N], offset);
-    }
-  }
   const int lane = thread_index() % 32;
   const int warp = thread_index() / 32;
   const int sums = kArrays * width * N;  // of one warp

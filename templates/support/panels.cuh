@@ -83,14 +83,8 @@ __device__ __forceinline__ Acc* leave_sums(
     Acc* shared, const PanelPartials<Acc>& partials, Acc (&first)[N], More (&... more)[N]) {
   constexpr int kArrays = 1 + sizeof...(More);
   Acc* const arrays[kArrays] = {first, more...};
+  sum_over_rows_of_warp<N>(arrays);
   const int width = blockDim.x;
-#pragma unroll 1
-  for (int offset = 16; offset >= width; offset /= 2) {
-#pragma unroll
-    for (int i = 0; i < kArrays * N; ++i) {
-      arrays[i / N][i % N] += __shfl_xor_sync(kAllLanes, arrays[i / N][i % N], offset);
-    }
-  }
   const int sums = kArrays * width * N;  // of one warp
   if (thread_index() % 32 < width) {
     Acc* const own = shared + thread_index() / 32 * sums + threadIdx.x * N;
@@ -196,37 +190,19 @@ __device__ __forceinline__ uint2 load_word_to_keep(const uint2* from) {
 template <int N, typename T>
 __device__ __forceinline__ Loaded<T, N> load_to_keep(
     const Columns<N, true>& columns, const T* row) {
-  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
-  Word<T, N> word[kWords];
-  const auto* words = reinterpret_cast<const Word<T, N>*>(row + columns.first);
-#pragma unroll
-  for (int w = 0; w < kWords; ++w) word[w] = load_word_to_keep(words + w);
-  Loaded<T, N> loaded;
-  memcpy(&loaded, word, sizeof(loaded));
-  return loaded;
+  return load_words<N>(
+      row + columns.first, [](const auto* word) { return load_word_to_keep(word); });
 }
 
 // The second time it is the first to go, as are results.
 template <int N, typename T>
 __device__ __forceinline__ Loaded<T, N> load_last(const Columns<N, true>& columns, const T* row) {
-  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
-  Word<T, N> word[kWords];
-  const auto* words = reinterpret_cast<const Word<T, N>*>(row + columns.first);
-#pragma unroll
-  for (int w = 0; w < kWords; ++w) word[w] = __ldcs(words + w);
-  Loaded<T, N> loaded;
-  memcpy(&loaded, word, sizeof(loaded));
-  return loaded;
+  return load_words<N>(row + columns.first, [](const auto* word) { return __ldcs(word); });
 }
 template <int N, typename T>
 __device__ __forceinline__ void store_last(
     const Columns<N, true>& columns, T* row, const Pack<T, N>& pack) {
-  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
-  Word<T, N> word[kWords];
-  memcpy(word, &pack, sizeof(pack));
-  auto* words = reinterpret_cast<Word<T, N>*>(row + columns.first);
-#pragma unroll
-  for (int w = 0; w < kWords; ++w) __stcs(words + w, word[w]);
+  store_words(row + columns.first, pack, [](auto* at, const auto& word) { __stcs(at, word); });
 }
 
 }  // namespace fusegen

@@ -84,8 +84,8 @@ PARTS = [
 ]  # fmt: skip
 
 _SHUFFLE = "__shfl_xor_sync(kAllLanes, {}, offset)"
-_MEAN, _M2, _SUM = map(_SHUFFLE.format, ("moments[v].mean", "moments[v].m2", "arrays[i / N][i % N]"))
-_COUNT = _SHUFFLE.format("count")
+_MEAN, _M2, _COUNT = map(_SHUFFLE.format, ("moments[v].mean", "moments[v].m2", "count"))
+_SUM = _SHUFFLE.format("arrays[i / N][i % N]")
 SUMS = [
     *(
         _mutant("sums of a block before all are there", "__syncthreads();", NOTHING, EARLY, function, kernel,
@@ -93,10 +93,15 @@ SUMS = [
         for function, kernel in (("leave_sums", _BACKWARD), ("leave_moments", _FORWARD))
     ),
     *(
+        _mutant(name, old, new, wrong("grad_matmul_product"), "sum_over_rows_of_warp", None, file="reduce.cuh")
+        for name, old, new in (
+            ("sums of other lanes", _SUM, _SUM.replace("offset", "offset / 2")),
+            ("half of the lanes", "offset >= int(blockDim.x)", "offset > int(blockDim.x)"),
+        )
+    ),
+    *(
         _mutant(name, old, new, wrong(result), function, None, file="panels.cuh")
         for name, function, old, new, result in (
-            ("sums of other lanes", "leave_sums", _SUM, _SUM.replace("offset", "offset / 2"), "grad_matmul_product"),
-            ("half of the lanes", "leave_sums", "offset >= width", "offset > width", "grad_matmul_product"),
             ("a warp is left out", "leave_sums", "warp < kPanelWarps", "warp < kPanelWarps - 1", "grad_matmul_product"),
             ("means of other lanes", "leave_moments", _MEAN, _MEAN.replace("offset", "offset / 2"), "y"),
             ("squares of other lanes", "leave_moments", _M2, _M2.replace("offset", "offset / 2"), "y"),

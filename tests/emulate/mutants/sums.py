@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from tests.emulate.mutants.mutant import EARLY, RACE, Mutant, nan, wrong
 
-_Y_SHUFFLE = "__shfl_xor_sync(kAllLanes, arrays[i / N][i % N], offset)"
+_COLUMN_SHUFFLE = "__shfl_xor_sync(kAllLanes, arrays[i / N][i % N], offset)"
 _LANES_SHUFFLE = "__shfl_xor_sync(kAllLanes, *values[i], offset)"
 _SITE = r"reduce.cuh:\d+"
 _MISSING = rf"waits at {_SITE} with mask 0x[0-9a-f]{{8}} for lane \d+"
 
 
 def _shuffle(name, run, old, new, caught, kernel=None):
-    within = "sum_over_y" if old is _Y_SHUFFLE else "sum_in_warp"
+    within = "sum_over_rows_of_warp" if old is _COLUMN_SHUFFLE else "sum_in_warp"
     return Mutant(f"{within}: {name}", run, old, new, caught, within=within, kernel=kernel, file="reduce.cuh")
 
 
 SHUFFLES = [
     # Of a block narrower than a warp.
-    _shuffle("up", "column", _Y_SHUFFLE, "__shfl_up_sync(kAllLanes, arrays[i / N][i % N], offset)", wrong("y")),
+    _shuffle("up", "column", _COLUMN_SHUFFLE, "__shfl_up_sync(kAllLanes, arrays[i / N][i % N], offset)", wrong("y")),
     _shuffle(
         "half the mask",
         "column",
-        _Y_SHUFFLE,
+        _COLUMN_SHUFFLE,
         "__shfl_xor_sync(kAllLanes, arrays[i / N][i % N], offset / 2)",
         wrong("y"),
     ),
-    _shuffle("an index", "column", _Y_SHUFFLE, "__shfl_sync(kAllLanes, arrays[i / N][i % N], offset)", wrong("y")),
+    _shuffle("an index", "column", _COLUMN_SHUFFLE, "__shfl_sync(kAllLanes, arrays[i / N][i % N], offset)", wrong("y")),
     _shuffle(
         "fewer lanes",
         "column",
-        _Y_SHUFFLE,
+        _COLUMN_SHUFFLE,
         "__shfl_xor_sync(0x0000ffffu, arrays[i / N][i % N], offset)",
         rf"uses mask 0x0000ffff at {_SITE}, which does not name its own lane|names? lane|mask 0x0000ffff",
         "train_forward_column",
@@ -95,12 +95,12 @@ SHUFFLES = [
         for name, run, tensor in (("half of a warp", "segments", "y"), ("half of a total", "column", "grad_bias"))
     ),
     Mutant(
-        "sum_over_y: a step less",
+        "sum_over_rows_of_warp: a step less",
         "column",
-        "offset >= width",
-        "offset > width",
+        "offset >= int(blockDim.x)",
+        "offset > int(blockDim.x)",
         wrong("y", "bn_running_mean"),
-        within="sum_over_y",
+        within="sum_over_rows_of_warp",
         file="reduce.cuh",
     ),
 ]
