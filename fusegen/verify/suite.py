@@ -15,7 +15,7 @@ from fusegen.plan.model import Mode
 from fusegen.verify import behaviour, execution, gradients, memory, nonfinite, operators
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.policy import Comparison
-from fusegen.verify.sizes import LARGE, SMALL, Sizes, several, sizes, typical
+from fusegen.verify.sizes import LARGE, PANELS, SMALL, Sizes, several, sizes, typical
 from fusegen.verify.subject import Subject
 from fusegen.verify.training import compare_module, compare_steps
 
@@ -23,8 +23,6 @@ from fusegen.verify.training import compare_module, compare_steps
 GRADCHECK_SIZE = (5, 7, 12, 3)
 BEHAVIOUR_SIZE = (96, 256, 512, 16)
 MEMORY_SIZE = (512, 1024, 2048, 32)
-# Panels of it stay in the L2: blocks wait for each other.
-PANELS_SIZE = (16411, 33, 512, 1)
 STEPS = 3
 
 Check = Callable[[nn.Module, nn.Module, list[Tensor]], list[Comparison]]
@@ -154,7 +152,7 @@ class Suite:
 
     def _behaviour_sizes(self, check: str) -> list[Sizes]:
         found = [self._size(MEMORY_SIZE if check == "memory" else BEHAVIOUR_SIZE)]
-        return [*found, self._size(PANELS_SIZE)] if self.full and check in _WITH_PANELS else found
+        return [*found, self._size(PANELS)] if self.full and check in _WITH_PANELS else found
 
     def modes(self) -> list[Mode]:
         """All but float64, which only gradcheck uses."""
