@@ -55,12 +55,8 @@ _BUILD = """
 **Builds.** A cold build takes the CPU time of its compilers, divided by the cores (*Builds and imports*): instances of
 the kernels for the dtypes of five modes with vectors and without, {kernels} CPU seconds of {spec}; a
 binding, {binding}; and, the first time in an output directory, the library that differentiates the ops,
-{library}{module}. Of all that the headers of pybind11 alone are {pybind}.
-Where the cores have other work besides, all of it takes longer.
-"""
-_MODULE = ", and the Python module of all packages, {module}"
-_BEFORE = """These figures are of before all packages had one Python module and before kernels kept panels, which take a
-fifth more of the kernels' time in packages with batch norm.
+{library}, and the Python module of all packages, {module}. Of all that the headers of pybind11 alone are {pybind},
+which says how fast the machine is. Where the cores have other work besides, all of it takes longer.
 """
 _SCALE = """
 **Scale.** The jumps are beside sizes that fill vectors and warps: where rows or groups begin within a vector, threads
@@ -110,7 +106,7 @@ def targets_section(
             parts.append(_SMALL.format(least=least, fused=fused, over=over))
         seconds = _build_seconds(builds)
         if seconds:
-            parts += [_BUILD.format(**seconds), "" if seconds["module"] else _BEFORE]
+            parts.append(_BUILD.format(**seconds))
         parts += [_SCALE] * bool(swept)
         if poor:
             held, panels = (sum(each.automatic.chosen == name for each in poor) for name in (ON_CHIP, PANELS))
@@ -236,14 +232,12 @@ def _build_seconds(lines: Sequence[Line]) -> dict[str, str]:
         "binding": "bindings.cpp",
         "pybind": "headers of pybind11",
         "library": "autograd.cpp",
+        "module": "python_module.cpp",
     }
     found = {name: [line for line in lines if line["what"].startswith(start)] for name, start in starts.items()}
     if not all(found.values()):
         return {}
-    # In earlier results every binding has the module in it.
-    found["module"] = [line for line in lines if line["what"] == "python_module.cpp"]
     seconds = {name: f"{sum(float(line['cpu_s']) for line in each):.1f}" for name, each in found.items()}
-    seconds["module"] = _MODULE.format(**seconds) if found["module"] else ""
     return {"spec": found["kernels"][0]["specs"], **seconds}
 
 

@@ -145,9 +145,7 @@ class Scheduler:
     def _why_split(self, kind: str) -> str:
         if kind == "stream":
             return "no result of a reduction is used element-wise: one pass over memory"
-        return (
-            "for every size: each reduction phase reads its operands once, the last pass once more"
-        )
+        return "for every size: each reduction phase reads its operands once, the last pass once more"
 
     def _reduce_phases(
         self, phases: Sequence[Phase], known: dict[Node, Tensor], stored: list[Tensor]
