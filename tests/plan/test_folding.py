@@ -60,10 +60,10 @@ def test_no_other_chain_gets_worse(tmp_path, name: str) -> None:
 def test_batch_norm_with_its_surroundings() -> None:
     """Of each element: x - center, one multiply-add, silu's two; statistics read the product as it is."""
     folded = {n: program_operations(p) for n, p in programs(committed("matmul_bn_bias_div_swish")).items()}
-    assert folded["train_forward"] == {"column": 3 + 4, "panel": 3 + 4, "split": 3 + 4}
+    assert folded["train_forward"] == {"column": 3 + 4, "split": 3 + 4}
     # Sums: centered, normalised, silu's gate, slope and gradient, two sums; then the first five again and
     # h - (t q + s), times k r.
-    assert folded["train_backward"] == {"column": 7 + 8, "panel": 7 + 8, "split": 7 + 8}
+    assert folded["train_backward"] == {"column": 7 + 8, "split": 7 + 8}
     assert folded["eval_forward"] == {"stream": 4}
     before = {
         n: program_operations(p) for n, p in programs(step_by_step(ROOT / "specs" / "gemm_scale_bn.yaml")).items()
