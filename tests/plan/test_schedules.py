@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from fusegen.ir.extent import CHANNEL, FULL, ROW
+from fusegen.ir.graph import Graph
 from fusegen.plan.devices import DEVICES, planning_device
-from fusegen.plan.model import Program, Schedule
+from fusegen.plan.model import Program, Schedule, Tensor
 from fusegen.plan.plan import Plan
+from fusegen.plan.schedule import Scheduler
 from tests.plan.planning import LINEAR, SPECS, committed, planned
 
 
@@ -131,6 +134,26 @@ def test_panels_are_for_one_sum_over_the_rows_at_a_time(tmp_path) -> None:
     assert kinds(twice)["train_forward"] == ["column", "split"]
     rows = planned(tmp_path, LINEAR, "op: batch_norm, name: bn", "op: layer_norm, name: ln")
     assert kinds(rows)["train_forward"] == ["row", "split"]
+
+
+@pytest.mark.parametrize(
+    ("name", "panels"), [("again", True), ("sum", True), ("other", False), ("of_rows", False), ("moments", False)]
+)
+def test_panels_are_for_what_is_read_again(name: str, panels: bool) -> None:
+    """The last pass reads the same tensor or another one, or values of rows, or leaves a sum or moments of columns."""
+    graph = Graph()
+    x, other, rows = graph.tensor("x", FULL), graph.tensor("other", FULL), graph.tensor("rows", ROW)
+    total = graph.add("sum", x, name="total", extent=CHANNEL)
+    factor = {"other": other, "of_rows": graph.add("mul", x, rows, name="of_rows")}.get(name, x)
+    y = graph.add("mul", factor, total, name="y")
+    outputs = [Tensor("y", y, "output")]
+    if name in ("sum", "moments"):
+        columns = graph.add(name, y, name="columns", extent=CHANNEL)
+        node = graph.add("mean", columns, name="mean") if name == "moments" else columns
+        outputs.append(Tensor("columns", node, "accumulator"))
+    inputs = [Tensor("x", x, "activation"), Tensor("other", other, "activation"), Tensor("rows", rows, "accumulator")]
+    found = [schedule.kind for schedule in Scheduler("forward", inputs, outputs).program().schedules]
+    assert found == ["column", *["panel"] * panels, "split"]
 
 
 def test_statistics_are_saved_and_the_rest_is_computed_again(tmp_path) -> None:
