@@ -51,22 +51,24 @@ extern "C" int run_chain(int mode, void* counters, void* y, int64_t blocks) {
 }
 
 // Two blocks write to one word each, and tell; the third has waited for either, and reads both.
-__global__ void either(unsigned* counter, float* y) {
+__global__ void either(unsigned* counted, const unsigned* awaited, float* y) {
   if (blockIdx.x < 2) {
     y[blockIdx.x] = 1;
     __syncthreads();
-    if (threadIdx.x == 0) fusegen::emulate::add_and_release(counter);
+    if (threadIdx.x == 0) fusegen::emulate::add_and_release(counted);
     return;
   }
-  if (threadIdx.x == 0) fusegen::emulate::acquire_from(counter, 1);
+  if (threadIdx.x == 0) fusegen::emulate::acquire_from(awaited, 1);
   __syncthreads();
   y[2] = y[0] + y[1];
 }
 
-extern "C" int run_either(int, void* counter, void* y, int64_t beyond) {
-  cudaMemsetAsync(counter, 0, sizeof(unsigned), nullptr);
-  return fusegen::launch_in_order(either, 3, 1, 0, nullptr, static_cast<unsigned*>(counter) + beyond,
-                                  static_cast<float*>(y));
+// Who adds to the counter, or waits for it, may do so `beyond` it.
+extern "C" int run_either(int waits, void* counter, void* y, int64_t beyond) {
+  auto* cleared = static_cast<unsigned*>(counter);
+  cudaMemsetAsync(cleared, 0, sizeof(unsigned), nullptr);
+  return fusegen::launch_in_order(either, 3, 1, 0, nullptr, cleared + (waits ? 0 : beyond),
+                                  cleared + (waits ? beyond : 0), static_cast<float*>(y));
 }
 """
 
@@ -124,7 +126,8 @@ def test_who_waits_for_some_of_those_that_count_knows_of_none(library) -> None:
 
 
 @pytest.mark.parametrize("beyond", [-1, 1])
-def test_counters_have_bounds(library, beyond: int) -> None:
+@pytest.mark.parametrize(("waits", "verb"), [(0, "writes"), (1, "reads")])
+def test_counters_have_bounds(library, waits: int, verb: str, beyond: int) -> None:
     counter, y = Buffer.poisoned([1], torch.float32), Buffer.poisoned([3], torch.float32)
-    with pytest.raises(EmulationError, match=r"writes global memory .*, argument 1, Buffer\(float32, \[1\]\)"):
-        library.call("run_either", 0, counter, y, beyond)
+    with pytest.raises(EmulationError, match=rf"{verb} global memory .*, argument 1, Buffer\(float32, \[1\]\)"):
+        library.call("run_either", waits, counter, y, beyond)

@@ -11,15 +11,15 @@ namespace fusegen::emulate {
 namespace {
 
 // The counter's own accesses race with nobody's: they are atomic.
-void check_counter(const unsigned* counter, const void* caller, const char* verb) {
+void check_counter(const unsigned* counter, const void* caller, bool adds) {
   const auto* address = reinterpret_cast<const unsigned char*>(counter);
   const Region* region = engine.regions.find(address);
   if (!region) return;
   engine.code_address = reinterpret_cast<std::uint64_t>(caller) - 1;
-  const Attempt attempt{address, sizeof *counter, true};
+  const Attempt attempt{address, sizeof *counter, adds};
   if (address < region->data || address + sizeof *counter > region->data + region->bytes) fail_at(address, attempt);
   if (region->poisoned && is_poison(address, sizeof *counter)) {
-    fail(engine.current, "%s a counter that nothing has set", verb);
+    fail(engine.current, "%s a counter that nothing has set", adds ? "adds to" : "waits for");
   }
   engine.code_address = 0;
 }
@@ -27,7 +27,7 @@ void check_counter(const unsigned* counter, const void* caller, const char* verb
 }  // namespace
 
 void add_and_release(unsigned* counter) {
-  check_counter(counter, __builtin_return_address(0), "adds to");
+  check_counter(counter, __builtin_return_address(0), true);
   const Block& block = *engine.block;
   const Thread& self = *engine.current;
   // What others of the block did since its last barrier is not ordered before this.
@@ -39,7 +39,7 @@ void add_and_release(unsigned* counter) {
 }
 
 void acquire_from(const unsigned* counter, unsigned least) {
-  check_counter(counter, __builtin_return_address(0), "waits for");
+  check_counter(counter, __builtin_return_address(0), false);
   // Blocks run one after another: who has to add to it and has not done so never will.
   if (*counter < least) {
     fail(engine.current, "waits until a counter is %u, which no block before this one brings beyond %u", least,
