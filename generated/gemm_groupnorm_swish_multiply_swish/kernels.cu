@@ -15,6 +15,7 @@
 #include "../support/exchange.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
+#include "../support/packs.cuh"
 #include "../support/reduce.cuh"
 #include "../support/row_shapes.cuh"
 #include "../support/runs.cuh"

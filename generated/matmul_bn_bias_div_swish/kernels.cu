@@ -16,6 +16,7 @@
 #include "../support/fetch.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
+#include "../support/packs.cuh"
 #include "../support/panel_shapes.cuh"
 #include "../support/panels.cuh"
 #include "../support/reduce.cuh"

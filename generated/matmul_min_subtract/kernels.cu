@@ -11,6 +11,7 @@
 #include "../support/columns.cuh"
 #include "../support/launch.cuh"
 #include "../support/math.cuh"
+#include "../support/packs.cuh"
 #include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"

@@ -7,7 +7,7 @@
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
-#include "columns.cuh"
+#include "packs.cuh"
 
 namespace fusegen {
 

@@ -12,7 +12,7 @@
 
 #include <cuda_runtime.h>
 
-#include "columns.cuh"
+#include "packs.cuh"
 #include "panel_shapes.cuh"
 #include "reduce.cuh"
 

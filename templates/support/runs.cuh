@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "columns.cuh"
+#include "packs.cuh"
 #include "types.cuh"
 
 namespace fusegen {

@@ -7,7 +7,7 @@ from tests.emulate.mutants.mutant import MISALIGNED, UNWRITTEN, Mutant, nan, wro
 _PAST = r", \d+ bytes past its end"
 _BEFORE = r", \d+ bytes before its start"
 _OTHERS = r"which (another|thread)"
-_COLUMNS = "columns.cuh"
+_COLUMNS, _PACKS = "columns.cuh", "packs.cuh"
 _WHOLE = "return load_pack(Columns<N, true>{0, 1, N}, from);"
 
 # Single elements, of a tile of columns.
@@ -42,7 +42,7 @@ LINES = [
          "left = 0;", "", rf"{_PAST}|{_OTHERS}"),
         ("the first row's partial results for all", "odd, split", None, _COLUMNS, "++whole;", "",
          rf"{_OTHERS}|{UNWRITTEN}"),
-        ("the rows of a line in one partial result", "odd, split", None, _COLUMNS,
+        ("the rows of a line in one partial result", "odd, split", None, _PACKS,
          "block * period + row", "block * period", rf"{_OTHERS}|{UNWRITTEN}"),
         ("what does not exist has a mean", "odd, split", "train_forward_partials", "kernels.cu",
          "if (!here.has(v)) continue;", "", wrong("y", "bn_running_mean")),
@@ -67,10 +67,10 @@ RAGGED = [
          "end - 1 - first", rf"{nan('y')}|{UNWRITTEN}"),
         ("vectors from where the segment begins", "odd rows by vectors", "segment_columns", _COLUMNS,
          "begin - (row + begin) % kVec", "begin", MISALIGNED),
-        ("the last vector as a whole", "odd rows by vectors", None, _COLUMNS,
+        ("the last vector as a whole", "odd rows by vectors", None, _PACKS,
          f"if (row + columns.first + N <= whole) {_WHOLE}", f"if (row + columns.first < whole) {_WHOLE}",
          rf"reads .*{_PAST}"),
-        ("what does not exist is stored", "odd rows by vectors", None, _COLUMNS, "if (columns.has(v)) to[v] = pack[v];",
+        ("what does not exist is stored", "odd rows by vectors", None, _PACKS, "if (columns.has(v)) to[v] = pack[v];",
          "to[v] = pack[v];", rf"{_OTHERS}|{_PAST}|{wrong('y')}"),
         ("distances of what does not exist", "odd rows", "forward_row", "kernels.cu",
          "columns[i].has(v) ? gemm - group_norm_moments.mean : Acc(0)", "gemm - group_norm_moments.mean",

@@ -1,0 +1,206 @@
+// How a thread loads and stores its columns of a row, and values of them.
+#pragma once
+
+#include "columns.cuh"
+
+namespace fusegen {
+
+// Elements as words that each come from or go to memory by `load` or `store`.
+template <int N, typename T, typename Load>
+__device__ __forceinline__ Loaded<T, N> load_words(const T* from, const Load& load) {
+  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
+  Word<T, N> word[kWords];
+  const auto* words = reinterpret_cast<const Word<T, N>*>(from);
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) word[w] = load(words + w);
+  Loaded<T, N> loaded;
+  memcpy(&loaded, word, sizeof(loaded));
+  return loaded;
+}
+template <int N, typename T, typename Store>
+__device__ __forceinline__ void store_words(T* to, const Pack<T, N>& pack, const Store& store) {
+  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
+  Word<T, N> word[kWords];
+  memcpy(word, &pack, sizeof(pack));
+  auto* words = reinterpret_cast<Word<T, N>*>(to);
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) store(words + w, word[w]);
+}
+
+// The thread's elements of a row; there must be some. Those that do not exist are zero.
+template <int N, bool kPacked, typename T>
+__device__ __forceinline__ Loaded<T, N, kPacked> load_pack(
+    const Columns<N, kPacked>& columns, const T* row) {
+  if constexpr (kPacked) {
+    return load_words<N>(row + columns.first, [](const auto* word) { return *word; });
+  } else {
+    Loaded<T, N, kPacked> loaded;
+#pragma unroll
+    for (int v = 0; v < N; ++v) loaded.element[v] = columns.has(v) ? row[columns.at(v)] : T{};
+    return loaded;
+  }
+}
+
+// What exists of the vector at `from`, which need not begin at a multiple of one.
+template <template <int> typename ColumnsOf, int N, typename T>
+__device__ __forceinline__ Loaded<T, N> load_single(const ColumnsOf<N>& columns, const T* from) {
+  Pack<T, N> pack = {};
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    if (columns.has(v)) pack[v] = from[v];
+  }
+  Loaded<T, N> loaded;
+  memcpy(&loaded, &pack, sizeof(loaded));
+  return loaded;
+}
+template <template <int> typename ColumnsOf, int N, typename T>
+__device__ __forceinline__ Loaded<T, N> load_pack(const ColumnsOf<N>& columns, const T* row) {
+  return load_single(columns, row + columns.first);
+}
+
+// The same where there may be none: zero then.
+template <typename ColumnsOf, typename T>
+__device__ __forceinline__ auto load_constants(const ColumnsOf& columns, const T* row) {
+  using Constants = decltype(load_pack(columns, row));
+  return columns.any() ? load_pack(columns, row) : Constants{};
+}
+
+template <int N, bool kPacked, typename T>
+__device__ __forceinline__ void store_pack(
+    const Columns<N, kPacked>& columns, T* row, const Pack<T, N>& pack) {
+  if constexpr (kPacked) {
+    store_words(row + columns.first, pack, [](auto* at, const auto& word) { __stwb(at, word); });
+  } else {
+#pragma unroll
+    for (int v = 0; v < N; ++v) {
+      if (columns.has(v)) row[columns.at(v)] = pack[v];
+    }
+  }
+}
+
+// The same for the row that begins at `row` in a tensor, of which vectors may move the first
+// `whole` elements: none where it does not begin at a multiple of 16 bytes. What the others of a
+// vector are is not said.
+template <int N, typename T>
+__device__ __forceinline__ Loaded<T, N> load_pack(
+    const Columns<N, true>& columns, const T* tensor, int64_t row, int64_t) {
+  return load_pack(columns, tensor + row);
+}
+template <int N, typename T>
+__device__ __forceinline__ Loaded<T, N> load_pack(
+    const Ragged<N>& columns, const T* tensor, int64_t row, int64_t whole) {
+  const T* const from = tensor + row + columns.first;
+  if (row + columns.first + N <= whole) return load_pack(Columns<N, true>{0, 1, N}, from);
+  return load_single(columns, from);
+}
+
+template <int N, typename T>
+__device__ __forceinline__ void store_pack(
+    const Columns<N, true>& columns, T* tensor, int64_t row, int64_t, const Pack<T, N>& pack) {
+  store_pack(columns, tensor + row, pack);
+}
+template <int N, typename T>
+__device__ __forceinline__ void store_pack(
+    const Ragged<N>& columns, T* tensor, int64_t row, int64_t whole, const Pack<T, N>& pack) {
+  T* const to = tensor + row + columns.first;
+  if (columns.all() && row + columns.first + N <= whole) {
+    store_pack(Columns<N, true>{0, 1, N}, to, pack);
+    return;
+  }
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    if (columns.has(v)) to[v] = pack[v];
+  }
+}
+
+// Values as they are loaded.
+template <int N, typename Acc>
+__device__ __forceinline__ Loaded<Acc, N> loaded(const Acc (&value)[N]) {
+  Loaded<Acc, N> found;
+  memcpy(&found, value, sizeof(found));
+  return found;
+}
+
+// The values of a vector that was loaded; where `present` is false, -0: to add that is nothing, for
+// the compiler too.
+template <int N, bool kPacked, typename Acc, typename T>
+__device__ __forceinline__ void widen_values(
+    const Loaded<T, N, kPacked>& loaded, bool present, Acc (&value)[N]) {
+#pragma unroll
+  for (int v = 0; v < N; ++v) value[v] = present ? Acc(widen(loaded[v])) : Acc(-0.0);
+}
+
+// The same of a vector at the thread's columns.
+template <int N, bool kPacked, typename Acc, typename T>
+__device__ __forceinline__ void load_values(
+    const Columns<N, kPacked>& columns, const T* row, bool present, Acc (&value)[N]) {
+  Loaded<T, N, kPacked> loaded;
+  if (present) loaded = load_pack(columns, row);
+  widen_values(loaded, present, value);
+}
+template <template <int> typename ColumnsOf, int N, typename Acc, typename T>
+__device__ __forceinline__ void load_values(
+    const ColumnsOf<N>& columns, const T* row, bool present, Acc (&value)[N]) {
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    value[v] = present && columns.has(v) ? Acc(widen(row[columns.at(v)])) : Acc(-0.0);
+  }
+}
+template <int N, typename Acc, typename T>
+__device__ __forceinline__ void load_values(
+    const Line<N>& columns, const T* row, bool present, Acc (&value)[N]) {
+  columns.each([&](int v, int64_t, int64_t column) {
+    value[v] = present ? Acc(widen(row[column])) : Acc(-0.0);
+  });
+}
+
+template <int N, bool kPacked, typename Acc, typename T>
+__device__ __forceinline__ void store_values(
+    const Columns<N, kPacked>& columns, T* row, const Acc (&value)[N]) {
+  Pack<T, N> pack;
+#pragma unroll
+  for (int v = 0; v < N; ++v) pack[v] = narrow<T>(value[v]);
+  store_pack(columns, row, pack);
+}
+template <template <int> typename ColumnsOf, int N, typename Acc, typename T>
+__device__ __forceinline__ void store_values(
+    const ColumnsOf<N>& columns, T* row, const Acc (&value)[N]) {
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    if (columns.has(v)) row[columns.at(v)] = narrow<T>(value[v]);
+  }
+}
+
+// One of the values that exist; there must be some.
+template <int N, typename Acc>
+__device__ __forceinline__ Acc one_of(const Columns<N, true>&, const Acc (&value)[N]) {
+  return value[0];
+}
+template <int N, typename Acc>
+__device__ __forceinline__ Acc one_of(const Ragged<N>& columns, const Acc (&value)[N]) {
+  Acc one{};
+#pragma unroll
+  for (int v = 0; v < N; ++v) {
+    if (columns.has(v)) one = value[v];
+  }
+  return one;
+}
+
+// Stores a thread's partial sums of its columns as those of `block`: an array of the channels for
+// each of `slots` sums. A line has them for each of its rows.
+template <int N, typename Acc>
+__device__ __forceinline__ void store_partials(
+    const Columns<N, true>& columns, Acc* partials, int64_t block, int slots, int slot,
+    int64_t channels, int, const Acc (&value)[N]) {
+  store_values(columns, partials + (block * slots + slot) * channels, value);
+}
+template <int N, typename Acc>
+__device__ __forceinline__ void store_partials(
+    const Line<N>& columns, Acc* partials, int64_t block, int slots, int slot, int64_t channels,
+    int period, const Acc (&value)[N]) {
+  columns.each([&](int v, int64_t row, int64_t column) {
+    partials[((block * period + row) * slots + slot) * channels + column] = value[v];
+  });
+}
+
+}  // namespace fusegen
