@@ -111,6 +111,7 @@ class EmulatedLibrary:
             self._watch(None, 0)  # the buffers may go away
             report = self._report().contents
             message = self._describe(report, buffers) if report.text else None
+            self._begin(seed)  # an error is this call's alone, not that of emulated packages in the process
         if message:
             raise EmulationError(f"{name}: {message}")
         for i, buffer in buffers.items():

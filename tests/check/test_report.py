@@ -39,7 +39,7 @@ def test_text_of_an_edit(project) -> None:
 
 def test_text_without_drift(project) -> None:
     assert formatted(project.check(), "text") == (
-        "generated is what the specs and templates give: 2 packages, 30 files\n"
+        "generated is what the specs and templates give: 2 packages, 31 files\n"
     )
     assert "1 package, 26 files" in formatted(project.check(f"specs/{A}.yaml"), "text")
 

@@ -1,5 +1,6 @@
 """Building, caching, and what becomes of a signal."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -29,6 +30,8 @@ extern "C" int run_faults(int mode, void* y) {
   fusegen::launch(faults, 1, 8, 0, nullptr, 5, static_cast<int*>(y), 0);
   return first == cudaErrorLaunchFailure && cudaGetLastError() == first ? 0 : 1;  // the report must do
 }
+__global__ void nothing() {}
+extern "C" int run_nothing() { return fusegen::launch(nothing, 1, 8, 0, nullptr); }
 """
 
 
@@ -47,6 +50,14 @@ def test_faults_name_thread_and_line(build, number, message):
     y = Buffer.poisoned([1], torch.int32)
     with pytest.raises(EmulationError, match=rf"thread \(3, 0, 0\): .*{message}.*\[kernels.cu:\d+\]"):
         library.call("run_faults", number, y)
+
+
+def test_an_error_is_that_of_one_call(build):
+    """Emulated packages launch kernels by themselves, with the engine that all libraries of a process share."""
+    library = build(FAULTS, "faults")
+    with pytest.raises(EmulationError):
+        library.call("run_faults", 0, Buffer.poisoned([1], torch.int32))
+    assert ctypes.CDLL(str(library.path)).run_nothing() == 0
 
 
 def test_build(build):

@@ -79,7 +79,7 @@ RAGGED = [
          "kernels.cu", "kPacked || kRuns ? 1 : period", "1", wrong("grad_gemm_bias")),
         ("what does not exist of a segment", "odd segments", "forward_segments", "kernels.cu",
          "if (columns[u].has(v)) add_value(group_norm_moments_sums, group_norm_moments_of[v]);",
-         "add_value(group_norm_moments_sums, group_norm_moments_of[v]);", wrong("y")),
+         "add_value(group_norm_moments_sums, group_norm_moments_of[v]);", rf"{wrong('y')}|{nan('y')}"),
         ("a group of a vector's first element for all", "odd segments", "forward_apply", "kernels.cu",
          "kEarly && segment[v] == segment[0]", "kEarly", wrong("y")),
         ("groups of the first row in the last line", "odd segments", "forward_apply", "kernels.cu",
