@@ -55,12 +55,13 @@ class AutogradLibrary:
 
     def command(self, output: Path) -> list[str]:
         """Makes it, run in `support`."""
-        return autograd_command(self.toolchain.cxx, self.libraries, output)
+        return autograd_command(self.toolchain.cxx, self.libraries, self.source, output)
 
 
-def autograd_command(cxx: str | Path, libraries: Libraries, output: Path) -> list[str]:
-    """Compiles and links the source, run where it is."""
+def autograd_command(cxx: str | Path, libraries: Libraries, source: Path, output: Path) -> list[str]:
+    """Compiles and links the source, run where it is. The library has the source's digest, which modules compare."""
     api = libraries.torch_include / "torch" / "csrc" / "api" / "include"
     includes = [*libraries.torch_headers, "-isystem", os.fspath(api)]
     link = [f"-L{libraries.torch_lib}", "-Wl,--no-as-needed", "-ltorch_cpu", "-lc10"]
-    return [os.fspath(cxx), *autograd_flags(), *includes, SOURCE, "-o", os.fspath(output), *link]
+    digest = f'-DFUSEGEN_SOURCES="{digest_of_file(source)[:12]}"'
+    return [os.fspath(cxx), *autograd_flags(), digest, *includes, SOURCE, "-o", os.fspath(output), *link]

@@ -40,7 +40,7 @@ def emulate_package(package: Path, *, cache: Path, verification: bool = False) -
         _build_binding(package / "bindings.cpp", python_module, kernels.path, copy / "_C.so", verification)
     _build_autograd(support, cache / SUPPORT)
     source = (package / "__init__.py").read_text(encoding="utf-8")
-    (copy / "__init__.py").write_text(source.replace('_DEVICE = "cuda"', '_DEVICE = "cpu"'), encoding="utf-8")
+    (copy / "__init__.py").write_text(source.replace('device="cuda"', 'device="cpu"'), encoding="utf-8")
     return _import(name, copy / "__init__.py")
 
 
@@ -91,12 +91,14 @@ def _build_autograd(support: Path, output: Path) -> None:
     libraries = find_libraries()
     library = output / f"{AUTOGRAD}.{libraries.torch_version}.so"
     source, copy = (support / SOURCE).read_bytes(), output / SOURCE
-    if library.exists() and copy.exists() and copy.read_bytes() == source:
-        return
+    current = library.exists() and copy.exists() and copy.read_bytes() == source
     output.mkdir(parents=True, exist_ok=True)
-    copy.write_bytes(source)
-    with _replacing(library) as built:
-        _run(autograd_command("g++", libraries, built), output)
+    for file in (support / SOURCE, *support.glob("*.py")):
+        with _replacing(output / file.name) as written:
+            written.write_bytes(file.read_bytes())
+    if not current:
+        with _replacing(library) as built:
+            _run(autograd_command("g++", libraries, copy, built), output)
 
 
 @contextmanager

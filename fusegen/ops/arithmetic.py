@@ -103,9 +103,18 @@ class Arithmetic(Step):
         if shape.count(",") > 1:
             shape = shape.replace(",)", ")")
         if self.init in ("randn", "rand", "ones", "zeros"):
-            return [f"self.{self.parameter} = nn.Parameter(torch.{self.init}({shape}))"]
+            return [f"self.{self.parameter} = nn.Parameter(torch.{self.init}({shape}, **_factory))"]
         fill = self.init if isinstance(self.init, str) else repr(float(self.init))
-        return [f"self.{self.parameter} = nn.Parameter(torch.full({shape}, float({fill})))"]
+        return [f"self.{self.parameter} = nn.Parameter(torch.full({shape}, float({fill}), **_factory))"]
+
+    def reset(self) -> list[str]:
+        if self.init is None:
+            return []
+        drawn = {"randn": "normal_", "rand": "uniform_", "ones": "ones_", "zeros": "zeros_"}
+        if self.init in drawn:
+            return [f"nn.init.{drawn[self.init]}(self.{self.parameter})"]
+        fill = f"self._fusegen_initial_{self.init}" if isinstance(self.init, str) else repr(float(self.init))
+        return [f"nn.init.constant_(self.{self.parameter}, {fill})"]
 
     def eager(self, x: str) -> str:
         operand = self.value or self.input

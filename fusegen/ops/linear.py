@@ -31,7 +31,10 @@ class Linear(Step):
 
     def construct(self, channels: Dim) -> list[str]:
         bias = "" if self.bias else ", bias=False"
-        return [f"self.{self.name} = nn.Linear({channels}, {self.out_features}{bias})"]
+        return [f"self.{self.name} = nn.Linear({channels}, {self.out_features}{bias}, **_factory)"]
+
+    def reset(self) -> list[str]:
+        return [f"self.{self.name}.reset_parameters()"]
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         return dtypes.named["activation"]

@@ -23,6 +23,9 @@ class Norm(Step):
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"
 
+    def reset(self) -> list[str]:
+        return [f"self.{self.name}.reset_parameters()"]
+
     def _affine(self, chain, xhat: Node, bias: bool = True) -> Node:
         """weight * xhat + bias, as far as the module has them."""
         if not self.affine:
@@ -83,7 +86,7 @@ class BatchNorm(Norm):
         options.append(f"momentum={None if self.momentum is None else scalar_text(self.momentum, '')}")
         options += [] if self.affine else ["affine=False"]
         options += [] if self.track_running_stats else ["track_running_stats=False"]
-        return [f"self.{self.name} = nn.BatchNorm1d({channels}, {', '.join(options)})"]
+        return [f"self.{self.name} = nn.BatchNorm1d({channels}, {', '.join(options)}, **_factory)"]
 
 
 class GroupNorm(Norm):
@@ -98,9 +101,8 @@ class GroupNorm(Norm):
 
     def construct(self, channels: Dim) -> list[str]:
         affine = "" if self.affine else ", affine=False"
-        return [
-            f"self.{self.name} = nn.GroupNorm({self.num_groups}, {channels}, eps={scalar_text(self.eps, '')}{affine})"
-        ]
+        eps = scalar_text(self.eps, "")
+        return [f"self.{self.name} = nn.GroupNorm({self.num_groups}, {channels}, eps={eps}{affine}, **_factory)"]
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         return "float32" if dtypes.autocast else running
@@ -118,7 +120,7 @@ class LayerNorm(Norm):
         options = [f"eps={scalar_text(self.eps, '')}"]
         options += [] if self.affine else ["elementwise_affine=False"]
         options += [] if self.bias else ["bias=False"]
-        return [f"self.{self.name} = nn.LayerNorm({channels}, {', '.join(options)})"]
+        return [f"self.{self.name} = nn.LayerNorm({channels}, {', '.join(options)}, **_factory)"]
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         return "float32" if dtypes.autocast else running
@@ -137,7 +139,7 @@ class RmsNorm(Norm):
     def construct(self, channels: Dim) -> list[str]:
         affine = "" if self.affine else ", elementwise_affine=False"
         eps = None if self.eps is None else scalar_text(self.eps, "")
-        return [f"self.{self.name} = nn.RMSNorm({channels}, eps={eps}{affine})"]
+        return [f"self.{self.name} = nn.RMSNorm({channels}, eps={eps}{affine}, **_factory)"]
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         return "float32" if dtypes.autocast else running

@@ -56,7 +56,14 @@ class Step(BaseModel):
         raise NotImplementedError
 
     def construct(self, channels: Dim) -> list[str]:
-        """Lines of the constructor that make what the op owns; `channels` is the width of the running value."""
+        """Lines of the constructor that make what the op owns; `channels` is the width of the running value.
+
+        `_factory` holds the constructor's device and dtype.
+        """
+        return []
+
+    def reset(self) -> list[str]:
+        """Lines of reset_parameters() that draw anew what the op owns, as `construct` drew it."""
         return []
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:

@@ -12,12 +12,13 @@ from fusegen.render.types import type_roles
 _SCALAR_TYPE = {"float32": "Float", "bfloat16": "BFloat16", "float16": "Half", "float64": "Double"}
 
 
-def render_bindings(plan: Plan) -> str:
-    """The text of bindings.cpp."""
+def render_bindings(plan: Plan, sources: str) -> str:
+    """The text of bindings.cpp. sources: the digest of the C++ sources."""
     roles = type_roles(plan.modes[0].roles)
     text = render(
         "bindings.cpp.j2",
         name=plan.spec.name,
+        sources=sources,
         ops=ops(plan),
         roles=[*(dtype_field(role) for role in roles), "accumulator"],
         modes=[_row(mode, roles) for mode in plan.modes],

@@ -273,7 +273,7 @@ class OpRenderer:
         arguments = ", ".join(f"{a.schema} {a.name}" for a in op.arguments)
         result = f"({result})" if op.forward else result
         op.schema = [
-            f"{line} " for line in textwrap.wrap(f"{op.name}({arguments}) -> {result}", 84, break_on_hyphens=False)
+            f"{line} " for line in textwrap.wrap(f"({arguments}) -> {result}", 84, break_on_hyphens=False)
         ]
         op.schema[-1] = op.schema[-1].rstrip()
 

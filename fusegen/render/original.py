@@ -7,40 +7,88 @@ from fusegen.ir.extent import Dim
 from fusegen.render.functions import as_tuple
 from fusegen.spec.model import SpecModel
 
+_TYPES = {"dim": "int", "int": "int", "float": "float", "shape": "Sequence[int]"}
+_FACTORY = ("device", "dtype")
+
 
 def signature(spec: SpecModel) -> list[str]:
-    """The constructor's arguments, with defaults."""
+    """The constructor's arguments, with types and defaults, then PyTorch's `device` and `dtype`."""
     found = []
     for name, argument in spec.arguments.items():
         default = getattr(argument, "default", None)
-        if default is None:
-            found.append(name)
-        else:
+        text = f"{name}: {_TYPES[argument.type]}"
+        if default is not None:
             value = tuple(default) if argument.type == "shape" else default
-            found.append(f"{name}={value!r}")
-    return found
+            text += f" = {value!r}"
+        found.append(text)
+    options = ["device: torch.device | str | None = None", "dtype: torch.dtype | None = None"]
+    return [*found, "*", *options] if has_factory(spec) else found
+
+
+def has_factory(spec: SpecModel) -> bool:
+    """Whether the constructor takes `device` and `dtype`; not where the original has arguments of these names."""
+    return not set(_FACTORY) & set(spec.arguments)
 
 
 def construct(spec: SpecModel, chain: Chain, eager: list[str]) -> list[str]:
     """The constructor's body: checks, submodules, parameters, and the constants that are attributes.
 
-    eager: the chain's lines by reference(), which read some of these.
+    eager: the chain's lines by fusegen_reference(), which read some of these.
     """
     lines = []
     for name, argument in spec.arguments.items():
         if argument.type == "shape":
             shape = as_tuple([str(dim) for dim in argument.is_])
-            lines.append(f'_check_shape("{name}", {name}, {shape})')
+            lines.append(f'_support.check_shape(_package.name, "{name}", {name}, {shape})')
+    made = []
     channels: Dim = chain.inputs[0].shape[1]
-    owned = {constant.attribute for constant in chain.constants.values()}
     for step in spec.chain:
-        lines += step.construct(channels)
+        made += step.construct(channels)
         channels = chain.channels if step.op == "linear" else channels
+    if any("**_factory" in line for line in made):
+        known = ", ".join(f'"{name}": {name}' for name in _FACTORY) if has_factory(spec) else ""
+        lines.append(f"_factory = {{{known}}}")
+    lines += made
+    owned = {constant.attribute for constant in chain.constants.values()}
     arguments = [name for name, argument in spec.arguments.items() if argument.type in ("float", "int")]
     arguments = [name for name in arguments if name not in chain.parameters]  # an init, not an attribute
     text = "\n".join(eager)
     lines += [f"self.{name} = {name}" for name in arguments if name in owned or f"self.{name}" in text]
+    initial = sorted({step.init for step in spec.chain if getattr(step, "init", None) in spec.arguments})
+    lines += [f"self._fusegen_initial_{name} = {name}" for name in initial]
+    return lines or ["pass"]
+
+
+def reset(spec: SpecModel) -> list[str]:
+    """The body of reset_parameters()."""
+    return [line for step in spec.chain for line in step.reset()] or ["pass"]
+
+
+def extra_repr(spec: SpecModel, chain: Chain) -> str:
+    """The module's own parameters and constants, as the inside of an f-string."""
+    parameters = [p.attribute for p in chain.parameters.values() if "." not in p.attribute]
+    constants = [c.attribute for c in chain.constants.values() if "." not in c.attribute]
+    shown = [f"{name}={{list(self.{name}.shape)}}" for name in parameters]
+    return ", ".join([*shown, *(f"{name}={{self.{name}}}" for name in constants)])
+
+
+def shapes(spec: SpecModel, chain: Chain) -> list[str]:
+    """The docstring's lines about inputs, the result and dtypes."""
+
+    def text(shape: tuple[Dim, ...]) -> str:
+        return "[" + ", ".join(map(str, shape)) + "]"
+
+    lines = [f"{tensor.name}: {text(tensor.shape)}" for tensor in chain.inputs]
+    lines.append(f"Returns {text((chain.rows, chain.channels))}.")
+    lines.append(f"The kernels take {', '.join(spec.dtypes)}" + _autocast(spec) + ".")
     return lines
+
+
+def _autocast(spec: SpecModel) -> str:
+    narrow = [dtype for dtype in spec.dtypes if dtype != "float32"]
+    if "float32" not in spec.dtypes or not narrow:
+        return ""
+    return f", and float32 parameters under autocast to {' or '.join(narrow)}"
 
 
 def reference(spec: SpecModel, chain: Chain) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 
@@ -12,7 +13,9 @@ from fusegen.render.binding import render_bindings
 from fusegen.render.cuda import render_kernels
 from fusegen.render.module import render_module
 
-_SUFFIXES = (".cuh", ".h", ".cpp")
+_SUFFIXES = (".cuh", ".h", ".cpp", ".py")
+
+_MODULE = "python_module.cpp"
 
 Files = Mapping[str, str]
 """Paths below the output directory, with `/`, and the text of each file; lines end in LF."""
@@ -21,18 +24,31 @@ Files = Mapping[str, str]
 def render_package(plan: Plan) -> Files:
     """The files of one package. A pure function of the plan and the templates."""
     name = plan.spec.name
+    kernels = render_kernels(plan)
+    sources = sources_digest([kernels, render_bindings(plan, ""), *compiled_support().values()])
     return {
-        f"{name}/__init__.py": render_module(plan),
-        f"{name}/bindings.cpp": render_bindings(plan),
-        f"{name}/kernels.cu": render_kernels(plan),
+        f"{name}/__init__.py": render_module(plan, sources),
+        f"{name}/bindings.cpp": render_bindings(plan, sources),
+        f"{name}/kernels.cu": kernels,
         f"{name}/plan.json": json.dumps(summary(plan), indent=2, ensure_ascii=True) + "\n",
+        f"{name}/py.typed": "",
     }
+
+
+def sources_digest(texts: Iterable[str]) -> str:
+    """Of everything that a package's library is compiled from; it stands in the sources and in the library."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
 def support_files() -> Files:
     """The plain sources that all packages share; what editors and file managers leave beside them is not."""
     sources = [path for path in (templates_directory() / SUPPORT).iterdir() if path.suffix in _SUFFIXES]
     return {f"{SUPPORT}/{path.name}": path.read_text(encoding="utf-8") for path in sorted(sources)}
+
+
+def compiled_support() -> Files:
+    """Those of support_files() that go into a package's library."""
+    return {path: text for path, text in support_files().items() if path.endswith((".cuh", ".h")) or _MODULE in path}
 
 
 def render_all(plans: Iterable[Plan]) -> Files:

@@ -189,7 +189,7 @@ def tail_reference(
         added = in_product(plan, mode, f"{chain.contraction.name}_bias")
         setattr(exact, chain.contraction.name, _Given(None if added else bias, leaves[chain.source.name]))
     inputs = [leaves.get(tensor.name, torch.empty(0)) for tensor in chain.inputs]
-    result = exact.reference(*inputs)
+    result = exact.fusegen_reference(*inputs)
     result.backward(tensors[f"grad_{RESULT}"].double())
     values = {RESULT: result.detach()}
     values |= {f"grad_{name}": _gradient(leaf) for name, leaf in leaves.items()}

@@ -19,7 +19,7 @@ def double_precision(package: ModuleType) -> Iterator[None]:
     """Lets the package's module take float64, whose kernels only verification builds have."""
     plain = package._MODES
     key = tuple(torch.float64 for _ in next(iter(plain)))
-    package._MODES = plain | {key: len(package._DTYPES) - 1}
+    package._MODES = plain | {key: len(package._package.dtypes) - 1}
     try:
         yield
     finally:

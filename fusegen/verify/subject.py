@@ -38,11 +38,11 @@ class Subject:
 
     @property
     def original_class(self) -> Callable[..., nn.Module]:
-        """The original, or the generated module with its `reference` as forward."""
+        """The original, or the generated module with its `fusegen_reference` as forward."""
         if self.original is not None:
             return self.original
         fused = self.fused_class
-        return type(f"{fused.__name__}Eager", (fused,), {"forward": fused.reference})
+        return type(f"{fused.__name__}Eager", (fused,), {"forward": fused.fusegen_reference})
 
     @property
     def has_double(self) -> bool:

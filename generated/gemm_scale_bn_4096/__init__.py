@@ -7,22 +7,39 @@
     y = bn(y)
 """
 
-import ctypes
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import nn
-from torch.autograd import forward_ad
+from torch import Tensor, nn
 
 __all__ = ["GemmScaleBn4096"]
 
-_NAME = "gemm_scale_bn_4096"
-_DEVICE = "cuda"  # where the kernels run
-_LIBRARY = Path(__file__).with_name("_C.so")
-_BUILT = _LIBRARY.exists()
-_AUTOGRAD = Path(__file__).parents[1] / "support" / f"_autograd.{torch.__version__}.so"
 
-# The dtypes of activations and parameters -> the mode, without and with autocast.
+def _import_support():
+    """What all packages beside this one share. By its path, since a package may be imported by any name."""
+    path = Path(__file__).resolve().parents[1] / "support" / "__init__.py"
+    name = f"_fusegen_support_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+_support = _import_support()
+_tensor, _misfit = _support.tensor, _support.misfit
+
+# The dtypes of activations and parameters -> the dtype mode, without and with autocast.
 _MODES = {
     (torch.float32, torch.float32): 0,
     (torch.bfloat16, torch.bfloat16): 1,
@@ -32,313 +49,205 @@ _AUTOCAST_MODES = {
     (torch.bfloat16, torch.float32): 3,
     (torch.float16, torch.float32): 4,
 }
-_DTYPES = (  # by mode: activation, output, parameter
-    (torch.float32, torch.float32, torch.float32),
-    (torch.bfloat16, torch.bfloat16, torch.bfloat16),
-    (torch.float16, torch.float16, torch.float16),
-    (torch.bfloat16, torch.float32, torch.float32),
-    (torch.float16, torch.float32, torch.float32),
-    (torch.float64, torch.float64, torch.float64),
+
+_package = _support.Package(
+    name="gemm_scale_bn_4096",
+    module=__name__,
+    file=__file__,
+    sources="52f759c50999",  # the digest of what _C.so is compiled from
+    device="cuda",
+    roles=("activation", "output", "parameter"),
+    dtypes=(  # by dtype mode
+        (torch.float32, torch.float32, torch.float32),
+        (torch.bfloat16, torch.bfloat16, torch.bfloat16),
+        (torch.float16, torch.float16, torch.float16),
+        (torch.bfloat16, torch.float32, torch.float32),
+        (torch.float16, torch.float32, torch.float32),
+        (torch.float64, torch.float64, torch.float64),
+    ),
 )
 
-if _BUILT:
-    torch.ops.load_library(_LIBRARY)
-    _train_forward = torch.ops.fusegen.gemm_scale_bn_4096_train_forward.default
-    _train_backward = torch.ops.fusegen.gemm_scale_bn_4096_train_backward.default
-    _eval_forward = torch.ops.fusegen.gemm_scale_bn_4096_eval_forward.default
-    _eval_backward = torch.ops.fusegen.gemm_scale_bn_4096_eval_backward.default
+# Normalises with the batch's statistics and moves the running ones.
+_train = _support.Operator(
+    _package,
+    "train_",
+    results=(  # the dtype's role and the sizes of each
+        ("output", "rows", "channels"),
+        ("activation", "rows", "channels"),
+        ("accumulator", "channels"),
+        ("accumulator", "channels"),
+    ),
+    gradients=(  # of the first arguments
+        ("activation", "rows", "in_features"),
+        ("activation", "channels", "in_features"),
+        ("parameter", "channels"),
+        ("parameter", "channels"),
+        ("parameter", "channels"),
+        ("parameter", "channels"),
+    ),
+    linear=True,
+)
 
-    # What the ops return, without data: torch.compile needs it.
-
-    def _train_forward_fake(
-        gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, bn_num_batches_tracked,
-        bn_running_mean, bn_running_var, dtype_mode, bn_eps, bn_momentum
-    ):
-        rows, channels = gemm_input.shape[0], gemm_weight.shape[0]
-        output = _DTYPES[dtype_mode][1]
-        return (
-            gemm_input.new_empty(rows, channels, dtype=output),
-            gemm_input.new_empty(rows, channels),
-            gemm_input.new_empty(channels, dtype=torch.float32),
-            gemm_input.new_empty(channels, dtype=torch.float32),
-        )
-
-    def _train_backward_fake(
-        grad_y, gemm_input, gemm_weight, gemm_product, gemm_bias, scale, bn_weight, bn_mean,
-        bn_rstd, dtype_mode, needs
-    ):
-        rows, channels = grad_y.shape
-        activation, output, parameter = _DTYPES[dtype_mode]
-        makers = (  # in the order of `needs`
-            lambda: grad_y.new_empty(rows, gemm_weight.shape[1], dtype=activation),
-            lambda: grad_y.new_empty(channels, gemm_input.shape[1], dtype=activation),
-            lambda: grad_y.new_empty(channels, dtype=parameter),
-            lambda: grad_y.new_empty(channels, dtype=parameter),
-            lambda: grad_y.new_empty(channels, dtype=parameter),
-            lambda: grad_y.new_empty(channels, dtype=parameter),
-        )
-        return [make() for make, need in zip(makers, needs) if need]
-
-    def _eval_forward_fake(
-        gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean,
-        bn_running_var, dtype_mode, bn_eps
-    ):
-        rows, channels = gemm_input.shape[0], gemm_weight.shape[0]
-        output = _DTYPES[dtype_mode][1]
-        return (
-            gemm_input.new_empty(rows, channels, dtype=output),
-            gemm_input.new_empty(rows, channels),
-        )
-
-    def _eval_backward_fake(
-        grad_y, gemm_input, gemm_weight, gemm_product, gemm_bias, scale, bn_weight,
-        bn_running_mean, bn_running_var, dtype_mode, bn_eps, needs
-    ):
-        rows, channels = grad_y.shape
-        activation, output, parameter = _DTYPES[dtype_mode]
-        makers = (  # in the order of `needs`
-            lambda: grad_y.new_empty(rows, gemm_weight.shape[1], dtype=activation),
-            lambda: grad_y.new_empty(channels, gemm_input.shape[1], dtype=activation),
-            lambda: grad_y.new_empty(channels, dtype=parameter),
-            lambda: grad_y.new_empty(channels, dtype=parameter),
-            lambda: grad_y.new_empty(channels, dtype=parameter),
-            lambda: grad_y.new_empty(channels, dtype=parameter),
-        )
-        return [make() for make, need in zip(makers, needs) if need]
-
-    torch.library.register_fake(_train_forward, _train_forward_fake)
-    torch.library.register_fake(_train_backward, _train_backward_fake)
-    torch.library.register_fake(_eval_forward, _eval_forward_fake)
-    torch.library.register_fake(_eval_backward, _eval_backward_fake)
-
-
-def _differentiate(forward, backward, count):
-    """Has C++ differentiate an op by its first arguments; whether it can in this torch."""
-    try:
-        call = ctypes.CDLL(str(_AUTOGRAD)).fusegen_differentiate
-    except OSError:  # not there, or of another torch of this version
-        return False
-    call.restype = ctypes.c_char_p
-    names = (op._schema.name.encode() for op in (forward, backward))
-    reason = call(*names, ctypes.c_size_t(count))
-    if reason is not None:
-        raise ImportError(f"{_AUTOGRAD}: {reason.decode()}")
-    return True
-
-
-# Otherwise the functions below do the same, from Python.
-_IN_CPP = (
-    _BUILT
-    and _differentiate(_train_forward, _train_backward, 6)
-    and _differentiate(_eval_forward, _eval_backward, 6)
+# Normalises with the running statistics.
+_eval = _support.Operator(
+    _package,
+    "eval_",
+    results=(  # the dtype's role and the sizes of each
+        ("output", "rows", "channels"),
+        ("activation", "rows", "channels"),
+    ),
+    gradients=(  # of the first arguments
+        ("activation", "rows", "in_features"),
+        ("activation", "channels", "in_features"),
+        ("parameter", "channels"),
+        ("parameter", "channels"),
+        ("parameter", "channels"),
+        ("parameter", "channels"),
+    ),
+    linear=True,
 )
 
 
-class _Train(torch.autograd.Function):
-    """Normalises with the batch's statistics and moves the running ones."""
+class GemmScaleBn4096(_support.FusedModule):
+    """Linear, scale per channel, batch norm (KernelBench level 2, problem 39).
 
-    @staticmethod
-    def forward(
-        ctx, gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias,
-        bn_num_batches_tracked, bn_running_mean, bn_running_var, dtype_mode, bn_eps,
-        bn_momentum
-    ):
-        y, gemm_product, bn_mean, bn_rstd = _train_forward(
-            gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias,
-            bn_num_batches_tracked, bn_running_mean, bn_running_var, dtype_mode,
-            bn_eps, bn_momentum
-        )
-        needs_input, needs_weight = ctx.needs_input_grad[:2]
-        ctx.save_for_backward(
-            gemm_input if needs_weight else None, gemm_weight if needs_input else None,
-            gemm_product, gemm_bias, scale, bn_weight, bn_mean, bn_rstd
-        )
-        ctx.scalars = (dtype_mode,)
-        return y
+    y = gemm(x)
+    y = y * scale
+    y = bn(y)
 
-    @staticmethod
-    def backward(ctx, grad_y):
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError(f"{_NAME} has no second derivative: use create_graph=False")
-        needs = ctx.needs_input_grad
-        wanted = iter(
-            _train_backward(
-                grad_y, *ctx.saved_tensors, *ctx.scalars, needs[:6]
-            )
-        )
-        return tuple(next(wanted) if need else None for need in needs)
+    x: [batch, in_features]
+    Returns [batch, out_features].
+    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to bfloat16 or float16.
+    Constructor arguments, parameters and state_dict are those of the module that this one replaces.
+    """
 
-
-class _Eval(torch.autograd.Function):
-    """Normalises with the running statistics."""
-
-    @staticmethod
-    def forward(
-        ctx, gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean,
-        bn_running_var, dtype_mode, bn_eps
-    ):
-        y, gemm_product = _eval_forward(
-            gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean,
-            bn_running_var, dtype_mode, bn_eps
-        )
-        needs_input, needs_weight = ctx.needs_input_grad[:2]
-        ctx.save_for_backward(
-            gemm_input if needs_weight else None, gemm_weight if needs_input else None,
-            gemm_product, gemm_bias, scale, bn_weight, bn_running_mean,
-            bn_running_var
-        )
-        ctx.scalars = (dtype_mode, bn_eps)
-        return y
-
-    @staticmethod
-    def backward(ctx, grad_y):
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError(f"{_NAME} has no second derivative: use create_graph=False")
-        needs = ctx.needs_input_grad
-        wanted = iter(
-            _eval_backward(
-                grad_y, *ctx.saved_tensors, *ctx.scalars, needs[:6]
-            )
-        )
-        return tuple(next(wanted) if need else None for need in needs)
-
-
-class GemmScaleBn4096(nn.Module):
-    """The fused chain; constructor arguments and state_dict are the original module's."""
+    _fusegen_package = _package
 
     def __init__(
-        self, in_features, out_features, scale_shape, eps=1e-05, momentum=0.1
-    ):
+        self,
+        in_features: int,
+        out_features: int,
+        scale_shape: Sequence[int],
+        eps: float = 1e-05,
+        momentum: float = 0.1,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
-        _check_shape("scale_shape", scale_shape, (out_features,))
-        self.gemm = nn.Linear(in_features, out_features)
-        self.scale = nn.Parameter(torch.randn(scale_shape))
-        self.bn = nn.BatchNorm1d(out_features, eps=eps, momentum=momentum)
+        _support.check_shape(_package.name, "scale_shape", scale_shape, (out_features,))
+        _factory = {"device": device, "dtype": dtype}
+        self.gemm = nn.Linear(in_features, out_features, **_factory)
+        self.scale = nn.Parameter(torch.randn(scale_shape, **_factory))
+        self.bn = nn.BatchNorm1d(out_features, eps=eps, momentum=momentum, **_factory)
 
-    def reference(self, x):
-        """The chain in plain PyTorch."""
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew, in the constructor's order; running statistics begin again."""
+        self.gemm.reset_parameters()
+        nn.init.normal_(self.scale)
+        self.bn.reset_parameters()
+
+    def extra_repr(self) -> str:
+        return f"scale={list(self.scale.shape)}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._fusegen_run(x)
+
+    def fusegen_reference(self, x: Tensor) -> Tensor:
+        """The chain in PyTorch's own operators."""
         v = self.gemm(x)
         v = v * self.scale
         v = self.bn(v)
         return v
 
-    def forward(self, x):
-        if x.device.type != _DEVICE or x.numel() == 0:
-            return self.reference(x)
+    def _fusegen_call(self, x, *, _count):
         gemm = self._modules.get("gemm")
         bn = self._modules.get("bn")
-        if not (
-            _is_plain(gemm, nn.Linear)
-            and _is_plain(bn, nn.BatchNorm1d)
-        ):
-            return self.reference(x)
-        if not _BUILT:
-            raise RuntimeError(f"{_NAME} is not built: run `fusegen build specs/{_NAME}.yaml`")
+        _why = _support.obstacle(
+            _package.name,
+            (x,),
+            (("gemm", gemm, nn.Linear), ("bn", bn, nn.BatchNorm1d)),
+        )
+        if _why:
+            return None, _why
+        gemm_weight = _tensor(gemm, "weight")
+        gemm_bias = _tensor(gemm, "bias")
+        scale = _tensor(self, "scale")
+        bn_weight = _tensor(bn, "weight")
+        bn_bias = _tensor(bn, "bias")
+        _why = _support.misfit_weight("gemm.weight", gemm_weight)
+        if _why:
+            return None, _why
+        _channels, _width = gemm_weight.shape
+        if x.shape[1] != _width:
+            _came = list(x.shape)
+            raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
+        _device = x.device.type
+        _autocast = torch.is_autocast_enabled(_device)
+        _modes = _AUTOCAST_MODES if _autocast else _MODES
+        _activation = x.dtype
+        if _autocast and _activation != torch.float64:
+            _activation = torch.get_autocast_dtype(_device)
+        _parameter = _activation if gemm_bias is None else gemm_bias.dtype
+        _key = (_activation, _parameter)
+        _mode = _modes.get(_key)
+        if _mode is None:
+            return None, _support.no_mode(_modes, _key)
+        _why = (
+            _support.misfit_operand("gemm.weight", gemm_weight, _activation, _autocast)
+            or _misfit(("gemm.bias", "scale", "bn.weight", "bn.bias"), (gemm_bias, scale, bn_weight,
+                bn_bias), _parameter, (_channels,))
+        )
+        if _why:
+            return None, _why
         gemm_input = x
-        gemm_weight = _parameter(gemm, "weight")
-        gemm_bias = _parameter(gemm, "bias")
-        scale = _parameter(self, "scale")
-        bn_weight = _parameter(bn, "weight")
-        bn_bias = _parameter(bn, "bias")
-        if x.dim() != 2 or x.shape[1] != gemm_weight.shape[1]:
-            expected, came = gemm_weight.shape[1], list(x.shape)
-            raise ValueError(f"{_NAME}: x must be [*, {expected}], got {came}")
-        modes = _MODES
-        if torch.is_autocast_enabled(_DEVICE):
-            modes = _AUTOCAST_MODES
-            gemm_input = _autocast(gemm_input)
-            gemm_weight = _autocast(gemm_weight)
-        dtype_mode = _mode(
-            modes,
-            (gemm_input, gemm_weight),
-            (gemm_bias, scale, bn_weight, bn_bias),
-        )
-        bn_mean = _buffer(bn, "running_mean")
-        bn_var = _buffer(bn, "running_var")
+        if _autocast:
+            gemm_input = gemm_input.to(_activation)
+            gemm_weight = gemm_weight.to(_activation)
+        _bn_mean = _tensor(bn, "running_mean")
+        _bn_var = _tensor(bn, "running_var")
+        if (_bn_mean is None) != (_bn_var is None):
+            return None, _support.HALF_TRACKED
         # As nn.BatchNorm: the batch's statistics in training, and where there are no others.
-        if not (bn.training or bn_mean is None):
-            arguments = (
-                gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, bn_mean, bn_var,
-                dtype_mode, bn.eps
+        if not (bn.training or _bn_mean is None):
+            _why = (
+                _misfit(("bn.running_mean", "bn.running_var"), (_bn_mean, _bn_var), _parameter,
+                    (_channels,))
             )
-            if _IN_CPP or not _autograd_sees():
-                return _eval_forward(*arguments)[0]
-            return _Eval.apply(*arguments)
+            if _why:
+                return None, _why
+            _why = _support.not_numbers(bn.eps)
+            if _why:
+                return None, _why
+            return _eval, (
+                gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, _bn_mean,
+                _bn_var, _mode, bn.eps,
+            )
         if x.shape[0] == 1:
-            return self.reference(x)  # raises nn.BatchNorm1d's error
-        bn_momentum = bn.momentum
-        if bn_momentum is not None and bn_momentum < 0:
-            return self.reference(x)  # to the kernels that would mean a cumulative average
-        bn_batches = None
+            return None, _support.REFUSED
+        _bn_momentum = bn.momentum
+        _bn_cumulative = _bn_momentum is None
+        if _bn_cumulative:  # a cumulative average, by the count on the device
+            _bn_momentum = 0.0
+        if _bn_momentum < 0:
+            return None, _support.NEGATIVE_MOMENTUM
+        _bn_batches = None
         if bn.training and bn.track_running_stats:
-            bn_batches = _buffer(bn, "num_batches_tracked")
+            _bn_batches = _tensor(bn, "num_batches_tracked")
+            _why = _support.misfit_statistics("bn", _bn_mean, _bn_var, _bn_batches, _parameter, _channels)
+            if _why:
+                return None, _why
         else:
-            bn_mean, bn_var = None, None
-        if bn_momentum is None:  # a cumulative average, by the count on the device
-            bn_momentum = 0.0
-            if bn_batches is not None:
+            _bn_mean, _bn_var = None, None
+        _why = _support.not_numbers(bn.eps, _bn_momentum)
+        if _why:
+            return None, _why
+        if _bn_cumulative and _bn_batches is not None:
+            _bn_momentum = -1.0  # to the kernels: by the count
+            if _count:
                 # All blocks of the kernels read it, so none of them may count.
-                bn_batches.add_(1)
-                bn_momentum = -1.0
-        arguments = (
-            gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, bn_batches,
-            bn_mean, bn_var, dtype_mode, bn.eps, bn_momentum
+                _bn_batches.add_(1)
+        return _train, (
+            gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, _bn_batches,
+            _bn_mean, _bn_var, _mode, bn.eps, _bn_momentum,
         )
-        if _IN_CPP or not _autograd_sees():
-            return _train_forward(*arguments)[0]
-        return _Train.apply(*arguments)
-
-
-def _check_shape(name, came, expected):
-    """A shape argument is the original module's; this one was generated for the expected shape."""
-    if tuple(came) != expected:
-        raise ValueError(f"{_NAME}: {name} must be {expected}, got {tuple(came)}")
-
-
-def _autocast(tensor):
-    """The cast that autocast applies to an argument of F.linear."""
-    if tensor.dtype == torch.float64:
-        return tensor
-    return tensor.to(torch.get_autocast_dtype(_DEVICE))
-
-
-def _mode(modes, activations, parameters):
-    """The index of the dtypes at hand; TypeError where no kernel was generated for them."""
-    key = (activations[0].dtype, parameters[0].dtype)
-    groups = (activations, parameters)
-    known = key in modes
-    for dtype, group in zip(key, groups):
-        for tensor in group:
-            known = known and tensor.dtype == dtype
-    if not known:
-        came = sorted({str(tensor.dtype) for group in groups for tensor in group})
-        there = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
-        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {there}")
-    return modes[key]
-
-
-def _autograd_sees():
-    """Whether autograd has to see a call. Forward mode is refused there; the ops would lose it."""
-    return torch.is_grad_enabled() or forward_ad._current_level >= 0
-
-
-def _is_plain(module, kind):
-    """Whether the kernels may stand in for a submodule: it was not replaced and has no hooks."""
-    return type(module) is kind and not (
-        module._forward_pre_hooks
-        or module._forward_hooks
-        or module._backward_pre_hooks
-        or module._backward_hooks
-    )
-
-
-def _parameter(module, name):
-    """module.<name>, from where it is: nn.Module's own search takes several times as long."""
-    found = module._parameters.get(name)
-    return getattr(module, name) if found is None else found
-
-
-def _buffer(module, name):
-    """module.<name>, as `_parameter` finds it."""
-    found = module._buffers.get(name)
-    return getattr(module, name) if found is None else found

@@ -8,22 +8,39 @@
     y = y + a
 """
 
-import ctypes
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import nn
-from torch.autograd import forward_ad
+from torch import Tensor, nn
 
 __all__ = ["GemmSigmoidScalingResidualadd"]
 
-_NAME = "gemm_sigmoid_scaling_residualadd"
-_DEVICE = "cuda"  # where the kernels run
-_LIBRARY = Path(__file__).with_name("_C.so")
-_BUILT = _LIBRARY.exists()
-_AUTOGRAD = Path(__file__).parents[1] / "support" / f"_autograd.{torch.__version__}.so"
 
-# The dtypes of activations and parameters -> the mode, without and with autocast.
+def _import_support():
+    """What all packages beside this one share. By its path, since a package may be imported by any name."""
+    path = Path(__file__).resolve().parents[1] / "support" / "__init__.py"
+    name = f"_fusegen_support_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+_support = _import_support()
+_tensor, _misfit = _support.tensor, _support.misfit
+
+# The dtypes of activations and parameters -> the dtype mode, without and with autocast.
 _MODES = {
     (torch.float32, torch.float32): 0,
     (torch.bfloat16, torch.bfloat16): 1,
@@ -33,191 +50,131 @@ _AUTOCAST_MODES = {
     (torch.bfloat16, torch.float32): 3,
     (torch.float16, torch.float32): 4,
 }
-_DTYPES = (  # by mode: activation, output, parameter
-    (torch.float32, torch.float32, torch.float32),
-    (torch.bfloat16, torch.bfloat16, torch.bfloat16),
-    (torch.float16, torch.float16, torch.float16),
-    (torch.bfloat16, torch.bfloat16, torch.float32),
-    (torch.float16, torch.float16, torch.float32),
-    (torch.float64, torch.float64, torch.float64),
+
+_package = _support.Package(
+    name="gemm_sigmoid_scaling_residualadd",
+    module=__name__,
+    file=__file__,
+    sources="ede84ae6ce26",  # the digest of what _C.so is compiled from
+    device="cuda",
+    roles=("activation", "output", "parameter"),
+    dtypes=(  # by dtype mode
+        (torch.float32, torch.float32, torch.float32),
+        (torch.bfloat16, torch.bfloat16, torch.bfloat16),
+        (torch.float16, torch.float16, torch.float16),
+        (torch.bfloat16, torch.bfloat16, torch.float32),
+        (torch.float16, torch.float16, torch.float32),
+        (torch.float64, torch.float64, torch.float64),
+    ),
 )
 
-if _BUILT:
-    torch.ops.load_library(_LIBRARY)
-    _forward = torch.ops.fusegen.gemm_sigmoid_scaling_residualadd_forward.default
-    _backward = torch.ops.fusegen.gemm_sigmoid_scaling_residualadd_backward.default
-
-    # What the ops return, without data: torch.compile needs it.
-
-    def _forward_fake(
-        gemm_input, gemm_weight, gemm_bias, dtype_mode, scaling_factor
-    ):
-        rows, channels = gemm_input.shape[0], gemm_weight.shape[0]
-        output = _DTYPES[dtype_mode][1]
-        return (
-            gemm_input.new_empty(rows, channels, dtype=output),
-            gemm_input.new_empty(rows, channels),
-        )
-
-    def _backward_fake(
-        grad_y, gemm_input, gemm_weight, gemm_product, gemm_bias, dtype_mode, scaling_factor,
-        needs
-    ):
-        rows, channels = grad_y.shape
-        activation, output, parameter = _DTYPES[dtype_mode]
-        makers = (  # in the order of `needs`
-            lambda: grad_y.new_empty(rows, gemm_weight.shape[1], dtype=activation),
-            lambda: grad_y.new_empty(channels, gemm_input.shape[1], dtype=activation),
-            lambda: grad_y.new_empty(channels, dtype=parameter),
-        )
-        return [make() for make, need in zip(makers, needs) if need]
-
-    torch.library.register_fake(_forward, _forward_fake)
-    torch.library.register_fake(_backward, _backward_fake)
-
-
-def _differentiate(forward, backward, count):
-    """Has C++ differentiate an op by its first arguments; whether it can in this torch."""
-    try:
-        call = ctypes.CDLL(str(_AUTOGRAD)).fusegen_differentiate
-    except OSError:  # not there, or of another torch of this version
-        return False
-    call.restype = ctypes.c_char_p
-    names = (op._schema.name.encode() for op in (forward, backward))
-    reason = call(*names, ctypes.c_size_t(count))
-    if reason is not None:
-        raise ImportError(f"{_AUTOGRAD}: {reason.decode()}")
-    return True
-
-
-# Otherwise the functions below do the same, from Python.
-_IN_CPP = (
-    _BUILT
-    and _differentiate(_forward, _backward, 3)
+# The fused chain.
+_fused = _support.Operator(
+    _package,
+    "",
+    results=(  # the dtype's role and the sizes of each
+        ("output", "rows", "channels"),
+        ("activation", "rows", "channels"),
+    ),
+    gradients=(  # of the first arguments
+        ("activation", "rows", "in_features"),
+        ("activation", "channels", "in_features"),
+        ("parameter", "channels"),
+    ),
+    linear=True,
 )
 
 
-class _Fused(torch.autograd.Function):
-    """The fused chain."""
+class GemmSigmoidScalingResidualadd(_support.FusedModule):
+    """Linear, sigmoid, multiply by a constant, add the linear output (KernelBench level 2, problem 70).
 
-    @staticmethod
-    def forward(
-        ctx, gemm_input, gemm_weight, gemm_bias, dtype_mode, scaling_factor
-    ):
-        y, gemm_product = _forward(
-            gemm_input, gemm_weight, gemm_bias, dtype_mode, scaling_factor
-        )
-        needs_input, needs_weight = ctx.needs_input_grad[:2]
-        ctx.save_for_backward(
-            gemm_input if needs_weight else None, gemm_weight if needs_input else None,
-            gemm_product, gemm_bias
-        )
-        ctx.scalars = (dtype_mode, scaling_factor)
-        return y
+    a = gemm(x)
+    y = torch.sigmoid(a)
+    y = y * scaling_factor
+    y = y + a
 
-    @staticmethod
-    def backward(ctx, grad_y):
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError(f"{_NAME} has no second derivative: use create_graph=False")
-        needs = ctx.needs_input_grad
-        wanted = iter(
-            _backward(
-                grad_y, *ctx.saved_tensors, *ctx.scalars, needs[:3]
-            )
-        )
-        return tuple(next(wanted) if need else None for need in needs)
+    x: [batch, input_size]
+    Returns [batch, hidden_size].
+    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to bfloat16 or float16.
+    Constructor arguments, parameters and state_dict are those of the module that this one replaces.
+    """
 
-
-class GemmSigmoidScalingResidualadd(nn.Module):
-    """The fused chain; constructor arguments and state_dict are the original module's."""
+    _fusegen_package = _package
 
     def __init__(
-        self, input_size, hidden_size, scaling_factor
-    ):
+        self,
+        input_size: int,
+        hidden_size: int,
+        scaling_factor: float,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
-        self.gemm = nn.Linear(input_size, hidden_size)
+        _factory = {"device": device, "dtype": dtype}
+        self.gemm = nn.Linear(input_size, hidden_size, **_factory)
         self.scaling_factor = scaling_factor
 
-    def reference(self, x):
-        """The chain in plain PyTorch."""
+    def reset_parameters(self) -> None:
+        """Draws all parameters anew, in the constructor's order; running statistics begin again."""
+        self.gemm.reset_parameters()
+
+    def extra_repr(self) -> str:
+        return f"scaling_factor={self.scaling_factor}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._fusegen_run(x)
+
+    def fusegen_reference(self, x: Tensor) -> Tensor:
+        """The chain in PyTorch's own operators."""
         a = self.gemm(x)
         v = torch.sigmoid(a)
         v = v * self.scaling_factor
         v = v + a
         return v
 
-    def forward(self, x):
-        if x.device.type != _DEVICE or x.numel() == 0:
-            return self.reference(x)
+    def _fusegen_call(self, x, *, _count):
         gemm = self._modules.get("gemm")
-        if not (
-            _is_plain(gemm, nn.Linear)
-        ):
-            return self.reference(x)
-        if not _BUILT:
-            raise RuntimeError(f"{_NAME} is not built: run `fusegen build specs/{_NAME}.yaml`")
+        _why = _support.obstacle(
+            _package.name,
+            (x,),
+            (("gemm", gemm, nn.Linear),),
+        )
+        if _why:
+            return None, _why
+        gemm_weight = _tensor(gemm, "weight")
+        gemm_bias = _tensor(gemm, "bias")
+        _why = _support.misfit_weight("gemm.weight", gemm_weight)
+        if _why:
+            return None, _why
+        _channels, _width = gemm_weight.shape
+        if x.shape[1] != _width:
+            _came = list(x.shape)
+            raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
+        _device = x.device.type
+        _autocast = torch.is_autocast_enabled(_device)
+        _modes = _AUTOCAST_MODES if _autocast else _MODES
+        _activation = x.dtype
+        if _autocast and _activation != torch.float64:
+            _activation = torch.get_autocast_dtype(_device)
+        _parameter = _activation if gemm_bias is None else gemm_bias.dtype
+        _key = (_activation, _parameter)
+        _mode = _modes.get(_key)
+        if _mode is None:
+            return None, _support.no_mode(_modes, _key)
+        _why = (
+            _support.misfit_operand("gemm.weight", gemm_weight, _activation, _autocast)
+            or _misfit(("gemm.bias",), (gemm_bias,), _parameter, (_channels,))
+        )
+        if _why:
+            return None, _why
         gemm_input = x
-        gemm_weight = _parameter(gemm, "weight")
-        gemm_bias = _parameter(gemm, "bias")
-        if x.dim() != 2 or x.shape[1] != gemm_weight.shape[1]:
-            expected, came = gemm_weight.shape[1], list(x.shape)
-            raise ValueError(f"{_NAME}: x must be [*, {expected}], got {came}")
-        modes = _MODES
-        if torch.is_autocast_enabled(_DEVICE):
-            modes = _AUTOCAST_MODES
-            gemm_input = _autocast(gemm_input)
-            gemm_weight = _autocast(gemm_weight)
-        dtype_mode = _mode(
-            modes,
-            (gemm_input, gemm_weight),
-            (gemm_bias,),
+        if _autocast:
+            gemm_input = gemm_input.to(_activation)
+            gemm_weight = gemm_weight.to(_activation)
+        _why = _support.not_numbers(self.scaling_factor)
+        if _why:
+            return None, _why
+        return _fused, (
+            gemm_input, gemm_weight, gemm_bias, _mode, self.scaling_factor,
         )
-        arguments = (
-            gemm_input, gemm_weight, gemm_bias, dtype_mode, self.scaling_factor
-        )
-        if _IN_CPP or not _autograd_sees():
-            return _forward(*arguments)[0]
-        return _Fused.apply(*arguments)
-
-
-def _autocast(tensor):
-    """The cast that autocast applies to an argument of F.linear."""
-    if tensor.dtype == torch.float64:
-        return tensor
-    return tensor.to(torch.get_autocast_dtype(_DEVICE))
-
-
-def _mode(modes, activations, parameters):
-    """The index of the dtypes at hand; TypeError where no kernel was generated for them."""
-    key = (activations[0].dtype, parameters[0].dtype)
-    groups = (activations, parameters)
-    known = key in modes
-    for dtype, group in zip(key, groups):
-        for tensor in group:
-            known = known and tensor.dtype == dtype
-    if not known:
-        came = sorted({str(tensor.dtype) for group in groups for tensor in group})
-        there = ", ".join(" with ".join(str(dtype) for dtype in key) for key in modes)
-        raise TypeError(f"{_NAME}: no kernel for {' and '.join(came)} here; there are: {there}")
-    return modes[key]
-
-
-def _autograd_sees():
-    """Whether autograd has to see a call. Forward mode is refused there; the ops would lose it."""
-    return torch.is_grad_enabled() or forward_ad._current_level >= 0
-
-
-def _is_plain(module, kind):
-    """Whether the kernels may stand in for a submodule: it was not replaced and has no hooks."""
-    return type(module) is kind and not (
-        module._forward_pre_hooks
-        or module._forward_hooks
-        or module._backward_pre_hooks
-        or module._backward_hooks
-    )
-
-
-def _parameter(module, name):
-    """module.<name>, from where it is: nn.Module's own search takes several times as long."""
-    found = module._parameters.get(name)
-    return getattr(module, name) if found is None else found

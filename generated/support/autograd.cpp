@@ -45,7 +45,9 @@ struct Source {
 struct Pair {
   c10::OperatorHandle forward, backward;
   size_t differentiable;        // so many arguments of the forward op, the first; as many `needs`
+  std::string refusal;          // of a backward pass that is to be differentiated
   std::vector<Source> sources;  // the backward op's arguments between the gradient and `needs`
+  std::vector<size_t> mutated;  // the forward op's arguments that it writes
 };
 
 template <class T>
@@ -75,8 +77,7 @@ struct Backward final : Node {
   }
 
   variable_list apply(variable_list&& grads) override {
-    TORCH_CHECK(!at::GradMode::is_enabled(), name(),
-                " has no second derivative: use create_graph=False");
+    TORCH_CHECK(!at::GradMode::is_enabled(), ops.refusal);
     variable_list wanted(ops.differentiable);
     if (!grads[0].defined()) return wanted;
     Stack stack;
@@ -131,6 +132,30 @@ bool requires_grad(const IValue& value) {
   return value.isTensor() && value.toTensor().requires_grad();
 }
 
+// Tells autograd that a call writes into these arguments: what was saved of them before is noticed.
+void bump_versions(const Pair& ops, c10::ArrayRef<IValue> arguments) {
+  for (const size_t index : ops.mutated) {
+    if (!arguments[index].isTensor()) continue;
+    at::TensorImpl* tensor = arguments[index].toTensor().unsafeGetTensorImpl();
+    if (!tensor->is_inference()) tensor->bump_version();
+  }
+}
+
+// The forward op at the ADInplaceOrView key, which calls in inference mode come to first.
+class Versions final : public c10::OperatorKernel {
+ public:
+  explicit Versions(const Pair& ops) : ops_(ops) {}
+
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys, Stack* stack) const {
+    bump_versions(ops_, torch::jit::last(*stack, ops_.forward.schema().arguments().size()));
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    ops_.forward.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
+  }
+
+ private:
+  const Pair& ops_;
+};
+
 // The forward op at the Autograd key.
 class Forward final : public c10::OperatorKernel {
  public:
@@ -181,6 +206,7 @@ class Forward final : public c10::OperatorKernel {
 
  private:
   void run(c10::DispatchKeySet keys, Stack* stack) const {
+    bump_versions(ops_, torch::jit::last(*stack, ops_.forward.schema().arguments().size()));
     const at::AutoDispatchBelowADInplaceOrView guard;
     ops_.forward.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
   }
@@ -215,34 +241,59 @@ std::vector<Source> find_sources(const c10::FunctionSchema& forward,
   return sources;
 }
 
-void differentiate(const std::string& forward, const std::string& backward, size_t differentiable) {
+std::vector<size_t> find_mutated(const c10::FunctionSchema& schema) {
+  std::vector<size_t> mutated;
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const auto* alias = schema.arguments()[i].alias_info();
+    if (alias != nullptr && alias->isWrite()) mutated.push_back(i);
+  }
+  return mutated;
+}
+
+template <class Kernel>
+torch::Library register_kernel(const Pair& ops, c10::DispatchKey key) {
+  const std::string name = ops.forward.operator_name().name;
+  const size_t end = name.find("::");
+  torch::Library library(torch::Library::IMPL, name.substr(0, end), key, __FILE__, __LINE__);
+  library.impl(name.substr(end + 2).c_str(),
+               torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(ops)));
+  return library;
+}
+
+void differentiate(const char* forward, const char* backward, size_t differentiable,
+                   const char* refusal) {
   static std::mutex mutex;
   static std::deque<Pair> pairs;  // what is in it stays where it is
   static std::deque<torch::Library> libraries;
   auto& dispatcher = c10::Dispatcher::singleton();
-  const auto first = dispatcher.findSchemaOrThrow(forward.c_str(), "");
-  const auto second = dispatcher.findSchemaOrThrow(backward.c_str(), "");
+  const auto first = dispatcher.findSchemaOrThrow(forward, "");
+  const auto second = dispatcher.findSchemaOrThrow(backward, "");
   const std::lock_guard<std::mutex> lock(mutex);
-  // It has where its module is reloaded.
+  // It has where its module is reloaded, or a package of the same sources was imported before.
   if (first.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) return;
-  pairs.push_back({first, second, differentiable, find_sources(first.schema(), second.schema())});
-  const size_t end = forward.find("::");
-  libraries.emplace_back(torch::Library::IMPL, forward.substr(0, end), c10::DispatchKey::Autograd,
-                         __FILE__, __LINE__);
-  auto kernel = std::make_unique<Forward>(pairs.back());
-  libraries.back().impl(forward.substr(end + 2).c_str(),
-                        torch::CppFunction::makeFromBoxedFunctor(std::move(kernel)));
+  pairs.push_back({first, second, differentiable, refusal,
+                   find_sources(first.schema(), second.schema()), find_mutated(first.schema())});
+  libraries.push_back(register_kernel<Forward>(pairs.back(), c10::DispatchKey::Autograd));
+  if (!pairs.back().mutated.empty()) {
+    libraries.push_back(register_kernel<Versions>(pairs.back(), c10::DispatchKey::ADInplaceOrView));
+  }
 }
 
 }  // namespace
 
+// The digest of this file as it was compiled, by the build.
+extern "C" __attribute__((visibility("default"))) const char* fusegen_sources() {
+  return FUSEGEN_SOURCES;
+}
+
 // Has `backward` differentiate `forward`, both registered ops as "namespace::name", by its first
-// arguments, so many of them. Null, or why it cannot, valid until the next call in this thread.
+// arguments, so many of them. refusal: the error's text where that is to be differentiated again.
+// Null, or why it cannot, valid until the next call in this thread.
 extern "C" __attribute__((visibility("default"))) const char* fusegen_differentiate(
-    const char* forward, const char* backward, size_t differentiable) {
+    const char* forward, const char* backward, size_t differentiable, const char* refusal) {
   thread_local std::string reason;
   try {
-    differentiate(forward, backward, differentiable);
+    differentiate(forward, backward, differentiable, refusal);
     return nullptr;
   } catch (const std::exception& error) {
     reason = error.what();

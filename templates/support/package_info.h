@@ -6,6 +6,7 @@ namespace fusegen {
 
 struct PackageInfo {
   const char* name;
+  const char* sources;         // "fusegen sources <name> <digest>", which can be found in the file
   const char* const* ops;      // a null pointer ends both lists
   const char* const* targets;
   bool float64;  // whether it has the kernels for float64

@@ -22,6 +22,7 @@ py::tuple names(const char* const* list) {
 py::dict info() {
   py::dict info;
   info["name"] = fusegen_package_info.name;
+  info["sources"] = fusegen_package_info.sources;
   info["ops"] = names(fusegen_package_info.ops);
   info["targets"] = names(fusegen_package_info.targets);
   info["float64"] = fusegen_package_info.float64;

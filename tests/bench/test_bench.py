@@ -116,10 +116,10 @@ def test_without_a_contraction_the_chain_is_the_tail(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("forward", "expected"),
     [
-        (lambda self, x: self.reference(x) * 1.01, "output"),
-        (lambda self, x: self.reference(x.detach()) + 0 * x.sum(), "grad input"),
-        (lambda self, x: self.reference(x) if not self.training else self.reference(x) * 1.01, "in training"),
-        (lambda self, x: self.reference(x).double(), "dtypes and shapes"),
+        (lambda self, x: self.fusegen_reference(x) * 1.01, "output"),
+        (lambda self, x: self.fusegen_reference(x.detach()) + 0 * x.sum(), "grad input"),
+        (lambda self, x: self.fusegen_reference(x) if not self.training else self.fusegen_reference(x) * 1.01, "in training"),
+        (lambda self, x: self.fusegen_reference(x).double(), "dtypes and shapes"),
         (lambda self, x: x.nonsense, "AttributeError"),
     ],
 )
@@ -132,7 +132,7 @@ def test_what_is_wrong_is_not_timed(linear: Subject, forward: Callable, expected
 
 
 def test_training_is_not_checked_where_it_is_not_timed(linear: Subject) -> None:
-    subject = broken(linear, lambda self, x: self.reference(x) if not self.training else self.reference(x) * 1.01)
+    subject = broken(linear, lambda self, x: self.fusegen_reference(x) if not self.training else self.fusegen_reference(x) * 1.01)
     run = bench(modes=(EVAL,), against=("eager",))
     run.measure(subject, typical(linear.plan), "fp32")
     assert run.rows and not run.wrong
@@ -178,7 +178,7 @@ def test_a_fused_module_that_fails_while_it_is_timed_is_wrong(linear: Subject) -
         calls.append(None)
         if len(calls) > 12:
             raise RuntimeError("launch failed")
-        return self.reference(x)
+        return self.fusegen_reference(x)
 
     run = bench(ScriptedClock((2.0, 10.0, 20.0)), against=("eager",), modes=(TRAIN,))
     run.measure(broken(linear, forward), typical(linear.plan), "fp32")

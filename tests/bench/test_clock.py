@@ -118,7 +118,7 @@ def test_the_peak_is_beyond_what_was_there(device: Device) -> None:
 @pytest.mark.gpu
 def test_a_run_on_a_gpu_with_every_peer(tmp_path: Path) -> None:
     found = stand_in(tmp_path, "bench_on_a_gpu")
-    cls = type(found.fused_class.__name__, (found.fused_class,), {"forward": found.fused_class.reference})
+    cls = type(found.fused_class.__name__, (found.fused_class,), {"forward": found.fused_class.fusegen_reference})
     package = type(found.package)(found.package.__name__)
     setattr(package, found.plan.spec.class_name, cls)
     subject = Subject(found.plan, package, "cuda")

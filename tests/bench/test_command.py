@@ -143,7 +143,7 @@ def test_it_fails_where_nothing_could_be_measured(measured, tmp_path: Path, monk
 
 def test_a_wrong_module_fails_the_command(measured, tmp_path: Path, monkeypatch, capsys) -> None:
     call, subject, _ = measured
-    monkeypatch.setattr(subject.fused_class, "forward", lambda self, x: self.reference(x) * 1.01)
+    monkeypatch.setattr(subject.fused_class, "forward", lambda self, x: self.fusegen_reference(x) * 1.01)
     assert call(tmp_path / "bench.csv") is False
     assert not (tmp_path / "bench.csv").exists()
     assert "not timed, wrong: output" in capsys.readouterr().out

@@ -40,7 +40,7 @@ def test_as_pytorch_where_eps_decides(module_class, dtype: torch.dtype) -> None:
     expected = torch.nn.RMSNorm(16, eps=None, dtype=dtype)(x)
     rtol = 4 * torch.finfo(dtype).eps
     torch.testing.assert_close(module(x), expected, rtol=rtol, atol=0)
-    torch.testing.assert_close(module.reference(x), expected, rtol=0, atol=0)
+    torch.testing.assert_close(module.fusegen_reference(x), expected, rtol=0, atol=0)
 
 
 def test_an_eps_that_is_set_later(module_class) -> None:

@@ -87,7 +87,7 @@ def under_autocast(module, tensors) -> torch.dtype:
     torch.set_autocast_enabled("cuda", True)
     torch.set_autocast_dtype("cuda", torch.bfloat16)
     try:
-        return module.reference(*tensors).dtype
+        return module.fusegen_reference(*tensors).dtype
     finally:
         torch.set_autocast_enabled("cuda", enabled)
         torch.set_autocast_dtype("cuda", dtype)

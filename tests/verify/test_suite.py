@@ -75,21 +75,22 @@ def test_a_wrong_kernel_is_caught(name, tmp_path) -> None:
     assert any(name.startswith("gradcheck") for name in found) == quantity.startswith("grad")
 
 
-def patched(subject, monkeypatch, function: str, change) -> None:
+def patched(subject, monkeypatch, variant: str, function: str, change) -> None:
     """`change(results, arguments)` sees what an op returned and may replace it."""
-    plain = getattr(subject.package, function)
-    monkeypatch.setattr(subject.package, "_IN_CPP", False)
-    monkeypatch.setattr(subject.package, function, lambda *arguments: change(plain(*arguments), arguments))
+    operator = getattr(subject.package, variant)
+    plain = getattr(operator, function)
+    monkeypatch.setattr(operator, "in_cpp", False)
+    monkeypatch.setattr(operator, function, lambda *arguments: change(plain(*arguments), arguments))
 
 
 def test_running_statistics_that_stay_are_caught(subject, monkeypatch) -> None:
-    plain = subject.package._train_forward
+    plain = subject.package._train.forward
 
     def forward(*arguments):
         copies = [a.clone() if isinstance(a, torch.Tensor) and a.dim() == 1 else a for a in arguments]
         return plain(*copies)
 
-    monkeypatch.setattr(subject.package, "_train_forward", forward)
+    monkeypatch.setattr(subject.package._train, "forward", forward)
     assert failed(subject) == {"bn.running_mean", "bn.running_var"}
 
 
@@ -97,20 +98,21 @@ def test_a_dropped_parameter_gradient_is_caught(subject, monkeypatch) -> None:
     def drop(gradients, arguments):
         return [torch.zeros_like(g) if g.dim() == 1 else g for g in gradients]
 
-    patched(subject, monkeypatch, "_eval_backward", drop)
+    patched(subject, monkeypatch, "_eval", "backward", drop)
     assert failed(subject) >= {"grad scale", "grad bn.weight", "grad fc.bias"}
 
 
 def test_a_parameter_without_any_gradient_is_caught(subject, monkeypatch) -> None:
-    backward = subject.package._Train.backward
+    operator = subject.package._train
+    backward = operator.function.backward
 
     def forgetful(ctx, grad_y):
         found = list(backward(ctx, grad_y))
         found[3] = None
         return tuple(found)
 
-    monkeypatch.setattr(subject.package, "_IN_CPP", False)
-    monkeypatch.setattr(subject.package._Train, "backward", staticmethod(forgetful))
+    monkeypatch.setattr(operator, "in_cpp", False)
+    monkeypatch.setattr(operator.function, "backward", staticmethod(forgetful))
     assert "dtypes and shapes" in failed(subject)
 
 
@@ -118,7 +120,7 @@ def test_results_that_change_from_run_to_run_are_caught(subject, monkeypatch, pa
     def noisy(results, arguments):
         return (results[0] * (1 + 1e-7 * torch.rand_like(results[0])), *results[1:])
 
-    patched(subject, monkeypatch, "_train_forward", noisy)
+    patched(subject, monkeypatch, "_train", "forward", noisy)
     found = behaviour.repeated(*pair)
     assert [item.ok for item in found] == [False, True] and "output" in found[0].note
 
@@ -128,19 +130,19 @@ def test_a_changed_input_is_caught(subject, monkeypatch, pair) -> None:
         arguments[0].data.mul_(2)
         return results
 
-    patched(subject, monkeypatch, "_train_backward", change)
+    patched(subject, monkeypatch, "_train", "backward", change)
     (found,) = behaviour.inputs_untouched(*pair)
     assert not found.ok
 
 
 def test_ignored_strides_are_caught(subject, monkeypatch, pair) -> None:
-    plain = subject.package._train_forward
+    plain = subject.package._train.forward
 
     def forward(x, *others):
         flat = torch.as_strided(x, x.shape, (x.shape[1], 1))
         return plain(flat, *others)
 
-    monkeypatch.setattr(subject.package, "_train_forward", forward)
+    monkeypatch.setattr(subject.package._train, "forward", forward)
     found = {item.name: item.ok for item in behaviour.strides(*pair)}
     assert not all(found.values()) and found["transposed gradient"]
 
@@ -149,7 +151,8 @@ def test_a_fake_that_lies_is_caught_by_opcheck(subject, pair) -> None:
     fused, original, inputs = pair
     assert all(item.ok for item in operators.opcheck(fused, original, inputs))
     with torch.library._scoped_library("fusegen", "FRAGMENT") as library:
-        library._register_fake("verified_eval_forward", lambda x, *others: x.new_empty(1), allow_override=True)
+        name = subject.package._eval.forward._schema.name.removeprefix("fusegen::")
+        library._register_fake(name, lambda x, *others: x.new_empty(1), allow_override=True)
         found = {item.name: item.ok for item in operators.opcheck(fused, original, inputs)}
     assert not found["opcheck verified_eval_forward"] and found["opcheck verified_train_forward"]
 
@@ -179,7 +182,7 @@ def test_an_exception_is_a_finding(subject, monkeypatch) -> None:
     def broken(*arguments):
         raise ZeroDivisionError("no such thing")
 
-    monkeypatch.setattr(subject.package, "_eval_forward", broken)
+    monkeypatch.setattr(subject.package._eval, "forward", broken)
     report = Suite(subject, full=False).report()
     notes = {finding.item.note for finding in report.failed}
     assert any("ZeroDivisionError: no such thing" in note for note in notes)

@@ -1,0 +1,53 @@
+"""What the generated packages in this directory share: their ops, and the base of their modules.
+
+It needs torch and nothing else.
+"""
+
+from .fused_module import FusedModule, KernelUse, check_shape
+from .operators import Operator, Package
+from .stand_in import (
+    HALF_TRACKED,
+    NEGATIVE_MOMENTUM,
+    NO_ROWS,
+    OTHER_GROUPS,
+    REFUSED,
+    SOME_FROZEN,
+    Eager,
+    elsewhere,
+    misfit,
+    misfit_operand,
+    misfit_statistics,
+    misfit_weight,
+    no_mode,
+    not_numbers,
+    obstacle,
+    other_shape,
+    tensor,
+    unexpected,
+)
+
+__all__ = [
+    "HALF_TRACKED",
+    "NEGATIVE_MOMENTUM",
+    "NO_ROWS",
+    "OTHER_GROUPS",
+    "REFUSED",
+    "SOME_FROZEN",
+    "Eager",
+    "FusedModule",
+    "KernelUse",
+    "Operator",
+    "Package",
+    "check_shape",
+    "elsewhere",
+    "misfit",
+    "misfit_operand",
+    "misfit_statistics",
+    "misfit_weight",
+    "no_mode",
+    "not_numbers",
+    "obstacle",
+    "other_shape",
+    "tensor",
+    "unexpected",
+]

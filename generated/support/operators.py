@@ -1,0 +1,268 @@
+"""The torch ops of a generated package: loaded once, differentiated, and described to tracers and profilers."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import flop_registry
+
+_NAMESPACE = "fusegen"
+_HERE = Path(__file__).parent
+
+_imported = {}  # by file: the name under which a package was imported first
+
+
+class Package:
+    """The compiled library of one generated package.
+
+    sources: the digest of the C++ sources, which is part of every op's name. So a library of other sources is
+    noticed, and packages of one name live together in a process: they share their ops where they are alike.
+    dtypes: of the roles of tensors, by dtype mode. Raises ImportError for a library of other sources, and where the
+    package was imported under another name before.
+    """
+
+    def __init__(self, name, module, file, sources, device, roles, dtypes):
+        self.name, self.sources, self.device = name, sources, device
+        self.dtypes = [dict(zip(roles, row)) for row in dtypes]
+        for row in self.dtypes:
+            wide = row["activation"] == torch.float64
+            row["accumulator"] = torch.float64 if wide else torch.float32
+        self._module = module
+        self.library = Path(file).with_name("_C.so")
+        _import_once(module, Path(file).resolve())
+        self.built = self.library.exists()
+
+    def find_op(self, function):
+        """torch.ops.fusegen.<name>_<function>_<sources>; loads the library if it has to. Raises ImportError."""
+        name = f"{self.name}_{function}_{self.sources}"
+        if not _is_registered(name):
+            torch.ops.load_library(self.library)
+        elif os.path.realpath(self.library) not in torch.ops.loaded_libraries:
+            # Another copy of these sources has registered the ops. A second registration aborts the process.
+            sys.modules[f"{self._module}._C"] = None
+        if not _is_registered(name):
+            raise ImportError(f"{self.library} was built from other sources than these: {self.command()}")
+        return getattr(getattr(torch.ops, _NAMESPACE), name).default
+
+    def command(self):
+        return f"run `fusegen build specs/{self.name}.yaml`"
+
+    def no_second_derivative(self):
+        return (
+            f"{self.name} has no second derivative: use create_graph=False, or call the module's fusegen_reference, "
+            "which is the chain in PyTorch's own operators"
+        )
+
+
+class Operator:
+    """A forward op, differentiated by a backward op.
+
+    results, gradients: what the ops return, each as (role, *sizes). A role stands for a dtype; a size is a number or
+    one of rows, channels, in_features, groups. The gradients are those of the first arguments, in order; the backward
+    op returns the ones that its last argument wants. linear: whether the first two arguments are the operands of a
+    matrix product.
+    """
+
+    def __init__(self, package, variant, results, gradients, linear):
+        self.package, self.results, self.gradients, self.linear = package, results, gradients, linear
+        if not package.built:
+            return
+        self.forward = package.find_op(f"{variant}forward")
+        self.backward = package.find_op(f"{variant}backward")
+        self.mutated = [i for i, each in enumerate(_arguments(self.forward)) if _is_written(each)]
+        _describe(self.forward, self._forward_fake, self._forward_flops)
+        _describe(self.backward, self._backward_fake, self._backward_flops)
+        self.in_cpp = self._differentiate_in_cpp()
+        self.function = self._differentiate_in_python()
+
+    def __call__(self, *arguments):
+        """The first result of the forward op; autograd sees the call."""
+        if self.in_cpp:
+            return _first(self.forward(*arguments))
+        if torch.is_grad_enabled():
+            result = self.function.apply(*arguments)
+        else:
+            result = _first(self.forward(*arguments))
+        if self.mutated and not torch.compiler.is_compiling():
+            written = [arguments[i] for i in self.mutated if arguments[i] is not None]
+            torch.autograd.graph.increment_version(written)
+        return result
+
+    # What the ops return, without data
+
+    def _forward_fake(self, *arguments):
+        _check_devices(self.forward, arguments)
+        given = _named(self.forward, arguments)
+        first = arguments[0]
+        sizes = {"rows": first.shape[0], "channels": arguments[1].shape[0] if self.linear else first.shape[1]}
+        sizes["groups"] = given.get("groups")
+        made = tuple(self._new(first, given, sizes, each) for each in self.results)
+        return made if len(made) > 1 else made[0]
+
+    def _backward_fake(self, *arguments):
+        _check_devices(self.backward, arguments)
+        given = _named(self.backward, arguments)
+        grad = arguments[0]
+        sizes = {"rows": grad.shape[0], "channels": grad.shape[1]}
+        if self.linear:
+            # An operand of the product is there where the other one's gradient is wanted.
+            operand = next((each for each in arguments[1:3] if each is not None), None)
+            sizes["in_features"] = None if operand is None else operand.shape[1]
+        wanted = zip(self.gradients, arguments[-1])
+        return [self._new(grad, given, sizes, each) for each, want in wanted if want]
+
+    def _new(self, like, given, sizes, result):
+        role, *shape = result
+        dtype = self.package.dtypes[given["dtype_mode"]][role]
+        return like.new_empty([sizes.get(size, size) for size in shape], dtype=dtype)
+
+    # Floating-point operations, which FlopCounterMode counts for matrix products alone
+
+    def _forward_flops(self, *arguments, **_):
+        return _product_flops(arguments[0], arguments[1].shape[0]) if self.linear else 0
+
+    def _backward_flops(self, *arguments, **_):
+        if not self.linear:
+            return 0
+        operand = next((each for each in arguments[1:3] if each is not None), None)
+        count = sum(bool(want) for want in arguments[-1][:2])
+        return count * _product_flops(arguments[0], operand.shape[1]) if count else 0
+
+    # Autograd
+
+    def _differentiate_in_cpp(self):
+        """Has C++ differentiate the op; whether it can in this torch. It saves host time in each call."""
+        library = _autograd_library()
+        if library is None:
+            return False
+        call = library.fusegen_differentiate
+        call.restype = ctypes.c_char_p
+        names = [op._schema.name.encode() for op in (self.forward, self.backward)]
+        refusal = self.package.no_second_derivative().encode()
+        reason = call(*names, ctypes.c_size_t(len(self.gradients)), refusal)
+        if reason is not None:
+            raise ImportError(f"{self.package.name}: {reason.decode()}")
+        return True
+
+    def _differentiate_in_python(self):
+        """An autograd.Function that does the same."""
+        operator, count = self, len(self.gradients)
+        sources = _sources(self.forward, self.backward)
+        refusal = self.package.no_second_derivative()
+
+        class Differentiated(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, *arguments):
+                results = operator.forward(*arguments)
+                results = results if isinstance(results, tuple) else (results,)
+                saved, scalars = [], []
+                for is_result, index, is_tensor in sources:
+                    value = results[index] if is_result else arguments[index]
+                    # An operand of the product serves the gradient of the other one alone.
+                    if operator.linear and not is_result and index < 2 and not ctx.needs_input_grad[1 - index]:
+                        value = None
+                    (saved if is_tensor else scalars).append(value)
+                ctx.save_for_backward(*saved)
+                ctx.scalars = tuple(scalars)
+                return results[0]
+
+            @staticmethod
+            def backward(ctx, grad):
+                if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+                    raise RuntimeError(refusal)
+                needs = ctx.needs_input_grad
+                tensors, scalars = iter(ctx.saved_tensors), iter(ctx.scalars)
+                values = [next(tensors) if is_tensor else next(scalars) for _, _, is_tensor in sources]
+                wanted = iter(operator.backward(grad, *values, needs[:count]))
+                return tuple(next(wanted) if need else None for need in needs)
+
+        return Differentiated
+
+
+@functools.cache
+def _autograd_library():
+    """autograd.cpp compiled for this torch; None where it is not there, or of another torch of this version."""
+    path = _HERE / f"_autograd.{torch.__version__}.so"
+    try:
+        library = ctypes.CDLL(str(path))
+        name = library.fusegen_sources
+    except (OSError, AttributeError):
+        if path.exists():
+            warnings.warn(f"{path} does not serve: `fusegen build` makes it again, until then calls take longer")
+        return None
+    name.restype = ctypes.c_char_p
+    if name().decode() != hashlib.sha256((_HERE / "autograd.cpp").read_bytes()).hexdigest()[:12]:
+        warnings.warn(f"{path} is of another source: `fusegen build` makes it again, until then calls take longer")
+        return None
+    return library
+
+
+def _import_once(module, file):
+    """A second name would make a second class of the same file."""
+    first = _imported.setdefault(file, module)
+    if first != module and first in sys.modules:
+        raise ImportError(f"{file} was imported as {first!r} before: import it by that name, not as {module!r}")
+    _imported[file] = module
+
+
+def _is_registered(name):
+    return torch._C._dispatch_has_kernel(f"{_NAMESPACE}::{name}")
+
+
+def _describe(op, fake, flops):
+    """Registers what tracers and profilers ask; another package of the same sources may have done so before."""
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(op._schema.name, "Meta"):
+        torch.library.register_fake(op, fake)
+    flop_registry.setdefault(op.overloadpacket, flops)
+
+
+def _check_devices(op, arguments):
+    """One argument on `meta` sends the whole call here: the others' values would be lost without a word."""
+    first = arguments[0]
+    for argument, value in zip(_arguments(op), arguments):
+        if isinstance(value, Tensor) and value.device != first.device:
+            raise RuntimeError(
+                f"{op._schema.name}: {argument.name}: expected device {first.device} as {_arguments(op)[0].name}, "
+                f"got {value.device}"
+            )
+
+
+def _arguments(op):
+    return op._schema.arguments
+
+
+def _named(op, arguments):
+    return {argument.name: value for argument, value in zip(_arguments(op), arguments)}
+
+
+def _is_written(argument):
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def _first(results):
+    return results[0] if isinstance(results, (tuple, list)) else results
+
+
+def _sources(forward, backward):
+    """Where the backward op's arguments between the gradient and the wanted ones come from: by their names.
+
+    Each as (whether it is a result of the forward op, its index there, whether it is a tensor).
+    """
+    arguments = [each.name for each in _arguments(forward)]
+    results = [each.name for each in forward._schema.returns]
+    found = []
+    for each in _arguments(backward)[1:-1]:
+        is_result = each.name not in arguments
+        index = (results if is_result else arguments).index(each.name)
+        found.append((is_result, index, "Tensor" in str(each.type)))
+    return found
+
+
+def _product_flops(matrix, width):
+    return 2 * matrix.shape[0] * matrix.shape[1] * width

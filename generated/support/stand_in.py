@@ -1,0 +1,200 @@
+"""When the kernels may stand in for the submodules of a chain: where they do what calling those would do.
+
+Everything that makes a call of a submodule do something else is a reason to call it: another type, hooks, an
+overridden method, tensors that are no plain ones or have another shape or dtype than the kernels were generated for.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.nn.modules import module as _module
+from torch.utils.module_tracker import ModuleTracker
+
+
+class Eager(NamedTuple):
+    """Why PyTorch's own operators run in a call.
+
+    expected: nobody has to be told. first_order: the kernels would run on their device, so that second derivatives
+    are refused as they are there.
+    """
+
+    reason: str
+    expected: bool = False
+    first_order: bool = False
+
+
+# What a call of a submodule goes through. An attribute of an instance may take the place of each.
+_METHODS = ("forward", "_call_impl", "_wrapped_call_impl", "_slow_forward", "_check_input_dim")
+_KINDS = (nn.Linear, nn.BatchNorm1d, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+_FORWARD = {kind: kind.forward for kind in _KINDS}
+_CALL = (nn.Module.__call__, nn.Module._call_impl, nn.Module._wrapped_call_impl)
+_GLOBAL_HOOKS = (
+    _module._global_forward_pre_hooks,
+    _module._global_forward_hooks,
+    _module._global_backward_pre_hooks,
+    _module._global_backward_hooks,
+)
+_PLAIN = frozenset({Tensor, nn.Parameter})
+
+TRANSFORM = Eager("the call is inside a torch.func transform")
+FORWARD_MODE = Eager("forward-mode differentiation is active, and the kernels have no forward mode")
+OTHER_SHAPE = Eager("a norm's normalized_shape is not the number of channels")
+OTHER_GROUPS = Eager("the numbers of groups of several norms were changed to differ")
+HALF_TRACKED = Eager("a batch norm has only one of its running statistics")
+SOME_FROZEN = Eager("some batch norms are in training and some in evaluation")
+NEGATIVE_MOMENTUM = Eager("a batch norm has a negative momentum")
+NO_ROWS = Eager("there are no rows", expected=True)
+GLOBAL_HOOKS = Eager("hooks are registered for all modules")
+CALL = Eager("nn.Module.__call__ was replaced")
+REFUSED = Eager("PyTorch refuses the call", expected=True)
+
+
+def obstacle(name, inputs, submodules):
+    """The first reason why the kernels may not run; None where neither the modules nor the call give one.
+
+    name: of the package. inputs: of the call, each [rows, channels]. submodules: of each its attribute's name, the
+    submodule and the class that it was generated for. Raises ValueError for inputs of another rank.
+    """
+    for x in inputs:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
+        if x.dim() != 2:
+            raise ValueError(f"{name}: expected inputs of two dimensions [rows, channels], got {list(x.shape)}")
+        if not _is_plain(x):
+            return Eager(f"an input is a {type(x).__name__}")
+    if torch._C._are_functorch_transforms_active():
+        return TRANSFORM
+    if forward_ad._current_level >= 0:
+        return FORWARD_MODE
+    if not submodules:
+        return None
+    for hooks in _GLOBAL_HOOKS:
+        if hooks and not all(map(_only_watches, hooks.values())):
+            return GLOBAL_HOOKS
+    if (nn.Module.__call__, nn.Module._call_impl, nn.Module._wrapped_call_impl) != _CALL:
+        return CALL
+    for attribute, module, kind in submodules:
+        if type(module) is not kind:
+            return Eager(f"{attribute} is a {type(module).__name__}, not a {kind.__name__}")
+        if (
+            module._forward_pre_hooks
+            or module._forward_hooks
+            or module._backward_pre_hooks
+            or module._backward_hooks
+        ):
+            return Eager(f"{attribute} has hooks")
+        if kind.forward is not _FORWARD[kind]:
+            return Eager(f"{kind.__name__}.forward was replaced")
+        own = module.__dict__
+        for method in _METHODS:
+            if method in own:
+                return Eager(f"{attribute} has a {method} of its own")
+        if module._compiled_call_impl is not None:
+            return Eager(f"{attribute} was compiled by itself")
+    return None
+
+
+def tensor(module, name):
+    """module.<name>, a parameter or buffer or None: nn.Module's own search takes several times as long."""
+    found = module._parameters.get(name)
+    if found is None:
+        found = module._buffers.get(name)
+        if found is None:
+            found = module.__dict__.get(name)
+    return found
+
+
+def misfit(names, tensors, dtype, shape):
+    """The first of the module's tensors that is not as the kernels take it: a plain tensor of this dtype and shape."""
+    for index, each in enumerate(tensors):
+        if not _is_plain(each):
+            return Eager(f"{names[index]} is " + ("None" if each is None else f"a {type(each).__name__}"))
+        if each.dtype != dtype or each.shape != shape:
+            came = f"{each.dtype} {list(each.shape)}"
+            return Eager(f"{names[index]} is {came}, where the kernels take {dtype} {list(shape)}")
+    return None
+
+
+def unexpected(names, tensors):
+    """The first tensor that is there although the package was generated for a module without it."""
+    for index, each in enumerate(tensors):
+        if each is not None:
+            return Eager(f"{names[index]} is not None")
+    return None
+
+
+def misfit_weight(name, weight):
+    """Why a linear layer's weight is no plain matrix."""
+    if not _is_plain(weight):
+        return Eager(f"{name} is " + ("None" if weight is None else f"a {type(weight).__name__}"))
+    return None if weight.dim() == 2 else Eager(f"{name} is no matrix")
+
+
+def misfit_operand(name, weight, dtype, autocast):
+    """Why a linear layer's weight does not come in the dtype of activations, to which autocast casts it."""
+    if weight.dtype == dtype or (autocast and weight.dtype != torch.float64):
+        return None
+    return Eager(f"{name} is {weight.dtype}, where the kernels take {dtype}")
+
+
+def misfit_statistics(name, mean, variance, batches, dtype, channels):
+    """Why a batch norm's buffers are not as the kernels write them, in training."""
+    names = (f"{name}.running_mean", f"{name}.running_var")
+    if mean is not None:
+        why = misfit(names, (mean, variance), dtype, (channels,))
+        if why:
+            return why
+        if not (mean.is_contiguous() and variance.is_contiguous()):
+            return Eager(f"running statistics of {name} are not contiguous")
+    if batches is not None:
+        return misfit((f"{name}.num_batches_tracked",), (batches,), torch.int64, ())
+    return None
+
+
+def other_shape(norm, channels):
+    """Whether a norm over the channels was given another shape since."""
+    return None if tuple(norm.normalized_shape) == (channels,) else OTHER_SHAPE
+
+
+def not_numbers(*values):
+    """The first constant that is no number of Python's, such as a tensor or None."""
+    for value in values:
+        if not isinstance(value, (int, float)):
+            return Eager(f"a constant is a {type(value).__name__}, not a number")
+    return None
+
+
+def no_mode(modes, key):
+    """No kernel was generated for these dtypes of activations, parameters and further inputs."""
+    there = "; ".join(sorted(_dtypes_text(each) for each in modes)) or "none"
+    return Eager(f"there is no kernel for {_dtypes_text(key)}; the dtypes here are: {there}")
+
+
+def elsewhere(name, module, x):
+    """Why a call with `x` on a device without kernels runs PyTorch's operators.
+
+    Raises RuntimeError where the module's tensors are not all on that device: PyTorch would compute with what is
+    not there.
+    """
+    if not torch.compiler.is_compiling():
+        for tensors in (module.named_parameters(), module.named_buffers()):
+            for attribute, each in tensors:
+                if each.device != x.device:
+                    raise RuntimeError(f"{name}: {attribute} is on {each.device}, the input on {x.device}")
+    return Eager(f"the input is on {x.device.type}, where there are no kernels", expected=True, first_order=True)
+
+
+def _is_plain(x):
+    """Whether it is a tensor without a behaviour of its own, or stands for one while a call is traced."""
+    return type(x) in _PLAIN or type(x).__module__.startswith("torch._subclasses.")
+
+
+def _only_watches(hook):
+    """Whether a hook for all modules is torch's own that keeps track of where a call is, as FlopCounterMode does."""
+    return isinstance(getattr(hook, "__self__", None), ModuleTracker)
+
+
+def _dtypes_text(key):
+    return " with ".join(str(dtype).removeprefix("torch.") for dtype in key)

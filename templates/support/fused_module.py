@@ -1,0 +1,119 @@
+"""The base of the generated modules: which operators run in a call, and what a user may ask about it."""
+
+import warnings
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, fx, nn
+
+from .stand_in import NO_ROWS, elsewhere
+
+
+class KernelUse(NamedTuple):
+    """Whether the fused kernels run in a call, and why not. It is true where they do."""
+
+    used: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.used
+
+
+class FusedModule(nn.Module):
+    """A chain of operators as fused kernels.
+
+    Where the kernels cannot do what PyTorch's operators would do, those run. The module warns of that once for each
+    reason; `fusegen_strict = True` makes it an error.
+    """
+
+    fusegen_strict: bool = False
+
+    def fusegen_kernels(self, *inputs: Tensor) -> KernelUse:
+        """Whether a call with these inputs would run the kernels. Computes nothing.
+
+        Raises what the call would raise for inputs that fit neither.
+        """
+        operator, found = self._fusegen_choose(inputs, count=False)
+        return KernelUse(True, "") if operator is not None else KernelUse(False, found.reason)
+
+    def fusegen_reference(self, *inputs: Tensor) -> Tensor:
+        """The chain in PyTorch's own operators."""
+        raise NotImplementedError
+
+    def _fusegen_call(self, *inputs, _count):
+        """The operator and its arguments for a call; or None and an `Eager`.
+
+        _count: whether the call is made, so that batches are to be counted for a cumulative average.
+        """
+        raise NotImplementedError
+
+    def _fusegen_choose(self, inputs, count):
+        """As _fusegen_call, where the inputs are: on any device."""
+        package, x = self._fusegen_package, inputs[0]
+        ready = isinstance(x, Tensor) and x.device.type == package.device and package.built and x.numel() > 0
+        operator, found = self._fusegen_call(*inputs, _count=count and ready)
+        if operator is None or ready:
+            return operator, found
+        if x.device.type != package.device:
+            return None, elsewhere(package.name, self, x)
+        if x.numel() == 0:
+            return None, NO_ROWS
+        raise RuntimeError(f"{package.name} is not built: {package.command()}")
+
+    def _fusegen_run(self, *inputs):
+        if isinstance(inputs[0], fx.Proxy):
+            return self._fusegen_leaf(inputs)
+        operator, found = self._fusegen_choose(inputs, count=True)
+        if operator is not None:
+            return operator(*found)
+        if torch.compiler.is_compiling():
+            return self.fusegen_reference(*inputs)
+        self._fusegen_tell(found)
+        result = self.fusegen_reference(*inputs)
+        if found.first_order and result.grad_fn is not None:
+            result.register_hook(_refuse_second_derivative(self._fusegen_package))
+        return result
+
+    def _fusegen_tell(self, eager):
+        """Warns of a reason once, or raises it where the kernels were insisted on."""
+        name = self._fusegen_package.name
+        if self.fusegen_strict and (eager.first_order or not eager.expected):
+            raise RuntimeError(f"{name}: fusegen_strict is set, and the kernels cannot run: {eager.reason}")
+        told = self.__dict__.setdefault("_fusegen_told", set())
+        if not eager.expected and eager.reason not in told:
+            told.add(eager.reason)
+            # The caller of the module, past torch's two frames.
+            warnings.warn(f"{name}: PyTorch's own operators run, not the kernels: {eager.reason}", stacklevel=6)
+
+    def _fusegen_leaf(self, inputs):
+        """Under torch.fx.symbolic_trace: one call of this module, as of torch's own."""
+        tracer = inputs[0].tracer
+        path = tracer.path_of_module(self)
+        if not path:
+            raise RuntimeError(
+                f"{type(self).__name__} cannot be traced into: its kernels are no operators of torch.fx. Trace a module "
+                "that holds it, in which it becomes one call, or trace fusegen_reference"
+            )
+        return tracer.create_proxy("call_module", path, inputs, {})
+
+    def __prepare_scriptable__(self):
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot be compiled by torch.jit.script, which is deprecated: use torch.compile or "
+            "torch.export"
+        )
+
+
+def _refuse_second_derivative(package):
+    """A hook of the result's gradient: a backward pass that is to be differentiated is refused, as by the kernels."""
+
+    def hook(grad):
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            raise RuntimeError(package.no_second_derivative())
+
+    return hook
+
+
+def check_shape(package, name, came, expected):
+    """A shape argument is the original module's; the package was generated for the expected shape."""
+    if tuple(came) != expected:
+        raise ValueError(f"{package}: {name} must be {expected}, got {tuple(came)}")
