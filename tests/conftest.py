@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             reason = absent()
             if reason is not None:
                 pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def emulation_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where emulated packages are compiled to: by their content, and once for all workers of a run."""
+    root = tmp_path_factory.getbasetemp()
+    path = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "emulation"
+    path.mkdir(exist_ok=True)
+    return path
 
 
 @functools.cache

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+from filelock import FileLock
+
 from fusegen.emulate.errors import EmulationBuildError
 from fusegen.emulate.library import compile_kernels
 from fusegen.paths import AUTOGRAD, SUPPORT
@@ -34,11 +36,12 @@ def emulate_package(package: Path, *, cache: Path, verification: bool = False) -
     binding = _read(package / "bindings.cpp", support / "torch_glue.h", *_module_sources(support))
     key = _digest(binding + str(kernels.path).encode())
     copy = cache / f"{package.name}-{key}"
-    if not (copy / "_C.so").exists():
-        copy.mkdir(parents=True, exist_ok=True)
+    copy.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache / f"{SUPPORT}.lock"):  # other processes that use the cache want the same
         python_module = _build_module(support, cache / SUPPORT)
+        _build_autograd(support, cache / SUPPORT)
+    if not (copy / "_C.so").exists():
         _build_binding(package / "bindings.cpp", python_module, kernels.path, copy / "_C.so", verification)
-    _build_autograd(support, cache / SUPPORT)
     source = (package / "__init__.py").read_text(encoding="utf-8")
     (copy / "__init__.py").write_text(source.replace('device="cuda"', 'device="cpu"'), encoding="utf-8")
     return _import(name, copy / "__init__.py")

@@ -6,7 +6,6 @@ Names of the spec are local variables there; all others begin with an underscore
 from __future__ import annotations
 
 from fusegen.ir.extent import ALL, Dim
-from fusegen.ops.step import Step
 from fusegen.plan.model import Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import wrap
@@ -125,7 +124,7 @@ class CallRenderer:
     def _dtypes(self) -> list[str]:
         lines = [
             "_device = " + f"{self.first}.device.type",
-            "_autocast = torch.is_autocast_enabled(_device)",
+            "_autocast = _support.is_autocast(_device)",
             "_modes = _AUTOCAST_MODES if _autocast else _MODES",
             f"_activation = {self.first}.dtype",
         ]
@@ -376,8 +375,8 @@ def _refuse(checks: list[str]) -> list[str]:
     """Statements that return the first reason of some expressions."""
     if not checks:
         return []
-    wrapped = [wrap(check, _WIDTH - 12, 4).splitlines() for check in checks]
-    if len(checks) == 1 and len(wrapped[0]) == 1:
+    wrapped = [wrap(check, _WIDTH - 20, 4).splitlines() for check in checks]
+    if len(checks) == 1 and len(wrapped[0]) == 1 and len(checks[0]) < _WIDTH - 28:
         lines = [f"_why = {checks[0]}"]
     else:
         lines = ["_why = ("]

@@ -52,6 +52,7 @@ def render_module(plan: Plan, sources: str) -> str:
         eager=eager,
         further=bool(further),
         inputs_all=inputs,
+        inputs_tuple=as_tuple(inputs),
         typed_inputs=[f"{name}: Tensor" for name in inputs],
         submodules=call.submodules(),
         kinds=call.kinds(),

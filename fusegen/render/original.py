@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from fusegen.ir.chain import Chain
 from fusegen.ir.extent import Dim
 from fusegen.render.functions import as_tuple
@@ -39,7 +41,7 @@ def construct(spec: SpecModel, chain: Chain, eager: list[str]) -> list[str]:
     for name, argument in spec.arguments.items():
         if argument.type == "shape":
             shape = as_tuple([str(dim) for dim in argument.is_])
-            lines.append(f'_support.check_shape(_package.name, "{name}", {name}, {shape})')
+            lines.append(f'_support.check_shape("{name}", {name}, {shape})')
     made = []
     channels: Dim = chain.inputs[0].shape[1]
     for step in spec.chain:
@@ -80,7 +82,7 @@ def shapes(spec: SpecModel, chain: Chain) -> list[str]:
 
     lines = [f"{tensor.name}: {text(tensor.shape)}" for tensor in chain.inputs]
     lines.append(f"Returns {text((chain.rows, chain.channels))}.")
-    lines.append(f"The kernels take {', '.join(spec.dtypes)}" + _autocast(spec) + ".")
+    lines += textwrap.wrap(f"The kernels take {', '.join(spec.dtypes)}" + _autocast(spec) + ".", 92)
     return lines
 
 

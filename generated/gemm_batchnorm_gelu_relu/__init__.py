@@ -24,7 +24,7 @@ __all__ = ["GemmBatchnormGeluRelu"]
 
 
 def _import_support():
-    """What all packages beside this one share. By its path, since a package may be imported by any name."""
+    """What all packages here share, by its path: this package may be imported by any name."""
     path = Path(__file__).resolve().parents[1] / "support" / "__init__.py"
     name = f"_fusegen_support_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if name not in sys.modules:
@@ -41,7 +41,7 @@ def _import_support():
 _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode, without and with autocast.
+# The dtypes of activations and parameters -> the dtype mode.
 _MODES = {
     (torch.float32, torch.float32): 0,
     (torch.bfloat16, torch.bfloat16): 1,
@@ -109,16 +109,12 @@ _eval = _support.Operator(
 
 
 class GemmBatchnormGeluRelu(_support.FusedModule):
-    """Linear, batch norm, gelu, relu (KernelBench level 2, problem 41).
-
-    y = gemm(x)
-    y = batch_norm(y)
-    y = F.gelu(y)
-    y = F.relu(y)
+    """The chain above as fused kernels.
 
     x: [batch, in_features]
     Returns [batch, out_features].
-    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to bfloat16 or float16.
+    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
+    bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
     """
 
@@ -175,7 +171,7 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _device = x.device.type
-        _autocast = torch.is_autocast_enabled(_device)
+        _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype
         if _autocast and _activation != torch.float64:
@@ -203,8 +199,8 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
         # As nn.BatchNorm: the batch's statistics in training, and where there are no others.
         if not (batch_norm.training or _batch_norm_mean is None):
             _why = (
-                _misfit(("batch_norm.running_mean", "batch_norm.running_var"), (_batch_norm_mean,
-                    _batch_norm_var), _parameter, (_channels,))
+                _misfit(("batch_norm.running_mean", "batch_norm.running_var"),
+                    (_batch_norm_mean, _batch_norm_var), _parameter, (_channels,))
             )
             if _why:
                 return None, _why

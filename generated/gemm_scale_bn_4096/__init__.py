@@ -22,7 +22,7 @@ __all__ = ["GemmScaleBn4096"]
 
 
 def _import_support():
-    """What all packages beside this one share. By its path, since a package may be imported by any name."""
+    """What all packages here share, by its path: this package may be imported by any name."""
     path = Path(__file__).resolve().parents[1] / "support" / "__init__.py"
     name = f"_fusegen_support_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if name not in sys.modules:
@@ -39,7 +39,7 @@ def _import_support():
 _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode, without and with autocast.
+# The dtypes of activations and parameters -> the dtype mode.
 _MODES = {
     (torch.float32, torch.float32): 0,
     (torch.bfloat16, torch.bfloat16): 1,
@@ -109,15 +109,12 @@ _eval = _support.Operator(
 
 
 class GemmScaleBn4096(_support.FusedModule):
-    """Linear, scale per channel, batch norm (KernelBench level 2, problem 39).
-
-    y = gemm(x)
-    y = y * scale
-    y = bn(y)
+    """The chain above as fused kernels.
 
     x: [batch, in_features]
     Returns [batch, out_features].
-    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to bfloat16 or float16.
+    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
+    bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
     """
 
@@ -135,7 +132,7 @@ class GemmScaleBn4096(_support.FusedModule):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        _support.check_shape(_package.name, "scale_shape", scale_shape, (out_features,))
+        _support.check_shape("scale_shape", scale_shape, (out_features,))
         _factory = {"device": device, "dtype": dtype}
         self.gemm = nn.Linear(in_features, out_features, **_factory)
         self.scale = nn.Parameter(torch.randn(scale_shape, **_factory))
@@ -183,7 +180,7 @@ class GemmScaleBn4096(_support.FusedModule):
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _device = x.device.type
-        _autocast = torch.is_autocast_enabled(_device)
+        _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype
         if _autocast and _activation != torch.float64:
@@ -195,8 +192,8 @@ class GemmScaleBn4096(_support.FusedModule):
             return None, _support.no_mode(_modes, _key)
         _why = (
             _support.misfit_operand("gemm.weight", gemm_weight, _activation, _autocast)
-            or _misfit(("gemm.bias", "scale", "bn.weight", "bn.bias"), (gemm_bias, scale, bn_weight,
-                bn_bias), _parameter, (_channels,))
+            or _misfit(("gemm.bias", "scale", "bn.weight", "bn.bias"), (gemm_bias, scale,
+                bn_weight, bn_bias), _parameter, (_channels,))
         )
         if _why:
             return None, _why
@@ -234,7 +231,10 @@ class GemmScaleBn4096(_support.FusedModule):
         _bn_batches = None
         if bn.training and bn.track_running_stats:
             _bn_batches = _tensor(bn, "num_batches_tracked")
-            _why = _support.misfit_statistics("bn", _bn_mean, _bn_var, _bn_batches, _parameter, _channels)
+            _why = (
+                _support.misfit_statistics("bn", _bn_mean, _bn_var, _bn_batches, _parameter,
+                    _channels)
+            )
             if _why:
                 return None, _why
         else:

@@ -25,7 +25,7 @@ __all__ = ["MatmulBnBiasDivSwish"]
 
 
 def _import_support():
-    """What all packages beside this one share. By its path, since a package may be imported by any name."""
+    """What all packages here share, by its path: this package may be imported by any name."""
     path = Path(__file__).resolve().parents[1] / "support" / "__init__.py"
     name = f"_fusegen_support_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if name not in sys.modules:
@@ -42,7 +42,7 @@ def _import_support():
 _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode, without and with autocast.
+# The dtypes of activations and parameters -> the dtype mode.
 _MODES = {
     (torch.float32, torch.float32): 0,
     (torch.bfloat16, torch.bfloat16): 1,
@@ -112,17 +112,12 @@ _eval = _support.Operator(
 
 
 class MatmulBnBiasDivSwish(_support.FusedModule):
-    """Linear, batch norm, bias, divide, swish (KernelBench level 2, problem 97).
-
-    y = matmul(x)
-    y = bn(y)
-    y = y + bias
-    y = y / divide_value
-    y = F.silu(y)
+    """The chain above as fused kernels.
 
     x: [batch, in_features]
     Returns [batch, out_features].
-    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to bfloat16 or float16.
+    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
+    bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
     """
 
@@ -141,7 +136,7 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        _support.check_shape(_package.name, "bias_shape", bias_shape, (1,))
+        _support.check_shape("bias_shape", bias_shape, (1,))
         _factory = {"device": device, "dtype": dtype}
         self.matmul = nn.Linear(in_features, out_features, **_factory)
         self.bn = nn.BatchNorm1d(out_features, eps=bn_eps, momentum=bn_momentum, **_factory)
@@ -192,7 +187,7 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _device = x.device.type
-        _autocast = torch.is_autocast_enabled(_device)
+        _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype
         if _autocast and _activation != torch.float64:
@@ -204,8 +199,8 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
             return None, _support.no_mode(_modes, _key)
         _why = (
             _support.misfit_operand("matmul.weight", matmul_weight, _activation, _autocast)
-            or _misfit(("matmul.bias", "bn.weight", "bn.bias"), (matmul_bias, bn_weight, bn_bias),
-                _parameter, (_channels,))
+            or _misfit(("matmul.bias", "bn.weight", "bn.bias"), (matmul_bias, bn_weight,
+                bn_bias), _parameter, (_channels,))
             or _misfit(("bias",), (bias,), _parameter, (1,))
         )
         if _why:
@@ -244,7 +239,10 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         _bn_batches = None
         if bn.training and bn.track_running_stats:
             _bn_batches = _tensor(bn, "num_batches_tracked")
-            _why = _support.misfit_statistics("bn", _bn_mean, _bn_var, _bn_batches, _parameter, _channels)
+            _why = (
+                _support.misfit_statistics("bn", _bn_mean, _bn_var, _bn_batches, _parameter,
+                    _channels)
+            )
             if _why:
                 return None, _why
         else:

@@ -24,7 +24,7 @@ __all__ = ["MatmulGroupnormLeakyreluSum"]
 
 
 def _import_support():
-    """What all packages beside this one share. By its path, since a package may be imported by any name."""
+    """What all packages here share, by its path: this package may be imported by any name."""
     path = Path(__file__).resolve().parents[1] / "support" / "__init__.py"
     name = f"_fusegen_support_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if name not in sys.modules:
@@ -41,7 +41,7 @@ def _import_support():
 _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode, without and with autocast.
+# The dtypes of activations and parameters -> the dtype mode.
 _MODES = {
     (torch.float32, torch.float32): 0,
     (torch.bfloat16, torch.bfloat16): 1,
@@ -91,16 +91,12 @@ _fused = _support.Operator(
 
 
 class MatmulGroupnormLeakyreluSum(_support.FusedModule):
-    """Linear, group norm, leaky relu, sum with itself (KernelBench level 2, problem 62).
-
-    y = fc(x)
-    y = gn(y)
-    v = F.leaky_relu(y, negative_slope)
-    y = v + v
+    """The chain above as fused kernels.
 
     x: [batch, input_size]
     Returns [batch, hidden_size].
-    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to bfloat16 or float16.
+    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
+    bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
     """
 
@@ -164,7 +160,7 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _device = x.device.type
-        _autocast = torch.is_autocast_enabled(_device)
+        _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype
         if _autocast and _activation != torch.float64:
@@ -176,8 +172,8 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
             return None, _support.no_mode(_modes, _key)
         _why = (
             _support.misfit_operand("fc.weight", fc_weight, _activation, _autocast)
-            or _misfit(("fc.bias", "gn.weight", "gn.bias"), (fc_bias, gn_weight, gn_bias), _parameter,
-                (_channels,))
+            or _misfit(("fc.bias", "gn.weight", "gn.bias"), (fc_bias, gn_weight, gn_bias),
+                _parameter, (_channels,))
         )
         if _why:
             return None, _why

@@ -24,7 +24,7 @@ __all__ = ["MatmulSwishSumGroupnorm"]
 
 
 def _import_support():
-    """What all packages beside this one share. By its path, since a package may be imported by any name."""
+    """What all packages here share, by its path: this package may be imported by any name."""
     path = Path(__file__).resolve().parents[1] / "support" / "__init__.py"
     name = f"_fusegen_support_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if name not in sys.modules:
@@ -41,7 +41,7 @@ def _import_support():
 _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode, without and with autocast.
+# The dtypes of activations and parameters -> the dtype mode.
 _MODES = {
     (torch.float32, torch.float32): 0,
     (torch.bfloat16, torch.bfloat16): 1,
@@ -92,16 +92,12 @@ _fused = _support.Operator(
 
 
 class MatmulSwishSumGroupnorm(_support.FusedModule):
-    """Linear, swish, bias, group norm (KernelBench level 2, problem 37).
-
-    y = matmul(x)
-    y = F.silu(y)
-    y = y + bias
-    y = group_norm(y)
+    """The chain above as fused kernels.
 
     x: [batch, in_features]
     Returns [batch, out_features].
-    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to bfloat16 or float16.
+    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
+    bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
     """
 
@@ -118,7 +114,7 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        _support.check_shape(_package.name, "bias_shape", bias_shape, (out_features,))
+        _support.check_shape("bias_shape", bias_shape, (out_features,))
         _factory = {"device": device, "dtype": dtype}
         self.matmul = nn.Linear(in_features, out_features, **_factory)
         self.bias = nn.Parameter(torch.randn(bias_shape, **_factory))
@@ -167,7 +163,7 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _device = x.device.type
-        _autocast = torch.is_autocast_enabled(_device)
+        _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype
         if _autocast and _activation != torch.float64:
@@ -179,8 +175,9 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
             return None, _support.no_mode(_modes, _key)
         _why = (
             _support.misfit_operand("matmul.weight", matmul_weight, _activation, _autocast)
-            or _misfit(("matmul.bias", "bias", "group_norm.weight", "group_norm.bias"), (matmul_bias,
-                bias, group_norm_weight, group_norm_bias), _parameter, (_channels,))
+            or _misfit(("matmul.bias", "bias", "group_norm.weight", "group_norm.bias"),
+                (matmul_bias, bias, group_norm_weight, group_norm_bias), _parameter,
+                (_channels,))
         )
         if _why:
             return None, _why

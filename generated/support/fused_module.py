@@ -1,4 +1,4 @@
-"""The base of the generated modules: which operators run in a call, and what a user may ask about it."""
+"""The base of the generated modules: what runs in a call, and what a user may ask about it."""
 
 import warnings
 from typing import NamedTuple
@@ -22,8 +22,8 @@ class KernelUse(NamedTuple):
 class FusedModule(nn.Module):
     """A chain of operators as fused kernels.
 
-    Where the kernels cannot do what PyTorch's operators would do, those run. The module warns of that once for each
-    reason; `fusegen_strict = True` makes it an error.
+    Where the kernels cannot do what PyTorch's operators would do, those run. The module warns of
+    that once for each reason; `fusegen_strict = True` makes it an error.
     """
 
     fusegen_strict: bool = False
@@ -43,14 +43,19 @@ class FusedModule(nn.Module):
     def _fusegen_call(self, *inputs, _count):
         """The operator and its arguments for a call; or None and an `Eager`.
 
-        _count: whether the call is made, so that batches are to be counted for a cumulative average.
+        _count: whether the call is made, so that batches are counted for a cumulative average.
         """
         raise NotImplementedError
 
     def _fusegen_choose(self, inputs, count):
         """As _fusegen_call, where the inputs are: on any device."""
         package, x = self._fusegen_package, inputs[0]
-        ready = isinstance(x, Tensor) and x.device.type == package.device and package.built and x.numel() > 0
+        ready = (
+            isinstance(x, Tensor)
+            and x.device.type == package.device
+            and package.built
+            and x.numel() > 0
+        )
         operator, found = self._fusegen_call(*inputs, _count=count and ready)
         if operator is None or ready:
             return operator, found
@@ -78,12 +83,17 @@ class FusedModule(nn.Module):
         """Warns of a reason once, or raises it where the kernels were insisted on."""
         name = self._fusegen_package.name
         if self.fusegen_strict and (eager.first_order or not eager.expected):
-            raise RuntimeError(f"{name}: fusegen_strict is set, and the kernels cannot run: {eager.reason}")
+            raise RuntimeError(
+                f"{name}: fusegen_strict is set, and the kernels cannot run: {eager.reason}"
+            )
         told = self.__dict__.setdefault("_fusegen_told", set())
         if not eager.expected and eager.reason not in told:
             told.add(eager.reason)
             # The caller of the module, past torch's two frames.
-            warnings.warn(f"{name}: PyTorch's own operators run, not the kernels: {eager.reason}", stacklevel=6)
+            warnings.warn(
+                f"{name}: PyTorch's own operators run, not the kernels: {eager.reason}",
+                stacklevel=6,
+            )
 
     def _fusegen_leaf(self, inputs):
         """Under torch.fx.symbolic_trace: one call of this module, as of torch's own."""
@@ -91,20 +101,20 @@ class FusedModule(nn.Module):
         path = tracer.path_of_module(self)
         if not path:
             raise RuntimeError(
-                f"{type(self).__name__} cannot be traced into: its kernels are no operators of torch.fx. Trace a module "
-                "that holds it, in which it becomes one call, or trace fusegen_reference"
+                f"{type(self).__name__} cannot be traced into: its kernels are no operators of "
+                "torch.fx. Trace a module that holds it, in which it becomes one call"
             )
         return tracer.create_proxy("call_module", path, inputs, {})
 
     def __prepare_scriptable__(self):
         raise NotImplementedError(
-            f"{type(self).__name__} cannot be compiled by torch.jit.script, which is deprecated: use torch.compile or "
-            "torch.export"
+            f"{type(self).__name__} cannot be compiled by torch.jit.script, which is deprecated: "
+            "use torch.compile or torch.export"
         )
 
 
 def _refuse_second_derivative(package):
-    """A hook of the result's gradient: a backward pass that is to be differentiated is refused, as by the kernels."""
+    """A hook of the result's gradient, which refuses what the kernels refuse."""
 
     def hook(grad):
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
@@ -113,7 +123,7 @@ def _refuse_second_derivative(package):
     return hook
 
 
-def check_shape(package, name, came, expected):
-    """A shape argument is the original module's; the package was generated for the expected shape."""
+def check_shape(name, came, expected):
+    """A shape argument is the original module's; the package was generated for this shape."""
     if tuple(came) != expected:
-        raise ValueError(f"{package}: {name} must be {expected}, got {tuple(came)}")
+        raise ValueError(f"{name} must be {expected}, got {tuple(came)}")

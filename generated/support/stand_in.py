@@ -1,7 +1,8 @@
-"""When the kernels may stand in for the submodules of a chain: where they do what calling those would do.
+"""When the kernels may stand in for the submodules of a chain: where they do what those would do.
 
-Everything that makes a call of a submodule do something else is a reason to call it: another type, hooks, an
-overridden method, tensors that are no plain ones or have another shape or dtype than the kernels were generated for.
+Everything that makes a call of a submodule do something else is a reason to call it: another type,
+hooks, an overridden method, tensors that are no plain ones or have another shape or dtype than the
+kernels were generated for.
 """
 
 from typing import NamedTuple
@@ -16,8 +17,8 @@ from torch.utils.module_tracker import ModuleTracker
 class Eager(NamedTuple):
     """Why PyTorch's own operators run in a call.
 
-    expected: nobody has to be told. first_order: the kernels would run on their device, so that second derivatives
-    are refused as they are there.
+    expected: nobody has to be told. first_order: the kernels would run on their device, so that
+    second derivatives are refused as they are there.
     """
 
     reason: str
@@ -52,16 +53,17 @@ REFUSED = Eager("PyTorch refuses the call", expected=True)
 
 
 def obstacle(name, inputs, submodules):
-    """The first reason why the kernels may not run; None where neither the modules nor the call give one.
+    """The first reason why the kernels may not run; None where modules and call give none.
 
-    name: of the package. inputs: of the call, each [rows, channels]. submodules: of each its attribute's name, the
-    submodule and the class that it was generated for. Raises ValueError for inputs of another rank.
+    name: of the package. inputs: of the call, each [rows, channels]. submodules: of each its
+    attribute's name, the submodule and the class that the package was generated for. Raises
+    ValueError for inputs of another rank.
     """
     for x in inputs:
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
         if x.dim() != 2:
-            raise ValueError(f"{name}: expected inputs of two dimensions [rows, channels], got {list(x.shape)}")
+            raise ValueError(f"{name}: inputs must be [rows, channels], got {list(x.shape)}")
         if not _is_plain(x):
             return Eager(f"an input is a {type(x).__name__}")
     if torch._C._are_functorch_transforms_active():
@@ -97,7 +99,7 @@ def obstacle(name, inputs, submodules):
 
 
 def tensor(module, name):
-    """module.<name>, a parameter or buffer or None: nn.Module's own search takes several times as long."""
+    """module.<name>, a tensor or None. nn.Module's own search takes several times as long."""
     found = module._parameters.get(name)
     if found is None:
         found = module._buffers.get(name)
@@ -106,11 +108,18 @@ def tensor(module, name):
     return found
 
 
+def is_autocast(device):
+    """Whether autocast is on for a type of device; PyTorch has none for some, such as meta."""
+    return device in ("cuda", "cpu") and torch.is_autocast_enabled(device)
+
+
 def misfit(names, tensors, dtype, shape):
-    """The first of the module's tensors that is not as the kernels take it: a plain tensor of this dtype and shape."""
+    """The first of the module's tensors that is no plain tensor of this dtype and shape."""
     for index, each in enumerate(tensors):
         if not _is_plain(each):
-            return Eager(f"{names[index]} is " + ("None" if each is None else f"a {type(each).__name__}"))
+            return Eager(
+                f"{names[index]} is " + ("None" if each is None else f"a {type(each).__name__}")
+            )
         if each.dtype != dtype or each.shape != shape:
             came = f"{each.dtype} {list(each.shape)}"
             return Eager(f"{names[index]} is {came}, where the kernels take {dtype} {list(shape)}")
@@ -133,7 +142,7 @@ def misfit_weight(name, weight):
 
 
 def misfit_operand(name, weight, dtype, autocast):
-    """Why a linear layer's weight does not come in the dtype of activations, to which autocast casts it."""
+    """Why a linear layer's weight is not in the activations' dtype, to which autocast casts it."""
     if weight.dtype == dtype or (autocast and weight.dtype != torch.float64):
         return None
     return Eager(f"{name} is {weight.dtype}, where the kernels take {dtype}")
@@ -175,24 +184,30 @@ def no_mode(modes, key):
 def elsewhere(name, module, x):
     """Why a call with `x` on a device without kernels runs PyTorch's operators.
 
-    Raises RuntimeError where the module's tensors are not all on that device: PyTorch would compute with what is
-    not there.
+    Raises RuntimeError where the module's tensors are not all on that device: PyTorch would compute
+    with what is not there.
     """
     if not torch.compiler.is_compiling():
         for tensors in (module.named_parameters(), module.named_buffers()):
             for attribute, each in tensors:
                 if each.device != x.device:
-                    raise RuntimeError(f"{name}: {attribute} is on {each.device}, the input on {x.device}")
-    return Eager(f"the input is on {x.device.type}, where there are no kernels", expected=True, first_order=True)
+                    raise RuntimeError(
+                        f"{name}: {attribute} is on {each.device}, the input on {x.device}"
+                    )
+    return Eager(
+        f"the input is on {x.device.type}, where there are no kernels",
+        expected=True,
+        first_order=True,
+    )
 
 
 def _is_plain(x):
-    """Whether it is a tensor without a behaviour of its own, or stands for one while a call is traced."""
+    """Whether it is a tensor without behaviour of its own, or stands for one in a trace."""
     return type(x) in _PLAIN or type(x).__module__.startswith("torch._subclasses.")
 
 
 def _only_watches(hook):
-    """Whether a hook for all modules is torch's own that keeps track of where a call is, as FlopCounterMode does."""
+    """Whether a hook is torch's own that only records where a call is, as in FlopCounterMode."""
     return isinstance(getattr(hook, "__self__", None), ModuleTracker)
 
 

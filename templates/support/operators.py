@@ -1,4 +1,4 @@
-"""The torch ops of a generated package: loaded once, differentiated, and described to tracers and profilers."""
+"""The torch ops of a generated package: loaded once, differentiated, described to tracers."""
 
 import ctypes
 import functools
@@ -21,15 +21,15 @@ _imported = {}  # by file: the name under which a package was imported first
 class Package:
     """The compiled library of one generated package.
 
-    sources: the digest of the C++ sources, which is part of every op's name. So a library of other sources is
-    noticed, and packages of one name live together in a process: they share their ops where they are alike.
-    dtypes: of the roles of tensors, by dtype mode. Raises ImportError for a library of other sources, and where the
-    package was imported under another name before.
+    sources: the digest of the C++ sources, which is part of every op's name. So a library of other
+    sources is noticed, and packages of one name live together in a process: they share their ops
+    where they are alike. dtypes: of the roles of tensors, by dtype mode. Raises ImportError for a
+    library of other sources, and where the package was imported under another name before.
     """
 
     def __init__(self, name, module, file, sources, device, roles, dtypes):
         self.name, self.sources, self.device = name, sources, device
-        self.dtypes = [dict(zip(roles, row)) for row in dtypes]
+        self.dtypes = [dict(zip(roles, row, strict=True)) for row in dtypes]
         for row in self.dtypes:
             wide = row["activation"] == torch.float64
             row["accumulator"] = torch.float64 if wide else torch.float32
@@ -39,15 +39,20 @@ class Package:
         self.built = self.library.exists()
 
     def find_op(self, function):
-        """torch.ops.fusegen.<name>_<function>_<sources>; loads the library if it has to. Raises ImportError."""
+        """torch.ops.fusegen.<name>_<function>_<sources>, loaded if it has to be.
+
+        Raises ImportError where the library lacks it.
+        """
         name = f"{self.name}_{function}_{self.sources}"
         if not _is_registered(name):
             torch.ops.load_library(self.library)
         elif os.path.realpath(self.library) not in torch.ops.loaded_libraries:
-            # Another copy of these sources has registered the ops. A second registration aborts the process.
+            # Another copy has registered the ops. A second registration aborts the process.
             sys.modules[f"{self._module}._C"] = None
         if not _is_registered(name):
-            raise ImportError(f"{self.library} was built from other sources than these: {self.command()}")
+            raise ImportError(
+                f"{self.library} was built from other sources than these: {self.command()}"
+            )
         return getattr(getattr(torch.ops, _NAMESPACE), name).default
 
     def command(self):
@@ -55,22 +60,27 @@ class Package:
 
     def no_second_derivative(self):
         return (
-            f"{self.name} has no second derivative: use create_graph=False, or call the module's fusegen_reference, "
-            "which is the chain in PyTorch's own operators"
+            f"{self.name} has no second derivative: use create_graph=False, or call the module's "
+            "fusegen_reference, which is the chain in PyTorch's own operators"
         )
 
 
 class Operator:
     """A forward op, differentiated by a backward op.
 
-    results, gradients: what the ops return, each as (role, *sizes). A role stands for a dtype; a size is a number or
-    one of rows, channels, in_features, groups. The gradients are those of the first arguments, in order; the backward
-    op returns the ones that its last argument wants. linear: whether the first two arguments are the operands of a
-    matrix product.
+    results, gradients: what the ops return, each as (role, *sizes). A role stands for a dtype; a
+    size is a number or one of rows, channels, in_features, groups. The gradients are those of the
+    first arguments, in order; the backward op returns the ones that its last argument wants.
+    linear: whether the first two arguments are the operands of a matrix product.
     """
 
     def __init__(self, package, variant, results, gradients, linear):
-        self.package, self.results, self.gradients, self.linear = package, results, gradients, linear
+        self.package, self.results, self.gradients, self.linear = (
+            package,
+            results,
+            gradients,
+            linear,
+        )
         if not package.built:
             return
         self.forward = package.find_op(f"{variant}forward")
@@ -100,7 +110,10 @@ class Operator:
         _check_devices(self.forward, arguments)
         given = _named(self.forward, arguments)
         first = arguments[0]
-        sizes = {"rows": first.shape[0], "channels": arguments[1].shape[0] if self.linear else first.shape[1]}
+        sizes = {
+            "rows": first.shape[0],
+            "channels": arguments[1].shape[0] if self.linear else first.shape[1],
+        }
         sizes["groups"] = given.get("groups")
         made = tuple(self._new(first, given, sizes, each) for each in self.results)
         return made if len(made) > 1 else made[0]
@@ -114,7 +127,7 @@ class Operator:
             # An operand of the product is there where the other one's gradient is wanted.
             operand = next((each for each in arguments[1:3] if each is not None), None)
             sizes["in_features"] = None if operand is None else operand.shape[1]
-        wanted = zip(self.gradients, arguments[-1])
+        wanted = zip(self.gradients, arguments[-1], strict=True)
         return [self._new(grad, given, sizes, each) for each, want in wanted if want]
 
     def _new(self, like, given, sizes, result):
@@ -137,7 +150,7 @@ class Operator:
     # Autograd
 
     def _differentiate_in_cpp(self):
-        """Has C++ differentiate the op; whether it can in this torch. It saves host time in each call."""
+        """Has C++ differentiate the op, which saves host time; whether it can in this torch."""
         library = _autograd_library()
         if library is None:
             return False
@@ -165,7 +178,12 @@ class Operator:
                 for is_result, index, is_tensor in sources:
                     value = results[index] if is_result else arguments[index]
                     # An operand of the product serves the gradient of the other one alone.
-                    if operator.linear and not is_result and index < 2 and not ctx.needs_input_grad[1 - index]:
+                    if (
+                        operator.linear
+                        and not is_result
+                        and index < 2
+                        and not ctx.needs_input_grad[1 - index]
+                    ):
                         value = None
                     (saved if is_tensor else scalars).append(value)
                 ctx.save_for_backward(*saved)
@@ -178,7 +196,9 @@ class Operator:
                     raise RuntimeError(refusal)
                 needs = ctx.needs_input_grad
                 tensors, scalars = iter(ctx.saved_tensors), iter(ctx.scalars)
-                values = [next(tensors) if is_tensor else next(scalars) for _, _, is_tensor in sources]
+                values = [
+                    next(tensors) if is_tensor else next(scalars) for _, _, is_tensor in sources
+                ]
                 wanted = iter(operator.backward(grad, *values, needs[:count]))
                 return tuple(next(wanted) if need else None for need in needs)
 
@@ -187,18 +207,24 @@ class Operator:
 
 @functools.cache
 def _autograd_library():
-    """autograd.cpp compiled for this torch; None where it is not there, or of another torch of this version."""
+    """autograd.cpp compiled for this torch; None where there is none that serves."""
     path = _HERE / f"_autograd.{torch.__version__}.so"
     try:
         library = ctypes.CDLL(str(path))
         name = library.fusegen_sources
     except (OSError, AttributeError):
         if path.exists():
-            warnings.warn(f"{path} does not serve: `fusegen build` makes it again, until then calls take longer")
+            warnings.warn(
+                f"{path} does not load: `fusegen build` makes it again, calls take longer now",
+                stacklevel=2,
+            )
         return None
     name.restype = ctypes.c_char_p
     if name().decode() != hashlib.sha256((_HERE / "autograd.cpp").read_bytes()).hexdigest()[:12]:
-        warnings.warn(f"{path} is of another source: `fusegen build` makes it again, until then calls take longer")
+        warnings.warn(
+            f"{path} is of another source: `fusegen build` makes it again, calls take longer now",
+            stacklevel=2,
+        )
         return None
     return library
 
@@ -207,7 +233,9 @@ def _import_once(module, file):
     """A second name would make a second class of the same file."""
     first = _imported.setdefault(file, module)
     if first != module and first in sys.modules:
-        raise ImportError(f"{file} was imported as {first!r} before: import it by that name, not as {module!r}")
+        raise ImportError(
+            f"{file} was imported as {first!r} before: import it by that name, not as {module!r}"
+        )
     _imported[file] = module
 
 
@@ -216,20 +244,20 @@ def _is_registered(name):
 
 
 def _describe(op, fake, flops):
-    """Registers what tracers and profilers ask; another package of the same sources may have done so before."""
+    """Registers what tracers and profilers ask, unless a package of the same sources has."""
     if not torch._C._dispatch_has_kernel_for_dispatch_key(op._schema.name, "Meta"):
         torch.library.register_fake(op, fake)
     flop_registry.setdefault(op.overloadpacket, flops)
 
 
 def _check_devices(op, arguments):
-    """One argument on `meta` sends the whole call here: the others' values would be lost without a word."""
+    """One argument on `meta` sends the whole call here: the values of the others would be lost."""
     first = arguments[0]
-    for argument, value in zip(_arguments(op), arguments):
+    for argument, value in zip(_arguments(op), arguments, strict=False):
         if isinstance(value, Tensor) and value.device != first.device:
             raise RuntimeError(
-                f"{op._schema.name}: {argument.name}: expected device {first.device} as {_arguments(op)[0].name}, "
-                f"got {value.device}"
+                f"{op._schema.name}: {argument.name}: expected device {first.device} as "
+                f"{_arguments(op)[0].name}, got {value.device}"
             )
 
 
@@ -238,7 +266,9 @@ def _arguments(op):
 
 
 def _named(op, arguments):
-    return {argument.name: value for argument, value in zip(_arguments(op), arguments)}
+    return {
+        argument.name: value for argument, value in zip(_arguments(op), arguments, strict=False)
+    }
 
 
 def _is_written(argument):
@@ -250,7 +280,7 @@ def _first(results):
 
 
 def _sources(forward, backward):
-    """Where the backward op's arguments between the gradient and the wanted ones come from: by their names.
+    """Where the backward op's arguments between the first and the last come from, by their names.
 
     Each as (whether it is a result of the forward op, its index there, whether it is a tensor).
     """

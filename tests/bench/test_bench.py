@@ -113,12 +113,16 @@ def test_without_a_contraction_the_chain_is_the_tail(tmp_path: Path) -> None:
         assert (fused.contraction_ms, fused.tail_ms, fused.tail_over_floor) == (0.0, 3.0, 1.5)
 
 
+def wrong_in_training(self, x):
+    return self.fusegen_reference(x) * (1.01 if self.training else 1)
+
+
 @pytest.mark.parametrize(
     ("forward", "expected"),
     [
         (lambda self, x: self.fusegen_reference(x) * 1.01, "output"),
         (lambda self, x: self.fusegen_reference(x.detach()) + 0 * x.sum(), "grad input"),
-        (lambda self, x: self.fusegen_reference(x) if not self.training else self.fusegen_reference(x) * 1.01, "in training"),
+        (wrong_in_training, "in training"),
         (lambda self, x: self.fusegen_reference(x).double(), "dtypes and shapes"),
         (lambda self, x: x.nonsense, "AttributeError"),
     ],
@@ -132,7 +136,7 @@ def test_what_is_wrong_is_not_timed(linear: Subject, forward: Callable, expected
 
 
 def test_training_is_not_checked_where_it_is_not_timed(linear: Subject) -> None:
-    subject = broken(linear, lambda self, x: self.fusegen_reference(x) if not self.training else self.fusegen_reference(x) * 1.01)
+    subject = broken(linear, wrong_in_training)
     run = bench(modes=(EVAL,), against=("eager",))
     run.measure(subject, typical(linear.plan), "fp32")
     assert run.rows and not run.wrong
@@ -257,8 +261,8 @@ def test_ceilings() -> None:
 
 
 @pytest.mark.nvcc
-def test_emulated_kernels_are_timed(tmp_path: Path) -> None:
-    subject = emulated(tmp_path, "bench_emulated")
+def test_emulated_kernels_are_timed(tmp_path: Path, emulation_cache: Path) -> None:
+    subject = emulated(tmp_path, emulation_cache, "bench_emulated")
     run = bench(against=("eager",), modes=(STEP,), clock=ScriptedClock(SCRIPT[:4]))
     run.measure(subject, sizes_of(subject.plan, "9x5x7"), "fp32")
     assert not run.wrong and [row.subject for row in run.rows] == ["copy", "contraction", "fused", "eager"]

@@ -29,7 +29,7 @@ def test_kinds(name: str, project) -> None:
 def test_no_drift(project) -> None:
     report = project.check()
     assert report.ok and report.findings == () and report.repair is None and report.patch() == b""
-    assert (report.packages, report.files) == (2, 2 * len(FILES) + 23)
+    assert (report.packages, report.files) == (2, 2 * len(FILES) + 27)
 
 
 @EACH

@@ -39,9 +39,9 @@ def test_text_of_an_edit(project) -> None:
 
 def test_text_without_drift(project) -> None:
     assert formatted(project.check(), "text") == (
-        "generated is what the specs and templates give: 2 packages, 31 files\n"
+        "generated is what the specs and templates give: 2 packages, 37 files\n"
     )
-    assert "1 package, 27 files" in formatted(project.check(f"specs/{A}.yaml"), "text")
+    assert "1 package, 32 files" in formatted(project.check(f"specs/{A}.yaml"), "text")
 
 
 def test_a_long_diff_is_cut(project) -> None:

@@ -32,10 +32,9 @@ SIZES = ((33, 70, 96, 6), (1, 24, 32, 4), (2, 24, 32, 4), (31, 37, 41, 1))
 
 
 @pytest.fixture(scope="module", params=SEEDS)
-def chain(request, tmp_path_factory):
+def chain(request, emulation_cache):
     chain = CHAINS[request.param]
-    cache = tmp_path_factory.getbasetemp() / "emulated_modules"
-    module = emulate_package(ROOT / "generated" / chain.spec, cache=cache)
+    module = emulate_package(ROOT / "generated" / chain.spec, cache=emulation_cache)
     return chain, getattr(module, module.__all__[0])
 
 
@@ -321,7 +320,7 @@ def test_opcheck(chain):
     torch.library.opcheck(op, arguments)
 
 
-def test_a_chain_of_one_activation(tmp_path):
+def test_a_chain_of_one_activation(tmp_path, emulation_cache):
     """No linear layer, no parameter, one result: the ops return a tensor and save the input alone."""
     spec = tmp_path / "one_step.yaml"
     spec.write_text(
@@ -329,7 +328,7 @@ def test_a_chain_of_one_activation(tmp_path):
         "inputs:\n  x: [batch, features]\ndtypes: [float32]\nchain:\n  - {op: relu}\n"
     )
     write_files(render_all([plan_file(spec)]), tmp_path / "generated")
-    module = emulate_package(tmp_path / "generated" / "one_step", cache=tmp_path / "cache")
+    module = emulate_package(tmp_path / "generated" / "one_step", cache=emulation_cache)
     x = torch.randn(5, 16, requires_grad=True)
     y = module.OneStep()(x)
     y.sum().backward()

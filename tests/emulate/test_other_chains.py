@@ -182,11 +182,11 @@ def test_large_blocks_that_keep_constants_and_clusters_behind_a_batch_norm(dtype
     assert compare(tail.run(tensors, mode, schedule="on chip").values, expected, name)
 
 
-def test_a_negative_momentum_of_one_norm_counts_the_other_one_once(cache, tmp_path):
+def test_a_negative_momentum_of_one_norm_counts_the_other_one_once(emulation_cache, tmp_path):
     """PyTorch computes the whole chain then, before anything has been counted for the kernels."""
     name = "two_batch_norms"
     plan = write(name, CASES[name].spec(name), tmp_path)
-    module = build(getattr(emulate_package(tmp_path / name, cache=cache), plan.spec.class_name), plan, 12)
+    module = build(getattr(emulate_package(tmp_path / name, cache=emulation_cache), plan.spec.class_name), plan, 12)
     module.bn.momentum, module.bn2.momentum = None, -0.2
     other, x = copy.deepcopy(module), torch.randn(7, 12)
     assert torch.equal(module(x), other.fusegen_reference(x))

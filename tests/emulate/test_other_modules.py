@@ -27,12 +27,12 @@ NAMES = (
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def built(request, tmp_path_factory):
+def built(request, tmp_path_factory, emulation_cache):
     root = tmp_path_factory.getbasetemp() / "other_modules"
     root.mkdir(exist_ok=True)
     other = HAND_PICKED[request.param]
     plan = write(f"other_{request.param}", other.spec(f"other_{request.param}"), root)
-    package = emulate_package(root / plan.spec.name, cache=root / "cache")
+    package = emulate_package(root / plan.spec.name, cache=emulation_cache)
     return plan, getattr(package, package.__all__[0])
 
 

@@ -15,7 +15,7 @@ _HIDDEN = ", {}: [batch, hidden]"
 
 def reference(plan) -> list[str]:
     """The body of the module's eager chain."""
-    text = render_module(plan).split('"""The chain in plain PyTorch."""\n')[1].split("\n\n")[0]
+    text = render_module(plan, "").split("own operators.\"\"\"\n")[1].split("\n\n")[0]
     return [line.strip() for line in text.splitlines()]
 
 

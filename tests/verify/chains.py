@@ -34,8 +34,11 @@ chain:
 """
 
 
-def emulated(root: Path, name: str, changes: Mapping[str, tuple[str, str]] | None = None) -> Subject:
-    """The chain as a subject. changes: file below the output directory -> text and what to put there instead."""
+def emulated(root: Path, cache: Path, name: str, changes: Mapping[str, tuple[str, str]] | None = None) -> Subject:
+    """The chain as a subject.
+
+    cache: of what is compiled. changes: file below the output directory -> text and what to put there instead.
+    """
     spec = root / f"{name}.yaml"
     spec.write_text(SPEC.format(name=name), encoding="utf-8")
     plan = plan_file(spec)
@@ -45,4 +48,4 @@ def emulated(root: Path, name: str, changes: Mapping[str, tuple[str, str]] | Non
         text = file.read_text(encoding="utf-8")
         assert old in text, f"{path} has no {old!r}"
         file.write_text(text.replace(old, new), encoding="utf-8")
-    return open_subject(plan, root / name, device="cpu", cache=root / "cache", fresh=not changes)
+    return open_subject(plan, root / name, device="cpu", cache=cache, fresh=not changes)

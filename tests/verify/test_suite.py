@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
 
 @pytest.fixture(scope="module")
-def subject(tmp_path_factory):
-    return emulated(tmp_path_factory.mktemp("subject"), "verified")
+def subject(tmp_path_factory, emulation_cache):
+    return emulated(tmp_path_factory.mktemp("subject"), emulation_cache, "verified")
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ WRONG_KERNELS = {
 
 
 @pytest.mark.parametrize("name", WRONG_KERNELS)
-def test_a_wrong_kernel_is_caught(name, tmp_path) -> None:
+def test_a_wrong_kernel_is_caught(name, tmp_path, emulation_cache) -> None:
     path, old, new, quantity = WRONG_KERNELS[name]
-    subject = emulated(tmp_path, f"wrong_{name}", {path: (old, new)})
+    subject = emulated(tmp_path, emulation_cache, f"wrong_{name}", {path: (old, new)})
     found = failed(subject)
     assert quantity in found
     assert any(name.startswith("gradcheck") for name in found) == quantity.startswith("grad")
