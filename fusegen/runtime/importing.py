@@ -16,8 +16,6 @@ import threading
 from pathlib import Path
 from types import ModuleType
 
-from fusegen.runtime.errors import LoadError
-
 _lock = threading.RLock()
 
 
@@ -28,7 +26,6 @@ def import_package(folder: Path, name: str) -> ModuleType:
         loaded = _loaded_from(file)
         if loaded is not None:
             return loaded
-        _refuse_second_extension(folder, name)
         parent = folder.name if _claim(folder.name, folder, name) else _private_parent(folder)
         return importlib.import_module(f"{parent}.{name}")
 
@@ -77,18 +74,3 @@ def _add_parent(parent: str, folder: Path) -> None:
     sys.modules[parent] = importlib.util.module_from_spec(spec)
     # The finder may have looked into this folder before the package was written.
     importlib.invalidate_caches()
-
-
-def _refuse_second_extension(folder: Path, name: str) -> None:
-    """Two built copies would register the same ops, and the second registration aborts the process."""
-    if not (folder / name / "_C.so").exists():
-        return
-    for module in list(sys.modules.values()):
-        origin = getattr(module, "__file__", None)
-        if isinstance(origin, str) and origin.endswith(f"/{name}/__init__.py"):
-            other = Path(origin).parent
-            if (other / "_C.so").exists() and (other / "bindings.cpp").exists():
-                raise LoadError(
-                    f"{name!r} was already loaded from {other}: its ops exist once in a process, "
-                    f"so the copy in {folder} needs a process of its own"
-                )

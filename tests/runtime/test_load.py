@@ -142,15 +142,6 @@ def test_failed_import_is_told_and_may_be_repeated(write) -> None:
     assert fusegen.load("chain", directory).__name__ == "Chain"
 
 
-def test_second_built_copy_is_refused(write) -> None:
-    first, second = write("chain", "one/made"), write("chain", "two/made")
-    for directory in (first, second):
-        (directory / "chain" / "_C.so").write_bytes(b"")
-    fusegen.load("chain", first)
-    with pytest.raises(LoadError, match="needs a process of its own"):
-        fusegen.load("chain", second)
-
-
 def test_importing_fusegen_leaves_torch_alone() -> None:
     code = "import sys, fusegen; fusegen.load; assert 'torch' not in sys.modules; print(fusegen.__version__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
