@@ -86,7 +86,11 @@ _fused = _support.Operator(
 
 
 class GemmAddRelu(_support.FusedModule):
-    """The chain above as fused kernels.
+    """Fused kernels of
+
+        y = gemm(x)
+        y = y + bias
+        y = F.relu(y)
 
     x: [batch, in_features]
     Returns [batch, out_features].

@@ -109,7 +109,12 @@ _eval = _support.Operator(
 
 
 class GemmBatchnormGeluRelu(_support.FusedModule):
-    """The chain above as fused kernels.
+    """Fused kernels of
+
+        y = gemm(x)
+        y = batch_norm(y)
+        y = F.gelu(y)
+        y = F.relu(y)
 
     x: [batch, in_features]
     Returns [batch, out_features].

@@ -93,7 +93,13 @@ _fused = _support.Operator(
 
 
 class GemmBiasHardtanhMishGroupnorm(_support.FusedModule):
-    """The chain above as fused kernels.
+    """Fused kernels of
+
+        y = gemm(x)
+        y = y + bias
+        y = F.hardtanh(y, -1.0, 1.0)
+        y = F.mish(y)
+        y = groupnorm(y)
 
     x: [batch, in_features]
     Returns [batch, out_features].

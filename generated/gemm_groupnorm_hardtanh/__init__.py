@@ -90,7 +90,11 @@ _fused = _support.Operator(
 
 
 class GemmGroupnormHardtanh(_support.FusedModule):
-    """The chain above as fused kernels.
+    """Fused kernels of
+
+        y = gemm(x)
+        y = group_norm(y)
+        y = F.hardtanh(y, hardtanh_min, hardtanh_max)
 
     x: [batch, in_features]
     Returns [batch, out_features].

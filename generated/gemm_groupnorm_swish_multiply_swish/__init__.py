@@ -93,7 +93,13 @@ _fused = _support.Operator(
 
 
 class GemmGroupnormSwishMultiplySwish(_support.FusedModule):
-    """The chain above as fused kernels.
+    """Fused kernels of
+
+        y = gemm(x)
+        y = group_norm(y)
+        y = F.silu(y)
+        y = y * multiply_weight
+        y = F.silu(y)
 
     x: [batch, in_features]
     Returns [batch, out_features].

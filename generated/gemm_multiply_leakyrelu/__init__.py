@@ -86,7 +86,11 @@ _fused = _support.Operator(
 
 
 class GemmMultiplyLeakyrelu(_support.FusedModule):
-    """The chain above as fused kernels.
+    """Fused kernels of
+
+        y = gemm(x)
+        y = y * multiplier
+        y = F.leaky_relu(y, negative_slope)
 
     x: [batch, in_features]
     Returns [batch, out_features].

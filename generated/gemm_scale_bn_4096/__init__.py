@@ -109,7 +109,11 @@ _eval = _support.Operator(
 
 
 class GemmScaleBn4096(_support.FusedModule):
-    """The chain above as fused kernels.
+    """Fused kernels of
+
+        y = gemm(x)
+        y = y * scale
+        y = bn(y)
 
     x: [batch, in_features]
     Returns [batch, out_features].

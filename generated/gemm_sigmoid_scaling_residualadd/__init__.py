@@ -86,7 +86,12 @@ _fused = _support.Operator(
 
 
 class GemmSigmoidScalingResidualadd(_support.FusedModule):
-    """The chain above as fused kernels.
+    """Fused kernels of
+
+        a = gemm(x)
+        y = torch.sigmoid(a)
+        y = y * scaling_factor
+        y = y + a
 
     x: [batch, input_size]
     Returns [batch, hidden_size].

@@ -90,7 +90,11 @@ _fused = _support.Operator(
 
 
 class LinearLayernormGelu(_support.FusedModule):
-    """The chain above as fused kernels.
+    """Fused kernels of
+
+        y = linear(x)
+        y = norm(y)
+        y = F.gelu(y)
 
     x: [batch, in_features]
     Returns [batch, out_features].

@@ -112,7 +112,13 @@ _eval = _support.Operator(
 
 
 class MatmulBnBiasDivSwish(_support.FusedModule):
-    """The chain above as fused kernels.
+    """Fused kernels of
+
+        y = matmul(x)
+        y = bn(y)
+        y = y + bias
+        y = y / divide_value
+        y = F.silu(y)
 
     x: [batch, in_features]
     Returns [batch, out_features].

@@ -91,7 +91,12 @@ _fused = _support.Operator(
 
 
 class MatmulGroupnormLeakyreluSum(_support.FusedModule):
-    """The chain above as fused kernels.
+    """Fused kernels of
+
+        y = fc(x)
+        y = gn(y)
+        v = F.leaky_relu(y, negative_slope)
+        y = v + v
 
     x: [batch, input_size]
     Returns [batch, hidden_size].

@@ -86,7 +86,11 @@ _fused = _support.Operator(
 
 
 class MatmulMinSubtract(_support.FusedModule):
-    """The chain above as fused kernels.
+    """Fused kernels of
+
+        y = linear(x)
+        y = torch.minimum(y, constant)
+        y = y - constant
 
     x: [batch, in_features]
     Returns [batch, out_features].

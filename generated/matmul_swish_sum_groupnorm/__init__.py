@@ -92,7 +92,12 @@ _fused = _support.Operator(
 
 
 class MatmulSwishSumGroupnorm(_support.FusedModule):
-    """The chain above as fused kernels.
+    """Fused kernels of
+
+        y = matmul(x)
+        y = F.silu(y)
+        y = y + bias
+        y = group_norm(y)
 
     x: [batch, in_features]
     Returns [batch, out_features].
