@@ -123,7 +123,6 @@ class CallRenderer:
 
     def _dtypes(self) -> list[str]:
         lines = [
-            "_device = " + f"{self.first}.device.type",
             "_autocast = _support.is_autocast(_device)",
             "_modes = _AUTOCAST_MODES if _autocast else _MODES",
             f"_activation = {self.first}.dtype",

@@ -154,7 +154,7 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
         v = F.relu(v)
         return v
 
-    def _fusegen_call(self, x, *, _count):
+    def _fusegen_call(self, x, *, _device, _count):
         gemm = self._modules.get("gemm")
         batch_norm = self._modules.get("batch_norm")
         _why = _support.obstacle(
@@ -175,7 +175,6 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
         if x.shape[1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _device = x.device.type
         _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype

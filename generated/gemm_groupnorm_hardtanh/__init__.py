@@ -141,7 +141,7 @@ class GemmGroupnormHardtanh(_support.FusedModule):
         v = F.hardtanh(v, self.hardtanh_min, self.hardtanh_max)
         return v
 
-    def _fusegen_call(self, x, *, _count):
+    def _fusegen_call(self, x, *, _device, _count):
         gemm = self._modules.get("gemm")
         group_norm = self._modules.get("group_norm")
         _why = _support.obstacle(
@@ -162,7 +162,6 @@ class GemmGroupnormHardtanh(_support.FusedModule):
         if x.shape[1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _device = x.device.type
         _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype

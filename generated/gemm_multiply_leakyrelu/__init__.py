@@ -134,7 +134,7 @@ class GemmMultiplyLeakyrelu(_support.FusedModule):
         v = F.leaky_relu(v, self.negative_slope)
         return v
 
-    def _fusegen_call(self, x, *, _count):
+    def _fusegen_call(self, x, *, _device, _count):
         gemm = self._modules.get("gemm")
         _why = _support.obstacle(
             _package.name,
@@ -152,7 +152,6 @@ class GemmMultiplyLeakyrelu(_support.FusedModule):
         if x.shape[1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _device = x.device.type
         _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype

@@ -161,7 +161,7 @@ class GemmScaleBn(_support.FusedModule):
         v = self.bn(v)
         return v
 
-    def _fusegen_call(self, x, *, _count):
+    def _fusegen_call(self, x, *, _device, _count):
         gemm = self._modules.get("gemm")
         bn = self._modules.get("bn")
         _why = _support.obstacle(
@@ -183,7 +183,6 @@ class GemmScaleBn(_support.FusedModule):
         if x.shape[1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _device = x.device.type
         _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype

@@ -134,7 +134,7 @@ class LinearLayernormGelu(_support.FusedModule):
         v = F.gelu(v)
         return v
 
-    def _fusegen_call(self, x, *, _count):
+    def _fusegen_call(self, x, *, _device, _count):
         linear = self._modules.get("linear")
         norm = self._modules.get("norm")
         _why = _support.obstacle(
@@ -155,7 +155,6 @@ class LinearLayernormGelu(_support.FusedModule):
         if x.shape[1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _device = x.device.type
         _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype

@@ -170,7 +170,7 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         v = F.silu(v)
         return v
 
-    def _fusegen_call(self, x, *, _count):
+    def _fusegen_call(self, x, *, _device, _count):
         matmul = self._modules.get("matmul")
         bn = self._modules.get("bn")
         _why = _support.obstacle(
@@ -192,7 +192,6 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         if x.shape[1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _device = x.device.type
         _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype

@@ -143,7 +143,7 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
         value = v + v
         return value
 
-    def _fusegen_call(self, x, *, _count):
+    def _fusegen_call(self, x, *, _device, _count):
         fc = self._modules.get("fc")
         gn = self._modules.get("gn")
         _why = _support.obstacle(
@@ -164,7 +164,6 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
         if x.shape[1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _device = x.device.type
         _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype

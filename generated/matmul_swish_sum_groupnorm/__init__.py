@@ -145,7 +145,7 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
         v = self.group_norm(v)
         return v
 
-    def _fusegen_call(self, x, *, _count):
+    def _fusegen_call(self, x, *, _device, _count):
         matmul = self._modules.get("matmul")
         group_norm = self._modules.get("group_norm")
         _why = _support.obstacle(
@@ -167,7 +167,6 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
         if x.shape[1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
-        _device = x.device.type
         _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype

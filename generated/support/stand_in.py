@@ -26,17 +26,12 @@ class Eager(NamedTuple):
     first_order: bool = False
 
 
-# What a call of a submodule goes through. An attribute of an instance may take the place of each.
-_METHODS = ("forward", "_call_impl", "_wrapped_call_impl", "_slow_forward", "_check_input_dim")
 _KINDS = (nn.Linear, nn.BatchNorm1d, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 _FORWARD = {kind: kind.forward for kind in _KINDS}
-_CALL = (nn.Module.__call__, nn.Module._call_impl, nn.Module._wrapped_call_impl)
-_GLOBAL_HOOKS = (
-    _module._global_forward_pre_hooks,
-    _module._global_forward_hooks,
-    _module._global_backward_pre_hooks,
-    _module._global_backward_hooks,
-)
+_CALL, _CALL_IMPL = nn.Module.__call__, nn.Module._call_impl
+_PRE_HOOKS, _HOOKS = _module._global_forward_pre_hooks, _module._global_forward_hooks
+_BACKWARD_PRE_HOOKS = _module._global_backward_pre_hooks
+_BACKWARD_HOOKS = _module._global_backward_hooks
 _PLAIN = frozenset({Tensor, nn.Parameter})
 
 TRANSFORM = Eager("the call is inside a torch.func transform")
@@ -64,7 +59,7 @@ def obstacle(name, inputs, submodules):
             raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
         if x.dim() != 2:
             raise ValueError(f"{name}: inputs must be [rows, channels], got {list(x.shape)}")
-        if not _is_plain(x):
+        if type(x) not in _PLAIN and not _is_traced(x):
             return Eager(f"an input is a {type(x).__name__}")
     if torch._C._are_functorch_transforms_active():
         return TRANSFORM
@@ -72,29 +67,35 @@ def obstacle(name, inputs, submodules):
         return FORWARD_MODE
     if not submodules:
         return None
-    for hooks in _GLOBAL_HOOKS:
-        if hooks and not all(map(_only_watches, hooks.values())):
-            return GLOBAL_HOOKS
-    if (nn.Module.__call__, nn.Module._call_impl, nn.Module._wrapped_call_impl) != _CALL:
+    if _PRE_HOOKS or _HOOKS or _BACKWARD_PRE_HOOKS or _BACKWARD_HOOKS:
+        for hooks in (_PRE_HOOKS, _HOOKS, _BACKWARD_PRE_HOOKS, _BACKWARD_HOOKS):
+            if not all(map(_only_watches, hooks.values())):
+                return GLOBAL_HOOKS
+    if nn.Module.__call__ is not _CALL or nn.Module._call_impl is not _CALL_IMPL:
         return CALL
     for attribute, module, kind in submodules:
         if type(module) is not kind:
             return Eager(f"{attribute} is a {type(module).__name__}, not a {kind.__name__}")
+        own = module.__dict__
         if (
-            module._forward_pre_hooks
-            or module._forward_hooks
-            or module._backward_pre_hooks
-            or module._backward_hooks
+            own["_forward_pre_hooks"]
+            or own["_forward_hooks"]
+            or own["_backward_pre_hooks"]
+            or own["_backward_hooks"]
         ):
             return Eager(f"{attribute} has hooks")
+        # What a call goes through. An attribute of the instance takes the place of each.
+        if (
+            "forward" in own
+            or "_call_impl" in own
+            or "_wrapped_call_impl" in own
+            or "_slow_forward" in own
+            or "_check_input_dim" in own
+            or module._compiled_call_impl is not None
+        ):
+            return Eager(f"{attribute} has a call of its own")
         if kind.forward is not _FORWARD[kind]:
             return Eager(f"{kind.__name__}.forward was replaced")
-        own = module.__dict__
-        for method in _METHODS:
-            if method in own:
-                return Eager(f"{attribute} has a {method} of its own")
-        if module._compiled_call_impl is not None:
-            return Eager(f"{attribute} was compiled by itself")
     return None
 
 
@@ -116,11 +117,9 @@ def is_autocast(device):
 def misfit(names, tensors, dtype, shape):
     """The first of the module's tensors that is no plain tensor of this dtype and shape."""
     for index, each in enumerate(tensors):
-        if not _is_plain(each):
-            return Eager(
-                f"{names[index]} is " + ("None" if each is None else f"a {type(each).__name__}")
-            )
-        if each.dtype != dtype or each.shape != shape:
+        if type(each) not in _PLAIN and not _is_traced(each):
+            return _no_tensor(names[index], each)
+        if each.dtype is not dtype or each.shape != shape:
             came = f"{each.dtype} {list(each.shape)}"
             return Eager(f"{names[index]} is {came}, where the kernels take {dtype} {list(shape)}")
     return None
@@ -136,8 +135,8 @@ def unexpected(names, tensors):
 
 def misfit_weight(name, weight):
     """Why a linear layer's weight is no plain matrix."""
-    if not _is_plain(weight):
-        return Eager(f"{name} is " + ("None" if weight is None else f"a {type(weight).__name__}"))
+    if type(weight) not in _PLAIN and not _is_traced(weight):
+        return _no_tensor(name, weight)
     return None if weight.dim() == 2 else Eager(f"{name} is no matrix")
 
 
@@ -164,7 +163,7 @@ def misfit_statistics(name, mean, variance, batches, dtype, channels):
 
 def other_shape(norm, channels):
     """Whether a norm over the channels was given another shape since."""
-    return None if tuple(norm.normalized_shape) == (channels,) else OTHER_SHAPE
+    return None if norm.normalized_shape == (channels,) else OTHER_SHAPE
 
 
 def not_numbers(*values):
@@ -201,9 +200,13 @@ def elsewhere(name, module, x):
     )
 
 
-def _is_plain(x):
-    """Whether it is a tensor without behaviour of its own, or stands for one in a trace."""
-    return type(x) in _PLAIN or type(x).__module__.startswith("torch._subclasses.")
+def _is_traced(x):
+    """Whether it stands for a plain tensor in a trace. Plain is what has no behaviour of its own."""
+    return type(x).__module__.startswith("torch._subclasses.")
+
+
+def _no_tensor(name, value):
+    return Eager(f"{name} is " + ("None" if value is None else f"a {type(value).__name__}"))
 
 
 def _only_watches(hook):

@@ -40,26 +40,23 @@ class FusedModule(nn.Module):
         """The chain in PyTorch's own operators."""
         raise NotImplementedError
 
-    def _fusegen_call(self, *inputs, _count):
+    def _fusegen_call(self, *inputs, _device, _count):
         """The operator and its arguments for a call; or None and an `Eager`.
 
-        _count: whether the call is made, so that batches are counted for a cumulative average.
+        _device: the type of the inputs' device. _count: whether the call is made, so that batches
+        are counted for a cumulative average.
         """
         raise NotImplementedError
 
     def _fusegen_choose(self, inputs, count):
         """As _fusegen_call, where the inputs are: on any device."""
         package, x = self._fusegen_package, inputs[0]
-        ready = (
-            isinstance(x, Tensor)
-            and x.device.type == package.device
-            and package.built
-            and x.numel() > 0
-        )
-        operator, found = self._fusegen_call(*inputs, _count=count and ready)
+        device = x.device.type if isinstance(x, Tensor) else None
+        ready = device == package.device and package.built and x.numel() > 0
+        operator, found = self._fusegen_call(*inputs, _device=device, _count=count and ready)
         if operator is None or ready:
             return operator, found
-        if x.device.type != package.device:
+        if device != package.device:
             return None, elsewhere(package.name, self, x)
         if x.numel() == 0:
             return None, NO_ROWS

@@ -75,6 +75,7 @@ class Operator:
     """
 
     def __init__(self, package, variant, results, gradients, linear):
+        self.single = len(results) == 1
         self.package, self.results, self.gradients, self.linear = (
             package,
             results,
@@ -94,11 +95,13 @@ class Operator:
     def __call__(self, *arguments):
         """The first result of the forward op; autograd sees the call."""
         if self.in_cpp:
-            return _first(self.forward(*arguments))
+            results = self.forward(*arguments)
+            return results if self.single else results[0]
         if torch.is_grad_enabled():
             result = self.function.apply(*arguments)
         else:
-            result = _first(self.forward(*arguments))
+            results = self.forward(*arguments)
+            result = results if self.single else results[0]
         if self.mutated and not torch.compiler.is_compiling():
             written = [arguments[i] for i in self.mutated if arguments[i] is not None]
             torch.autograd.graph.increment_version(written)
@@ -273,10 +276,6 @@ def _named(op, arguments):
 
 def _is_written(argument):
     return argument.alias_info is not None and argument.alias_info.is_write
-
-
-def _first(results):
-    return results[0] if isinstance(results, (tuple, list)) else results
 
 
 def _sources(forward, backward):
