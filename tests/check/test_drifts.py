@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fusegen import __version__
 from fusegen.check.run import check, write_patch
-from tests.check.drifts import DRIFTS, FILES, HEADER, KERNELS, MANIFEST, PLAN, A, B
+from tests.check.drifts import DRIFTS, FILES, HEADER, IGNORE, KERNELS, MANIFEST, PLAN, SHARED, A, B
 
 EACH = pytest.mark.parametrize("name", DRIFTS)
 
@@ -29,7 +30,7 @@ def test_kinds(name: str, project) -> None:
 def test_no_drift(project) -> None:
     report = project.check()
     assert report.ok and report.findings == () and report.repair is None and report.patch() == b""
-    assert (report.packages, report.files) == (2, 2 * len(FILES) + 27)
+    assert (report.packages, report.files) == (2, 2 * len(FILES) + len(SHARED))
 
 
 @EACH
@@ -58,6 +59,8 @@ def test_the_command_repairs(name: str, project) -> None:
     cause(name, project)
     command = project.check().repair
     assert command is not None
+    if name == "nothing_there":  # it builds: here the sources alone
+        command = command.replace("fusegen build", "fusegen build --no-compile")
     done = project.run("sh", "-c", command)
     assert done.returncode == 0, (command, done.stderr)
     assert project.kinds() == {}
@@ -65,7 +68,11 @@ def test_the_command_repairs(name: str, project) -> None:
 
 
 COMMANDS = {
-    "a_line_more": "fusegen build --no-compile specs",
+    "a_line_more": "fusegen build --no-compile --overwrite specs",
+    "merge_conflicts": "fusegen build --no-compile specs",
+    "a_checkout_with_crlf": "fusegen build --no-compile specs",
+    "upgraded_with_other_text": "fusegen build --no-compile specs",
+    "nothing_there": "fusegen build specs",
     "spec_gone": "fusegen build --no-compile --prune specs",
     "spec_gone_and_a_file_edited": (
         f"rm generated/{B}/kernels.cu && fusegen build --no-compile --prune specs"
@@ -94,7 +101,13 @@ def test_the_command_quotes_for_the_shell(project) -> None:
 
 
 MEANINGS = {
-    "a_line_more": {KERNELS: f"the next `fusegen build` overwrites it, so the change belongs into specs/{A}.yaml or"},
+    "a_line_more": {KERNELS: f"without --overwrite, and the change belongs into specs/{A}.yaml or the templates."},
+    "git_told_otherwise": {IGNORE: "and the change belongs into a .gitignore further up."},
+    "upgraded_with_other_text": {
+        KERNELS: f"fusegen 0.0.9 rendered it, and this is fusegen {__version__}, which gives other text, unless specs/{A}",
+        HEADER: "which gives other text.",
+        MANIFEST: f"fusegen 0.0.9 rendered it, and this is fusegen {__version__}.",
+    },
     "no_newline_at_the_end": {HEADER: "the change belongs into templates/support/launch.cuh."},
     "edited_and_stale": {KERNELS: f"What specs/{A}.yaml gives has changed since, too."},
     "templates_changed": {
@@ -150,9 +163,9 @@ def test_a_spec_file_judges_its_package_alone(project) -> None:
 def test_only_the_spec_files_with_findings_are_rendered_again(project) -> None:
     cause("a_line_more", project)
     both = (f"specs/{A}.yaml", f"./specs/{B}.yaml")
-    assert project.check(*both).repair == f"fusegen build --no-compile specs/{A}.yaml"
+    assert project.check(*both).repair == f"fusegen build --no-compile --overwrite specs/{A}.yaml"
     (project.generated / HEADER).unlink()
-    assert project.check(*reversed(both)).repair == f"fusegen build --no-compile specs/{A}.yaml"
+    assert project.check(*reversed(both)).repair == f"fusegen build --no-compile --overwrite specs/{A}.yaml"
 
 
 def test_a_spec_file_judges_its_entries_in_the_manifest(project) -> None:
