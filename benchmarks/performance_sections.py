@@ -23,8 +23,8 @@ computes exponentials and reciprocals, the share of the warps that a multiproces
 all threads for each element of the activations. An H200 at 1.7 GHz that copies 4200 GB/s has about 41 slots for each
 element of which a kernel moves 6 bytes, as a backward pass in 16 bits does, and 82 in float32: no kernel with more
 instructions than that runs at the copy's speed. The special unit takes an instruction of a warp in 8 slots of a
-scheduler, so two sigmoids of each element (kb88), an exponential and a reciprocal each, are 32 of the 27 slots that a
-forward pass in 16 bits has: it cannot run at the copy's speed either.
+scheduler, so two sigmoids of each element, an exponential and a reciprocal each (gemm_groupnorm_swish_multiply_swish),
+are 32 of the 27 slots that a forward pass in 16 bits has: it cannot run at the copy's speed either.
 """
 _JUMPS = """## What is behind the largest jumps, {device}
 
@@ -102,7 +102,7 @@ def host_times(lines: Sequence[Line]) -> dict[tuple[str, ...], dict[tuple[str, s
     """Microseconds by subject and part, for each device, configuration, size and precision of host_time.py."""
     places: dict[tuple[str, ...], dict[tuple[str, str], float]] = {}
     for line in lines:
-        place = (line["device"], line["config"], line["shape"], line["precision"])
+        place = (line["device"], line["spec"], line["shape"], line["precision"])
         places.setdefault(place, {})[line["subject"], line["part"]] = float(line["microseconds"])
     return places
 
@@ -114,7 +114,7 @@ def host_section(lines: Sequence[Line], markdown: Markdown) -> str:
     """
     table = []
     for place, times in host_times(lines).items():
-        row = dict(zip(("device", "config", "size", "dtype"), place, strict=True))
+        row = dict(zip(("device", "spec", "size", "dtype"), place, strict=True))
         row["ops"] = f"{times['fused', 'op forward'] + times['fused', 'op backward']:.0f}"
         row |= _steps(times, "step")
         row |= {f"{name}, one thread": text for name, text in _steps(times, "one thread").items()}

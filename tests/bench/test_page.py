@@ -142,7 +142,7 @@ def listed(table) -> str:
 
 def host_lines(device: str) -> list[dict[str, str]]:
     """What host_time.py measures at one size."""
-    place = {"config": "kb97", "shape": "1x2x3", "precision": "fp32", "device": device}
+    place = {"spec": "demo", "shape": "1x2x3", "precision": "fp32", "device": device}
     step = {"eager": 200.0, "fused": 160.0, "bare": 90.0, "bare and ops": 100.0}
     one_thread = {"eager": 100.0, "fused": 50.0, "bare": 30.0, "bare and ops": 40.0}
     times = {(subject, "step"): time for subject, time in step.items()}
@@ -155,7 +155,7 @@ def test_sections_of_other_scripts() -> None:
     sections = script("performance_sections")
     assert not sections.limits_section([], listed) + sections.host_section([], listed)
     assert not sections.build_section([], listed)
-    limits = [{"config": "kb97", "kernel": "forward", "us": "3.0", "device": device} for device in ("B", "A", "B")]
+    limits = [{"spec": "demo", "kernel": "forward", "us": "3.0", "device": device} for device in ("B", "A", "B")]
     text = sections.limits_section(limits, listed)
     assert text.count("## What bounds the kernels on") == 2 and text.count("'us': '3.0'") == 3
     jumps = [{"program": "forward", "size": "8x9", "slots": "99.1", "device": "A"}]
