@@ -1,6 +1,6 @@
 """Compiled libraries beside the rendered sources: those that were compiled from other sources.
 
-A library holds the marker that its binding defines as plain bytes, so that nothing has to be loaded.
+A library has `fusegen sources <name> <digest>` as plain bytes (`support/package_info.h`), so that nothing is loaded.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from pathlib import Path
 
 from fusegen.check.disk import reading
 from fusegen.check.findings import Finding
+from fusegen.errors import InternalError
 from fusegen.paths import EXTENSION
 from fusegen.render.package import Files
 
-_MARKER = re.compile(rb"fusegen sources (\w+) ([0-9a-f]+)")
+_DIGEST = re.compile(r'^#define FUSEGEN_SOURCES "([0-9a-f]+)"$', re.MULTILINE)
 
 
 def stale_libraries(rendered: Files, directory: Path, specs: Mapping[str, str]) -> list[Finding]:
@@ -28,8 +29,8 @@ def stale_libraries(rendered: Files, directory: Path, specs: Mapping[str, str]) 
         if not (directory / path).is_file():
             continue
         with reading(directory):
-            found = _markers((directory / path).read_bytes())
-        if not _markers(rendered[f"{name}/bindings.cpp"].encode()) <= found:
+            data = (directory / path).read_bytes()
+        if _marker(name, rendered[f"{name}/bindings.cpp"]) not in data:
             meaning = (
                 f"It was compiled from other sources than {source} gives: importing the package raises an error until "
                 "it is compiled again."
@@ -38,5 +39,9 @@ def stale_libraries(rendered: Files, directory: Path, specs: Mapping[str, str]) 
     return findings
 
 
-def _markers(data: bytes) -> set[bytes]:
-    return {found.group() for found in _MARKER.finditer(data)}
+def _marker(name: str, binding: str) -> bytes:
+    """What the library of this binding has in it."""
+    found = _DIGEST.search(binding)
+    if found is None:
+        raise InternalError(f"the binding of {name} has no digest of its sources")
+    return f"fusegen sources {name} {found.group(1)}\0".encode()
