@@ -21,28 +21,26 @@ chains and from the least to the most: by device time at large shapes, by wall t
 the fastest of its modes that were measured, **fastest peer** the fastest of these and eager.
 
 """
-_ANSWER = (
-    "On an {gpu}, over the faster of eager PyTorch and `torch.compile`, a training step with the fused module is {gains}."
-)
+_ANSWER = "On an {gpu}, over the faster of eager PyTorch and `torch.compile`, a fused training step is {gains}."
 _WHERE_NOT = """
 **Where it is not.** A peer is faster in {slower} of {all} configurations{named}
 
-**What cannot be gained.** The linear layer's library calls are the same for everybody. Of a fused training step at large
-shapes they take {share}.
+**What cannot be gained.** The linear layer's library calls are the same for everybody. Of a fused training step at
+large shapes they take {share}.
 """
 _MEMORY = """The most that a training step allocates at a time, beyond its inputs and parameters.
 
 The fused module needs more than `torch.compile` in {more} of {all} rows, by at most {most} times an activation [N, C],
 and less than eager in {less}. For the backward pass it keeps the linear layer's result and the norm's statistics, once
-each. The difference is when these go. The backward pass is one op, whose arguments live until it returns: they are still
-there while the gradients of weight and input are made, though no kernel reads them any more, and that is where the peak
-is. A compiled graph frees them before. Two ops, one for the kernels and one for the products, would free them too, at
-the price of one more node of autograd in each step, which small shapes feel.
+each. The difference is when these go. The backward pass is one op, whose arguments live until it returns: they are
+still there while the gradients of weight and input are made, though no kernel reads them any more, and that is where
+the peak is. A compiled graph frees them before. Two ops, one for the kernels and one for the products, would free them
+too, at the price of one more node of autograd in each step, which small shapes feel.
 
 """
-_README = """On an {gpu} with torch {torch}, a training step (forward and backward pass, gradients of the input and of all
-parameters) is this many times as fast as the same chain in PyTorch, in the geometric mean over the chains and from the
-least to the most:
+_README = """On an {gpu} with torch {torch}, a training step (forward and backward pass, gradients of the input and of
+all parameters) is this many times as fast as the same chain in PyTorch, in the geometric mean over the chains and from
+the least to the most:
 
 {table}
 Measured by `fusegen bench`, here for the first chain and the last dtype of the large shapes:
@@ -126,8 +124,7 @@ def _slower(rows: Sequence[Row]) -> dict[str, str]:
     ratios = [
         (ratio, row)
         for row in rows
-        if row.subject == FUSED
-        and (ratio := row.wall_ratio if is_small(row.shape) else row.device_ratio) is not None
+        if row.subject == FUSED and (ratio := row.wall_ratio if is_small(row.shape) else row.device_ratio) is not None
     ]
     slower = sorted(((ratio, row) for ratio, row in ratios if ratio > 1), key=lambda each: -each[0])
     named = "".join(

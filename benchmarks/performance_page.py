@@ -35,8 +35,8 @@ RESULTS, PAGE, README = Path("benchmarks/results"), Path("docs/performance.md"),
 _TITLE = "# Performance\n"
 _HEAD = """## How it was measured
 
-Written by `benchmarks/performance_page.py` from the CSVs in [benchmarks/results](../benchmarks/results), which have every
-figure with its quartiles, the versions and the command:
+Written by `benchmarks/performance_page.py` from the CSVs in [benchmarks/results](../benchmarks/results), which have
+every figure with its quartiles, the versions and the command:
 
 {files}
 This page has training steps at full size and what explains them; all other modes and sizes are in the CSVs.

@@ -20,9 +20,7 @@ from fusegen.render.manifest import (
 from fusegen.render.package import Files
 
 
-def write_files(
-    files: Files, directory: Path, *, remove: Sequence[str] = (), overwrite: bool = False
-) -> list[str]:
+def write_files(files: Files, directory: Path, *, remove: Sequence[str] = (), overwrite: bool = False) -> list[str]:
     """Writes what differs and returns those paths; removes what orphans() gave. Other packages stay as they are.
 
     overwrite: replace files that were edited by hand, too. Raises SpecError, and leaves everything as it was, where

@@ -41,10 +41,11 @@ def test_the_wheel(tmp_path: Path) -> None:
     for each in (*built, *left):
         (project / "src" / each).parent.mkdir(parents=True, exist_ok=True)
         (project / "src" / each).write_bytes(b"\0")
-    wheel = (sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", "dist")
-    run(*wheel, ".", cwd=project, path=ROOT)
+    offline = ("--no-build-isolation", "--no-deps", "--no-index")
+    run(sys.executable, "-m", "pip", "wheel", *offline, "--wheel-dir", "dist", ".", cwd=project, path=ROOT)
     (file,) = (project / "dist").glob("*.whl")
-    assert f"cp{sys.version_info.major}{sys.version_info.minor}-linux_" in file.name, "it is of this Python and platform"
+    # It is for this Python and platform.
+    assert f"cp{sys.version_info.major}{sys.version_info.minor}-linux_" in file.name
     site = tmp_path / "site"
     with zipfile.ZipFile(file) as archive:
         names = set(archive.namelist())

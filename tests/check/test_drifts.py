@@ -104,7 +104,7 @@ MEANINGS = {
     "a_line_more": {KERNELS: f"without --overwrite, and the change belongs into specs/{A}.yaml or the templates."},
     "git_told_otherwise": {IGNORE: "and the change belongs into a .gitignore further up."},
     "upgraded_with_other_text": {
-        KERNELS: f"fusegen 0.0.9 rendered it, and this is fusegen {__version__}, which gives other text, unless specs/{A}",
+        KERNELS: f"and this is fusegen {__version__}, which gives other text, unless specs/{A}.yaml has changed since.",
         HEADER: "which gives other text.",
         MANIFEST: f"fusegen 0.0.9 rendered it, and this is fusegen {__version__}.",
     },

@@ -18,7 +18,8 @@ def compile_(project, name: str = A) -> None:
     """As a build leaves it: the marker, with what is in `__init__.py`, among other bytes."""
     text = (project.generated / name / "__init__.py").read_text()
     (digest,) = re.findall('sources="([0-9a-f]+)"', text)
-    (project.generated / name / "_C.so").write_bytes(b"\x7fELF\0\xfffusegen sources %s %s\0\xff" % (name.encode(), digest.encode()))
+    marker = f"fusegen sources {name} {digest}\0".encode()
+    (project.generated / name / "_C.so").write_bytes(b"\x7fELF\0\xff" + marker + b"\xff")
 
 
 def test_of_these_sources(project) -> None:

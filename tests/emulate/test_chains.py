@@ -129,8 +129,10 @@ def compare(found, expected, where: str) -> int:
 
 
 each_norm = pytest.mark.parametrize(
-    "chain", [CHAINS["matmul_bn_bias_div_swish"], CHAINS["gemm_bias_hardtanh_mish_groupnorm"]], ids=lambda chain: chain.spec
-)  # fmt: skip
+    "chain",
+    [CHAINS["matmul_bn_bias_div_swish"], CHAINS["gemm_bias_hardtanh_mish_groupnorm"]],
+    ids=["batch_norm", "group_norm"],
+)
 
 
 @pytest.mark.parametrize("misalign", ["elements", "vectors"])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fusegen.errors import SpecError
 from fusegen import __version__
+from fusegen.errors import SpecError
 from fusegen.render.manifest import MANIFEST, manifest_version, read_manifest
 from fusegen.render.output import _refuse_edited, write_files
 from tests.render.rendering import rendered
