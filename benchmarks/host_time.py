@@ -43,11 +43,11 @@ from subjects import SEEDS, Subject
 from torch import Tensor, nn
 
 SIZES = ((64, 256, 256, 8), (64, 512, 8192, 256), (1024, 1024, 1024, 32))  # rows, inputs, outputs, groups
-SELF_TEST = ("kb97", "kb94")
+SELF_TEST = ("matmul_bn_bias_div_swish", "gemm_bias_hardtanh_mish_groupnorm")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 CALLS_AND_ROUNDS = 40, 25  # few calls a round: the device's queue must not fill up
 SELF_TEST_CALLS_AND_ROUNDS = 4, 2
-COLUMNS = ("config", "shape", "precision", "subject", "part", "microseconds", "device")
+COLUMNS = ("spec", "shape", "precision", "subject", "part", "microseconds", "device")
 
 
 def host_microseconds(parts: Sequence[Part], calls: int, rounds: int) -> Iterator[tuple[str, str, float]]:
@@ -127,7 +127,7 @@ def show(found: Sequence[dict[str, Any]]) -> None:
     parts = list(dict.fromkeys(row["part"] for row in found))
     table: dict[tuple[str, ...], dict[str, str]] = {}
     for row in found:
-        key = (row["config"], row["shape"], row["precision"], row["subject"])
+        key = (row["spec"], row["shape"], row["precision"], row["subject"])
         table.setdefault(key, {})[row["part"]] = row["microseconds"]
     print(f"{'':42}" + "".join(f"{part:>14}" for part in parts))
     for key, times in table.items():
@@ -139,7 +139,7 @@ def main() -> None:
     """Measures, prints a table and writes a CSV."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="the CSV to write")
-    parser.add_argument("--chains", nargs="*", help="ids such as kb97")
+    parser.add_argument("--chains", nargs="*", help="specs such as matmul_bn_bias_div_swish")
     parser.add_argument("--self-test", action="store_true", help="on the CPU, with emulated kernels")
     options = parser.parse_args()
     options.chains = options.chains or (SELF_TEST if options.self_test else SEEDS)

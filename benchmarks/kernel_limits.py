@@ -21,7 +21,7 @@ from nsight import KERNELS, profile, short_name
 from subjects import SEEDS, subjects
 
 SHARES = ("dram_percent", "issue_percent", "special_percent", "warps_percent")
-COLUMNS = ("config", "precision", "kernel", "us", *SHARES, "per_element", "device")
+COLUMNS = ("spec", "precision", "kernel", "us", *SHARES, "per_element", "device")
 
 
 def run_once(name: str) -> None:
@@ -48,7 +48,7 @@ def limits(name: str) -> list[dict[str, str | float]]:
 
 def _row(name: str, launch: Mapping[str, Any], elements: int) -> dict[str, str | float]:
     return {
-        "config": name,
+        "spec": name,
         "precision": "bf16" if "<__nv_bfloat16" in launch["kernel"] else "fp32",
         "kernel": short_name(launch["kernel"]),
         "us": round(launch["ns"] / 1e3, 1),

@@ -105,7 +105,7 @@ def main() -> None:
     if options.out:
         with (options.out / "kernel_times.csv").open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(("config", "precision", "mode", "kernel", "us", "bytes", "copy_us", "ratio", "device"))
+            writer.writerow(("spec", "precision", "mode", "kernel", "us", "bytes", "copy_us", "ratio", "device"))
             writer.writerows(row + (torch.cuda.get_device_name(),) for row in rows)
 
 

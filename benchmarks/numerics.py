@@ -40,7 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder for numerics.csv")
     parser.add_argument("--render", type=Path, metavar="CSV", help="write docs/numerics.md and stop")
-    parser.add_argument("--chains", nargs="*", default=list(CHAINS), help="by id, such as kb97")
+    parser.add_argument("--chains", nargs="*", default=list(CHAINS), help="by spec, such as matmul_bn_bias_div_swish")
     options = parser.parse_args()
     if options.render:
         write_page(read_rows(options.render), Path("docs/numerics.md"))

@@ -1,4 +1,4 @@
-"""Writes docs/performance.md from the CSVs in benchmarks/results.
+"""Writes docs/performance.md, and the figures in README.md, from the CSVs in benchmarks/results.
 
     PYTHONPATH=. python benchmarks/performance_page.py
 
@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from performance_answer import answer_section, headline, memory_section, with_headline
 from performance_sections import (
     build_section,
     host_section,
@@ -30,11 +31,16 @@ from fusegen.bench.scale import read_scale
 from fusegen.bench.scale_text import scale_section
 from fusegen.bench.table import number
 
-RESULTS, PAGE = Path("benchmarks/results"), Path("docs/performance.md")
-_HEAD = """# Performance
+RESULTS, PAGE, README = Path("benchmarks/results"), Path("docs/performance.md"), Path("README.md")
+_TITLE = "# Performance\n"
+_HEAD = """## How it was measured
 
-Written by `benchmarks/performance_page.py` from the CSVs in `benchmarks/results/`, which have every figure with its
-quartiles, the versions and the command. `fusegen bench` measures them:
+Written by `benchmarks/performance_page.py` from the CSVs in [benchmarks/results](../benchmarks/results), which have
+every figure with its quartiles, the versions and the command:
+
+{files}
+This page has training steps at full size and what explains them; all other modes and sizes are in the CSVs.
+`fusegen bench` measures:
 
 - Before anything is timed, its output, gradients and running statistics are checked as `fusegen verify` does.
 - All subjects are built and warmed up first. Then samples are taken in rounds, every subject once, then every subject
@@ -53,20 +59,21 @@ that ratios between 0.85 and 1.15 tell little; neither spread nor floors.
 """
 
 
-def page(rows: Sequence[Row], kernels: Sequence[dict[str, str]]) -> str:
-    """The text of docs/performance.md. rows: of `fusegen bench`. kernels: lines of kernel_times.py, by column."""
+def page(rows: Sequence[Row], kernels: Sequence[dict[str, str]], files: str = "") -> str:
+    """The text of docs/performance.md. rows: of `fusegen bench`. kernels: lines of kernel_times.py, by column. files:
+    the list of all CSVs."""
     rows = latest(rows)
-    parts = [_HEAD]
+    parts = [_TITLE, answer_section(rows, _markdown), _HEAD.format(files=files)]
     for gpu in dict.fromkeys(row.gpu for row in rows):
         mine = [row for row in rows if row.gpu == gpu]
         small = [row for row in mine if is_small(row.shape)]
         large = [row for row in mine if not is_small(row.shape)]
         parts.append(f"## {gpu}\n\n{_origin(mine)}")
         for title, table in (
-            ("Large shapes: device time, ms", _device(large)),
+            ("A training step at large shapes: device time, ms", _device(large)),
             ("Small shapes: wall time, us", _wall(small)),
-            ("Tails", _tails(mine)),
-            ("Peak memory of a forward and backward pass, MiB", _memory(mine)),
+            ("Tails of a training step", _tails(large)),
+            ("Peak memory of a training step, MiB", memory_section(mine, _memory(mine))),
         ):
             if table:
                 parts.append(f"### {title}\n\n{table}")
@@ -110,7 +117,8 @@ def _device(rows: Sequence[Row]) -> str:
                 "spread": _spread((row.device_ms_q1, row.device_ms, row.device_ms_q3) for row in found.values()),
             }
         )
-    return _summary(ratios) + _markdown(table)
+    steps = [line for line in table if line.pop("mode") == MODES[STEP]]
+    return _summary(ratios, "all modes") + _markdown(steps)
 
 
 def _wall(rows: Sequence[Row]) -> str:
@@ -129,15 +137,16 @@ def _wall(rows: Sequence[Row]) -> str:
                 "spread": _spread((row.wall_us_q1, row.wall_us, row.wall_us_q3) for row in found.values()),
             }
         )
-    return _summary(ratios) + _markdown(table)
+    return _summary(ratios, "these") + _markdown(table)
 
 
 def _tails(rows: Sequence[Row]) -> str:
     table = []
-    for place, found in _configurations(rows):
+    for place, found in _configurations([row for row in rows if row.mode == STEP]):
         fused = found.get(FUSED)
         if fused is None or fused.tail_ms is None or not fused.tail_bytes:
             continue
+        del place["mode"]
         share = ""
         if fused.copy_gb_s and fused.tail_ms > 0:
             share = f"{fused.tail_bytes / (fused.tail_ms * 1e-3) / (fused.copy_gb_s * 1e9):.0%}"
@@ -172,13 +181,13 @@ def _configurations(rows: Sequence[Row]) -> Iterable[tuple[dict[str, str], dict[
         yield {"chain": first.spec, "size": first.shape, "dtype": first.dtype, "mode": mode}, found
 
 
-def _summary(ratios: Sequence[float]) -> str:
+def _summary(ratios: Sequence[float], what: str) -> str:
     if not ratios:
         return ""
     ahead = sum(ratio <= 1 for ratio in ratios)
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     return (
-        f"Fused is at least as fast as the fastest peer in {ahead} of {len(ratios)} configurations.\n"
+        f"Fused is at least as fast as the fastest peer in {ahead} of {len(ratios)} configurations of {what}.\n"
         f"fused / best peer: {mean:.3f} in the geometric mean, {max(ratios):.3f} at most.\n\n"
     )
 
@@ -213,9 +222,28 @@ def _digits(value: float | None, digits: int = 3) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
+def _measured(results: Path) -> list[Row]:
+    return [row for path in sorted(results.glob("bench_*.csv")) for row in read_rows(path)]
+
+
+def _files(results: Path) -> str:
+    """Every CSV with a link and its length."""
+    table = [
+        {"CSV": f"[{path.name}](../benchmarks/results/{path.name})", "rows": str(path.read_bytes().count(b"\n") - 1)}
+        for path in sorted(results.glob("*.csv"))
+        if not path.name.startswith("numerics_")
+    ]
+    return _markdown(table)
+
+
+def readme_of(results: Path, readme: str) -> str:
+    """README.md with the headline figures of the CSVs in `results`."""
+    return with_headline(readme, headline(latest(_measured(results)), _markdown))
+
+
 def page_of(results: Path) -> str:
     """The page of all CSVs in `results`."""
-    rows = [row for path in sorted(results.glob("bench_*.csv")) for row in read_rows(path)]
+    rows = _measured(results)
     scale = [row for path in sorted(results.glob("scale_*.csv")) for row in read_scale(path)]
 
     def lines(name: str) -> list[dict[str, str]]:
@@ -223,7 +251,7 @@ def page_of(results: Path) -> str:
 
     kernels, host, builds = (lines(name) for name in ("kernel_times", "host_time", "build_times"))
     parts = [
-        page(rows, kernels),
+        page(rows, kernels, _files(results)),
         limits_section(lines("kernel_limits"), _markdown),
         scale_section(scale, _markdown),
         jumps_section(lines("jump_limits"), _markdown),
@@ -239,8 +267,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--readme", type=Path, default=README)
     options = parser.parse_args()
     options.page.write_text(page_of(options.results), encoding="utf-8")
+    readme = options.readme.read_text(encoding="utf-8")
+    options.readme.write_text(readme_of(options.results, readme), encoding="utf-8")
 
 
 if __name__ == "__main__":

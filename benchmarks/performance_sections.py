@@ -13,7 +13,7 @@ Markdown = Callable[[Sequence[Line]], str]
 _KERNELS = """## Kernels on {device}
 
 By `benchmarks/kernel_times.py`: device time of each kernel in one forward and backward pass, in microseconds, beside a
-device copy that moves as many bytes, and the ratio of the two.
+device copy that moves as many bytes, and the ratio of the two. Those of a training step; evaluation is in the CSV.
 """
 _LIMITS = """## What bounds the kernels on {device}
 
@@ -23,8 +23,8 @@ computes exponentials and reciprocals, the share of the warps that a multiproces
 all threads for each element of the activations. An H200 at 1.7 GHz that copies 4200 GB/s has about 41 slots for each
 element of which a kernel moves 6 bytes, as a backward pass in 16 bits does, and 82 in float32: no kernel with more
 instructions than that runs at the copy's speed. The special unit takes an instruction of a warp in 8 slots of a
-scheduler, so two sigmoids of each element (kb88), an exponential and a reciprocal each, are 32 of the 27 slots that a
-forward pass in 16 bits has: it cannot run at the copy's speed either.
+scheduler, so two sigmoids of each element, an exponential and a reciprocal each (gemm_groupnorm_swish_multiply_swish),
+are 32 of the 27 slots that a forward pass in 16 bits has: it cannot run at the copy's speed either.
 """
 _JUMPS = """## What is behind the largest jumps, {device}
 
@@ -45,7 +45,8 @@ what each of them executes is no longer in the caches when its turn comes. That 
 whose ops are called by a Python Function, and eager over it about the most that is gained that way.
 
 **one thread**: with the autograd engine in the calling thread. Otherwise each step hands over to the engine's thread of
-the device and back, which takes as long as the machine takes to wake a thread, and the caches of two cores.
+the device and back, which takes as long as the machine takes to wake a thread, and the caches of two cores. This is the
+smallest size; the CSV has larger ones.
 """
 _BUILD = """## Builds and imports
 
@@ -64,8 +65,11 @@ _SMALL = {3: 2**33, 2: 2**22}
 
 def is_small(shape: str) -> bool:
     """Whether the host decides how long a call takes, at rows x input features x channels or rows x channels."""
-    extents = [int(extent) for extent in shape.split("x")]
-    return math.prod(extents) < _SMALL[len(extents)]
+    return _volume(shape) < _SMALL[len(shape.split("x"))]
+
+
+def _volume(shape: str) -> int:
+    return math.prod(int(extent) for extent in shape.split("x"))
 
 
 def read_lines(path: Path) -> list[Line]:
@@ -84,8 +88,9 @@ def device_section(head: str, lines: Sequence[Line], markdown: Markdown) -> str:
 
 
 def kernels_section(lines: Sequence[Line], markdown: Markdown) -> str:
-    """Times of the kernels; nothing without lines. Library calls have no planned bytes and no ratio to a copy."""
-    return device_section(_KERNELS, [line for line in lines if line.get("ratio", "-")], markdown)
+    """Times of the kernels of training; nothing without lines. Library calls have no bytes and no ratio to a copy."""
+    mine = [line for line in lines if line.get("ratio", "-") and line.get("mode", "train") == "train"]
+    return device_section(_KERNELS, [{k: v for k, v in line.items() if k != "mode"} for line in mine], markdown)
 
 
 def limits_section(lines: Sequence[Line], markdown: Markdown) -> str:
@@ -102,7 +107,7 @@ def host_times(lines: Sequence[Line]) -> dict[tuple[str, ...], dict[tuple[str, s
     """Microseconds by subject and part, for each device, configuration, size and precision of host_time.py."""
     places: dict[tuple[str, ...], dict[tuple[str, str], float]] = {}
     for line in lines:
-        place = (line["device"], line["config"], line["shape"], line["precision"])
+        place = (line["device"], line["spec"], line["shape"], line["precision"])
         places.setdefault(place, {})[line["subject"], line["part"]] = float(line["microseconds"])
     return places
 
@@ -113,8 +118,9 @@ def host_section(lines: Sequence[Line], markdown: Markdown) -> str:
     Nothing without lines.
     """
     table = []
-    for place, times in host_times(lines).items():
-        row = dict(zip(("device", "config", "size", "dtype"), place, strict=True))
+    least = min((line["shape"] for line in lines), key=_volume, default="")
+    for place, times in host_times([line for line in lines if line["shape"] == least]).items():
+        row = dict(zip(("device", "spec", "size", "dtype"), place, strict=True))
         row["ops"] = f"{times['fused', 'op forward'] + times['fused', 'op backward']:.0f}"
         row |= _steps(times, "step")
         row |= {f"{name}, one thread": text for name, text in _steps(times, "one thread").items()}

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from subjects import subjects
 from torch.nn.parallel import DistributedDataParallel
 
-CHAINS = ("kb97", "kb94")
+CHAINS = ("matmul_bn_bias_div_swish", "gemm_bias_hardtanh_mish_groupnorm")
 SIZE = (128, 256, 512, 32)
 STEPS = 3
 

@@ -20,6 +20,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
+from fusegen import __version__
 from fusegen.bench.names import DEFAULT_PRECISIONS, MODES, PEERS, TYPICAL
 from fusegen.errors import FusegenError, InternalError, SpecError
 from fusegen.paths import DEFAULT_OUTPUT, DEFAULT_SPECS
@@ -52,11 +53,26 @@ class Format(str, Enum):
 
 app = typer.Typer(
     cls=Commands,
-    help="Generates CUDA modules for PyTorch from operator chains.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"fusegen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Generates CUDA modules for PyTorch from operator chains."""
+
 
 Specs = Annotated[list[Path], typer.Argument(help="Spec files, or directories of them.", show_default=False)]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Directory of the generated packages.")]
@@ -77,6 +93,9 @@ def build(
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove what no spec of the given directories renders any more.")
     ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace generated files that were edited by hand.")
+    ] = False,
 ) -> None:
     """Render SPECS into packages and compile them."""
     from fusegen.plan.packages import plan_packages
@@ -92,7 +111,7 @@ def build(
     plans = plan_packages(spec_files(specs))
     rendered = render_all(plans)
     left_over = orphans(rendered, output) if prune else []
-    for path in write_files(rendered, output, remove=left_over):
+    for path in write_files(rendered, output, remove=left_over, overwrite=overwrite):
         console.print(f"wrote {output / path}", markup=False, soft_wrap=True)
     for path in left_over:
         console.print(f"removed {output / path}", markup=False, soft_wrap=True)
@@ -234,7 +253,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     stderr = Console(stderr=True, highlight=False)
     try:
-        app(args=arguments)
+        app(args=arguments, prog_name="fusegen")  # and not `python -m fusegen`, for which no shell completes
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except SpecError as error:

@@ -52,6 +52,7 @@ CODES: dict[str, str] = {
     "FG505": "no specs where they were looked for",
     "FG506": "a file edited by hand that would have to be removed",
     "FG507": "the output cannot be read",
+    "FG508": "a file edited by hand that would be overwritten",
     "FG601": "a tuning of what the plan lacks",
     "FG602": "a size that is tuned twice",
 }

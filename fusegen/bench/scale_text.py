@@ -53,7 +53,7 @@ def scale_lines(rows: Sequence[ScaleRow]) -> Iterator[dict[str, str]]:
         yield line
 
 
-def report(rows: Sequence[ScaleRow], most: int = 12) -> str:
+def report(rows: Sequence[ScaleRow], most: int = 5) -> str:
     """The worst choices and jumps, in words. most: of each."""
     choices, cliffs = poor_choices(rows), jumps(rows)
     lines = [f"The automatic choice is more than {MOST_OVER_BEST:g} times the best at {len(choices)} size(s)."]

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fusegen import __version__
 from fusegen.check.disk import Disk
-from fusegen.check.findings import Finding, Kind
+from fusegen.check.findings import Finding, Kind, Repair
 from fusegen.paths import SUPPORT
-from fusegen.render.manifest import MANIFEST, digest, has_conflict, manifest_entries, manifest_text
+from fusegen.render.manifest import (
+    MANIFEST,
+    digest,
+    has_conflict,
+    is_as_listed,
+    manifest_entries,
+    manifest_text,
+    manifest_version,
+)
 from fusegen.render.package import Files
 
 PLAN = "plan.json"
@@ -37,6 +46,11 @@ class _Comparison:
                 self.listed.setdefault(path, set()).add(listed)
         except ValueError as error:
             self.damage = str(error)
+        # The version that wrote the files, if it was another one.
+        self.other: str | None = None
+        if disk.manifest is not None and self.damage is None:
+            rendered_by = manifest_version(disk.manifest)
+            self.other = rendered_by if rendered_by != __version__ else None
 
     # Files
 
@@ -50,7 +64,8 @@ class _Comparison:
         if new is None:
             return self._orphan(path, old)
         kind, meaning = self._difference(path, old, new)
-        return Finding(path, kind, meaning, old, new, "build" if path in self.listed else "remove")
+        repair: Repair = "overwrite" if kind == "edited" else "build" if path in self.listed else "remove"
+        return Finding(path, kind, meaning, old, new, repair)
 
     def _difference(self, path: str, old: bytes, new: bytes) -> tuple[Kind, str]:
         source = self._source(path)
@@ -68,17 +83,22 @@ class _Comparison:
                 f"It differs from what {source} gives, and without an entry in the manifest nobody can tell whether it "
                 f"was edited by hand or is stale."
             )
-        if {digest(old), digest(unix)} & listed:
+        if is_as_listed(old, listed):
+            if self.other is not None:
+                unless = f", unless {source} has changed since" if path.partition("/")[0] in self.specs else ""
+                return "version", f"{_versions(self.other)}, which gives other text{unless}."
             return ("stale_plan" if path.endswith(f"/{PLAN}") else "stale"), self._stale(path)
         also = "" if digest(new) in listed else f" What {source} gives has changed since, too."
         return "edited", (
-            f"It was edited by hand, or merged: the next `fusegen build` overwrites it, so the change belongs into "
-            f"{self._owner(path)}.{also}"
+            f"It was edited by hand, or merged: `fusegen build` refuses to replace it without --overwrite, and the "
+            f"change belongs into {self._owner(path)}.{also}"
         )
 
     def _stale(self, path: str) -> str:
         package, _, name = path.partition("/")
         source = self._source(path)
+        if not name:
+            return "fusegen has changed since it was written."
         if package == SUPPORT:
             return f"{source} has changed since it was copied."
         if name == PLAN:
@@ -113,11 +133,16 @@ class _Comparison:
     def _source(self, path: str) -> str:
         """What a file comes from."""
         package, _, name = path.partition("/")
+        if not name:
+            return "fusegen"
         return f"templates/support/{name}" if package == SUPPORT else self.specs[package]
 
     def _owner(self, path: str) -> str:
+        package, _, name = path.partition("/")
+        if not name:
+            return f"a {path} further up"
         source = self._source(path)
-        return source if path.startswith(f"{SUPPORT}/") else f"{source} or the templates"
+        return source if package == SUPPORT else f"{source} or the templates"
 
     # The manifest
 
@@ -139,6 +164,8 @@ class _Comparison:
             return Finding(MANIFEST, "conflict", meaning, old, new, "build")
         if old.replace(b"\r\n", b"\n") == new:
             return Finding(MANIFEST, "line_endings", _LINE_ENDINGS, old, new, "build")
+        if self.other is not None:
+            return Finding(MANIFEST, "version", f"{_versions(self.other)}.", old, new, "build")
         return Finding(MANIFEST, "manifest", self._disagreement(complete), old, new, "build")
 
     def _disagreement(self, complete: bool) -> str:
@@ -151,20 +178,25 @@ class _Comparison:
             return "It lists what it should in another form: it was edited by hand."
         parts = []
         if gone:
-            parts.append(f"lists what is neither there nor rendered: {_some(gone)}")
+            parts.append(f"lists what is neither there nor rendered: {some(gone)}")
         if wrong:
-            parts.append(f"has no entry, or a wrong one, for files that are as they should be: {_some(wrong)}")
+            parts.append(f"has no entry, or a wrong one, for files that are as they should be: {some(wrong)}")
         if not parts:
             return "It changes with the files above."
         return f"It {' and '.join(parts)}."
 
 
 _LINE_ENDINGS = (
-    "Its lines end in CRLF, where LF is rendered: git converted them, and `generated/** text eol=lf` in .gitattributes "
-    "keeps it from that."
+    "Its lines end in CRLF, where LF is rendered: git converted them, which the .gitattributes that `fusegen build` "
+    "writes keeps it from."
 )
 
 
-def _some(paths: list[str]) -> str:
+def _versions(other: str) -> str:
+    return f"fusegen {other} rendered it, and this is fusegen {__version__}"
+
+
+def some(paths: list[str]) -> str:
+    """The first of the paths, and how many there are more."""
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return f"{', '.join(sorted(paths)[:3])}{more}"

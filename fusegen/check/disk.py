@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -19,19 +20,31 @@ class Disk:
     files: Mapping[str, bytes]
     manifest: bytes | None
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing was built there yet."""
+        return self.manifest is None and not self.files
+
 
 def read_disk(directory: Path, rendered: Iterable[str], *, complete: bool) -> Disk:
     """The rendered paths that are there; with `complete` every other file too. Raises SpecError."""
     if directory.exists() and not directory.is_dir():
         raise SpecError([Diagnostic("FG501", f"{directory} is not a directory")])
     paths = {*rendered, *(_walk(directory) if complete else ())}
-    try:
+    with reading(directory):
         found = {path: _read(directory / path) for path in sorted(paths)}
         manifest = _read(directory / MANIFEST)
+    return Disk({path: data for path, data in found.items() if data is not None}, manifest)
+
+
+@contextmanager
+def reading(directory: Path) -> Iterator[None]:
+    """Raises SpecError where something below the directory cannot be read."""
+    try:
+        yield
     except OSError as error:
         reason = error.strerror or str(error)
         raise SpecError([Diagnostic("FG507", f"cannot read {error.filename or directory}: {reason}")]) from error
-    return Disk({path: data for path, data in found.items() if data is not None}, manifest)
 
 
 def _read(path: Path) -> bytes | None:

@@ -14,7 +14,7 @@ from fusegen.paths import DEFAULT_OUTPUT
 def repair_command(
     findings: Sequence[Finding], arguments: Sequence[Path], output: Path, specs: Mapping[str, str], disk: Disk
 ) -> str | None:
-    """A line for a shell; None where there is nothing to repair.
+    """A line for a shell; None where there is nothing to repair. Where nothing was built yet, it builds all.
 
     arguments: the spec files and directories that were checked. specs: for each package its spec file.
     """
@@ -25,9 +25,11 @@ def repair_command(
         recursive = [] if set(removed) <= set(doomed) else ["-r"]
         commands.append(["rm", *recursive, *((output / path).as_posix() for path in removed)])
     if any(finding.new is not None or finding.repair != "remove" for finding in findings):
-        prune = ["--prune"] if any(finding.repair == "prune" for finding in findings) else []
-        where = [] if output == DEFAULT_OUTPUT else ["--output", output.as_posix()]
-        commands.append(["fusegen", "build", "--no-compile", *prune, *where, *_named(findings, arguments, specs)])
+        wanted = {finding.repair for finding in findings}
+        options = [] if "compile" in wanted or disk.is_fresh else ["--no-compile"]
+        options += [f"--{each}" for each in ("prune", "overwrite") if each in wanted]
+        options += [] if output == DEFAULT_OUTPUT else ["--output", output.as_posix()]
+        commands.append(["fusegen", "build", *options, *_named(findings, arguments, specs)])
     return " && ".join(shlex.join(command) for command in commands) or None
 
 

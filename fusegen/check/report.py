@@ -5,12 +5,12 @@ JSON, format 1. Fields may be added; these stay:
     {"format": 1,
      "ok": bool,                    # no findings and no errors
      "findings": [{"path": str,     # with the output directory as it was given
-                   "kind": "edited" | "stale" | "stale_plan" | "changed" | "conflict" | "line_endings" | "missing"
-                           | "orphaned" | "manifest",
+                   "kind": "edited" | "stale" | "stale_plan" | "version" | "changed" | "conflict" | "line_endings"
+                           | "missing" | "orphaned" | "manifest" | "library",
                    "title": str,    # the kind in words
                    "meaning": str,  # a sentence
                    "line": int,     # the first that differs, from 1
-                   "diff": str}],   # all of it; bytes that are not UTF-8 as \\xNN
+                   "diff": str}],   # all of it; bytes that are not UTF-8 as \\xNN; empty for a library
      "errors": [{"code": str, "message": str, "hint": str | null,
                  "file": str | null, "line": int | null, "column": int | null}],   # mistakes in the specs
      "repair": str | null}          # one command line
@@ -28,10 +28,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from fusegen.check.compare import some
 from fusegen.check.diff import first_difference
 from fusegen.check.findings import Finding
 from fusegen.check.run import Report, from_root
 from fusegen.errors import SpecError, printable
+from fusegen.render.manifest import MANIFEST
 
 # Of one file's diff; where every line is new, gone or changed, the first ones tell enough.
 SHOWN_LINES = 80
@@ -53,8 +55,13 @@ def as_text(report: Report, colour: bool = False) -> str:
     if report.ok:
         packages = "1 package" if report.packages == 1 else f"{report.packages} packages"
         return f"{report.output} is what the specs and templates give: {packages}, {report.files} files\n"
+    if report.fresh:
+        return _fresh(report)
     lines = []
-    for finding in report.findings:
+    by_other, rest = _by_version(report)
+    if by_other:
+        lines += [(f"{report.output}: {by_other[0].title}", "bold"), (f"  {_other_version(by_other)}", ""), ("", "")]
+    for finding in rest:
         lines += [(f"{report.output / finding.path}: {finding.title}", "bold"), (f"  {finding.meaning}", "")]
         lines += [(line, _style(line)) for line in _excerpt(report, finding, _limit(finding))]
         lines.append(("", ""))
@@ -68,6 +75,24 @@ def as_text(report: Report, colour: bool = False) -> str:
     console = Console(file=buffer, force_terminal=True, color_system="standard", no_color=False)
     console.print(Text("\n").join(Text(line, style) for line, style in lines), soft_wrap=True)
     return buffer.getvalue()
+
+
+def _fresh(report: Report) -> str:
+    """Instead of a finding for every file that there will be."""
+    return f"{report.output} has nothing of fusegen's yet. To build it: {report.repair}\n"
+
+
+def _by_version(report: Report) -> tuple[list[Finding], list[Finding]]:
+    """What another version rendered, the manifest last, and everything else."""
+    by_other = [finding for finding in report.findings if finding.kind == "version"]
+    return by_other, [finding for finding in report.findings if finding.kind != "version"]
+
+
+def _other_version(findings: list[Finding]) -> str:
+    """One sentence for all of them."""
+    *others, manifest = findings
+    files = f" {some([finding.path for finding in others])}" if others else " none but this"
+    return f"{manifest.meaning.removesuffix('.')}. Other text:{files}."
 
 
 def _limit(finding: Finding) -> int:
@@ -95,9 +120,16 @@ def as_json(report: Report) -> str:
 
 
 def as_github(report: Report) -> str:
-    """One `::error` line a finding, at the first line that differs."""
+    """One `::error` line a finding, at the first line that differs; one for all that another version rendered."""
+    if report.fresh:
+        return _command(_fresh(report).rstrip("\n"), title="generated files: not there")
     lines = []
-    for finding in report.findings:
+    by_other, rest = _by_version(report)
+    if by_other:
+        message = f"{_other_version(by_other)}\nTo repair all: {report.repair}"
+        file = str(report.rooted / MANIFEST)
+        lines.append(_command(message, file=file, line=1, title=f"generated files: {by_other[0].title}"))
+    for finding in rest:
         excerpt = "\n".join(_excerpt(report, finding, SHOWN_LINES_IN_ANNOTATION))
         lines.append(
             _command(
@@ -156,7 +188,7 @@ def _escape(text: str, also: str = "") -> str:
 
 def _excerpt(report: Report, finding: Finding, limit: int) -> list[str]:
     """The first lines of a diff as they may be shown anywhere, and how many there are more."""
-    lines = _decoded(report.diff(finding)).removesuffix("\n").split("\n")
+    lines = _decoded(report.diff(finding)).removesuffix("\n").split("\n") if report.diff(finding) else []
     shown = ["\t".join(printable(part) for part in line.split("\t")) for line in lines[:limit]]
     if len(lines) > limit:
         shown.append(f"... {len(lines) - limit} more lines; --patch FILE writes all")

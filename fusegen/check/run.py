@@ -11,6 +11,7 @@ from fusegen.check.compare import compare
 from fusegen.check.diff import unified
 from fusegen.check.disk import read_disk
 from fusegen.check.findings import Finding
+from fusegen.check.libraries import stale_libraries
 from fusegen.check.repair import repair_command
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.plan.packages import plan_packages
@@ -23,7 +24,7 @@ class Report:
     """What a check found.
 
     output: the output directory as it was given. rooted: the same from the root of the repository, which is where
-    patches apply and annotations belong. repair: one line for a shell.
+    patches apply and annotations belong. fresh: nothing was built there yet. repair: one line for a shell.
     """
 
     findings: tuple[Finding, ...]
@@ -31,6 +32,7 @@ class Report:
     files: int
     output: PurePosixPath
     rooted: PurePosixPath
+    fresh: bool
     repair: str | None
 
     @property
@@ -38,6 +40,9 @@ class Report:
         return not self.findings
 
     def diff(self, finding: Finding) -> bytes:
+        """Empty for what has no text."""
+        if finding.old is None and finding.new is None:
+            return b""
         return unified(str(self.rooted / finding.path), finding.old, finding.new)
 
     def patch(self) -> bytes:
@@ -57,12 +62,14 @@ def check(arguments: Sequence[Path], output: Path) -> Report:
     specs = {plan.spec.name: file.as_posix() for plan, file in zip(plans, files, strict=True)}
     disk = read_disk(output, rendered, complete=complete)
     findings = compare(rendered, disk, specs, complete=complete)
+    findings += stale_libraries(rendered, output, specs)
     return Report(
         findings=tuple(findings),
         packages=len(plans),
         files=len(rendered),
         output=PurePosixPath(output.as_posix()),
         rooted=from_root(output),
+        fresh=disk.is_fresh,
         repair=repair_command(findings, arguments, output, specs, disk),
     )
 

@@ -1,13 +1,17 @@
-"""The manifest: which files below the output directory are fusegen's, and what they held when they were written."""
+"""The manifest: which files below the output directory are fusegen's, and what they held when they were written.
+
+It alone says which version of fusegen wrote it: an upgrade that changes nothing else touches one file.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from fusegen import __version__
 from fusegen.errors import Diagnostic, SpecError
 
 MANIFEST = "manifest.json"
@@ -15,18 +19,27 @@ _FORMAT = 1
 
 _ENTRY = re.compile(r'"([^"\\]+)": "([0-9a-f]{64})"')
 # No part is `.` or `..` or empty: whatever a manifest lists lies below its directory.
-_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+_PART = r"\.?[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_PATH = re.compile(rf"{_PART}(/{_PART})*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _CONFLICT = re.compile(rb"^<{7} .*^={7}\r?$.*^>{7} ", re.MULTILINE | re.DOTALL)
 
 
 def read_manifest(directory: Path) -> dict[str, str]:
     """Path -> SHA-256 of every file that fusegen wrote there; empty where there is no manifest. Raises SpecError."""
+    return {path: sorted(digests)[-1] for path, digests in listed_digests(directory).items()}
+
+
+def listed_digests(directory: Path) -> dict[str, frozenset[str]]:
+    """As read_manifest, but with the digests of both sides where a merge left its markers in the manifest."""
     path = directory / MANIFEST
     if not path.is_file():
         return {}
+    listed: dict[str, frozenset[str]] = {}
     try:
-        return dict(manifest_entries(path.read_bytes()))
+        for name, found in manifest_entries(path.read_bytes()):
+            listed[name] = listed.get(name, frozenset()) | {found}
+        return listed
     except ValueError as error:
         message = f"{path} is not a manifest of fusegen: {error}"
         raise SpecError([Diagnostic("FG501", message, hint="`fusegen check` tells how to repair it")]) from None
@@ -58,13 +71,29 @@ def manifest_entries(data: bytes) -> list[tuple[str, str]]:
     return result
 
 
+def manifest_version(data: bytes) -> str | None:
+    """The version of fusegen that wrote the manifest; None where it does not say, or a merge left two."""
+    try:
+        content = json.loads(data)
+    except ValueError:
+        return None
+    version = content.get("version") if isinstance(content, dict) else None
+    return version if isinstance(version, str) else None
+
+
 def manifest_text(digests: Mapping[str, str]) -> str:
-    content = {"generator": "fusegen", "format": _FORMAT, "files": dict(sorted(digests.items()))}
+    files = dict(sorted(digests.items()))
+    content = {"generator": "fusegen", "version": __version__, "format": _FORMAT, "files": files}
     return json.dumps(content, indent=2) + "\n"
 
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def is_as_listed(data: bytes, listed: Collection[str]) -> bool:
+    """Whether the manifest has the file's digest, whatever line endings git gave it."""
+    return digest(data) in listed or digest(data.replace(b"\r\n", b"\n")) in listed
 
 
 def has_conflict(data: bytes) -> bool:

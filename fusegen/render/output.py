@@ -8,19 +8,31 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fusegen.errors import Diagnostic, SpecError
-from fusegen.render.manifest import MANIFEST, digest, manifest_text, read_manifest
+from fusegen.render.manifest import (
+    MANIFEST,
+    digest,
+    has_conflict,
+    is_as_listed,
+    listed_digests,
+    manifest_text,
+    read_manifest,
+)
 from fusegen.render.package import Files
 
 
-def write_files(files: Files, directory: Path, *, remove: Sequence[str] = ()) -> list[str]:
+def write_files(files: Files, directory: Path, *, remove: Sequence[str] = (), overwrite: bool = False) -> list[str]:
     """Writes what differs and returns those paths; removes what orphans() gave. Other packages stay as they are.
 
-    Raises SpecError where the directory holds other people's files under the same names, or cannot be written.
+    overwrite: replace files that were edited by hand, too. Raises SpecError, and leaves everything as it was, where
+    there are such files without it, where the directory holds other people's files under the same names, and where it
+    cannot be written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         known = read_manifest(directory)
         _refuse_foreign(files, directory, known)
+        if not overwrite:
+            _refuse_edited(files, directory)
         changed = [path for path, text in files.items() if _write(directory / path, text)]
         for path in remove:
             _remove(directory / path)
@@ -64,6 +76,26 @@ def _refuse_foreign(files: Files, directory: Path, known: dict[str, str]) -> Non
         found = ", ".join(foreign[:3])
         message = f"{directory} has files that fusegen did not write: {found}"
         raise SpecError([Diagnostic("FG501", message, hint="remove them or choose another --output")])
+
+
+def _refuse_edited(files: Files, directory: Path) -> None:
+    """What differs both from the manifest and from what is to be written was edited by hand, or merged.
+
+    As `fusegen check` has it, neither other line endings nor the markers of a merge conflict are somebody's work.
+    """
+    edited = []
+    for path, listed in listed_digests(directory).items():
+        file = directory / path
+        if path not in files or not file.is_file():
+            continue
+        data = file.read_bytes()
+        is_new = data.replace(b"\r\n", b"\n") == files[path].encode()
+        if not (is_new or is_as_listed(data, listed) or has_conflict(data)):
+            edited.append(str(file))
+    if edited:
+        shown = ", ".join(edited[:3]) + (f" and {len(edited) - 3} more" if len(edited) > 3 else "")
+        hint = "`fusegen check` shows the edits; move them into the spec, or drop them with `fusegen build --overwrite`"
+        raise SpecError([Diagnostic("FG508", f"edited by hand: {shown}", hint=hint)])
 
 
 def _holds(path: Path, data: bytes) -> bool:

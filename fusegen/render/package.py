@@ -11,6 +11,7 @@ from fusegen.plan.plan import Plan
 from fusegen.plan.summary import summary
 from fusegen.render.binding import render_bindings
 from fusegen.render.cuda import render_kernels
+from fusegen.render.git_files import git_files
 from fusegen.render.module import render_module
 
 _SUFFIXES = (".cuh", ".h", ".cpp", ".py")
@@ -52,8 +53,8 @@ def compiled_support() -> Files:
 
 
 def render_all(plans: Iterable[Plan]) -> Files:
-    """Every file that a set of plans becomes, shared sources included, in the order of their paths."""
-    files: dict[str, str] = dict(support_files())
+    """Every file that a set of plans becomes, shared sources and git's included, in the order of their paths."""
+    files: dict[str, str] = {**git_files(), **support_files()}
     for plan in plans:
         files.update(render_package(plan))
     return dict(sorted(files.items()))

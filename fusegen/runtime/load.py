@@ -14,6 +14,8 @@ from fusegen.runtime.importing import import_package
 def load(name: str, directory: str | Path = "generated") -> type[Any]:
     """The nn.Module class of the generated package `name` in `directory`.
 
+    A relative directory is below the current one, as for open(). What has to work from anywhere imports the module by
+    its place, or gives `Path(__file__).parent / "generated"`.
     It is imported once: every call, and `import generated.<name>` where that works, give the same class.
     It need not be built; without its extension the module runs on the CPU.
     """

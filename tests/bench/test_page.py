@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 from tests.bench.test_rows import row
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +66,7 @@ def test_what_the_page_has_of_a_run() -> None:
         {"kernel": "library", "us": "3.0", "ratio": "", "device": "NVIDIA Test"},
     ]
     text = script().page(rows, kernels)
-    place = "| demo | 1024x8192x8192 | bf16 | train forward+backward |"
+    place = "| demo | 1024x8192x8192 | bf16 |"
     assert f"{place} 0.6 | 0.65 | 0.7 | 0.72 | 0.929 | 2.50 | 3.1% |" in text
     assert "| chain | size | dtype | mode | fused | eager | reduce-overhead | best without graphs / fused |" in text
     assert "| demo | 64x256x256 | fp32 | train forward | 50 | 125 | 80 | 2.50 | 1.60 |" in text
@@ -130,10 +132,72 @@ def test_what_was_not_taken_in_rounds_is_said_so() -> None:
 
 
 def test_shapes_without_a_linear_layer() -> None:
-    rows = [row(shape=shape, subject="fused", device_ms=1.0, wall_us=9.0) for shape in ("64x256", "4096x8192")]
-    text = script().page(rows, [])
-    assert "| demo | 4096x8192 | fp32 | eval forward | 1 |" in text
-    assert "| demo | 64x256 | fp32 | eval forward | 9 |" in text
+    step = {"subject": "fused", "mode": "train-forward-backward", "device_ms": 1.0, "wall_us": 9.0}
+    text = script().page([row(shape=shape, **step) for shape in ("64x256", "4096x8192")], [])
+    assert "| demo | 4096x8192 | fp32 | 1 |" in text
+    assert "| demo | 64x256 | fp32 | train forward+backward | 9 |" in text
+
+
+STEP = {"mode": "train-forward-backward", "command": "fusegen bench specs --dtypes bf16"}
+LARGE, SMALL = {"shape": "1024x8192x8192", "dtype": "bf16"}, {"shape": "64x256x256", "dtype": "fp32"}
+# Two chains at a large shape, of which one is slower than a peer, and one at a small shape.
+ANSWER = [
+    row(spec="one", subject="fused", device_ms=1.0, device_ratio=0.5, contraction_ms=0.9, **LARGE, **STEP),
+    row(spec="one", subject="eager", device_ms=8.0, **LARGE, **STEP),
+    row(spec="one", subject="compile", device_ms=3.0, **LARGE, **STEP),
+    row(spec="one", subject="max-autotune", device_ms=2.0, **LARGE, **STEP),
+    row(spec="two", subject="fused", device_ms=2.0, device_ratio=1.25, contraction_ms=1.6, **LARGE, **STEP),
+    row(spec="two", subject="eager", device_ms=4.0, **LARGE, **STEP),
+    row(spec="two", subject="compile", device_ms=1.6, **LARGE, **STEP),
+    row(spec="one", subject="fused", wall_us=50.0, wall_ratio=0.625, device_ratio=3.0, **SMALL, **STEP),
+    row(spec="one", subject="eager", wall_us=80.0, **SMALL, **STEP),
+    row(spec="one", subject="reduce-overhead", wall_us=100.0, **SMALL, **STEP),
+]
+
+
+def test_the_page_begins_with_the_answer() -> None:
+    text = script().page(ANSWER, [])
+    assert text.startswith("# Performance\n\n## Is it faster?\n\nOn an ")
+    words = " ".join(text.split())
+    assert "is 1.26 (bf16) times as fast at large shapes, 1.60 (fp32) times as fast at small shapes." in words
+    gains = "4.00 (2.00 to 8.00) | 1.26 (0.80 to 2.00) | 1.26 (0.80 to 2.00) |"
+    assert f"| train forward+backward | large | bf16 | 2 | {gains}" in text
+    assert "| train forward+backward | small | fp32 | 1 | 1.60 | 2.00 | 1.60 |" in text
+    assert "A peer is faster in 1 of 3 configurations:\n\n- two, 1024x8192x8192, bf16, train forward+back" in text
+    assert ": 1.250 of the peer's time\n" in text
+    assert "Of a fused training step at large shapes they take 85% in bf16." in words
+    assert "A peer is faster in 0 of 1 configurations.\n" in script().page(ANSWER[:4], [])
+
+
+def test_the_readme_has_the_figures_of_the_committed_results() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert script().readme_of(ROOT / "benchmarks" / "results", readme) == readme
+
+
+def test_the_headline() -> None:
+    answer = script("performance_answer")
+    text = answer.headline(ANSWER, script()._markdown)
+    assert "| large | bf16 | 2 | 4.00 (2.00 to 8.00) | 1.26 (0.80 to 2.00) | 1.26 (0.80 to 2.00) |" in text
+    assert "```sh\nfusegen bench specs --dtypes bf16\n```" in text and ANSWER[0].gpu in text and ANSWER[0].torch in text
+    readme = f"a\n{answer.BEGIN}\nold\n{answer.END}\nb\n"
+    assert answer.with_headline(readme, "new \\1\n") == f"a\n{answer.BEGIN}\n\nnew \\1\n\n{answer.END}\nb\n"
+    with pytest.raises(ValueError, match="README"):
+        answer.with_headline("no marks", "new")
+
+
+def test_why_memory_is_what_it_is() -> None:
+    """Four activations more than torch.compile, of 1024 x 8192 x 2 bytes."""
+    step = {**LARGE, **STEP}
+    peaks = {"fused": 5 * 2**24, "eager": 6 * 2**24, "compile": 2**24}
+    text = script().page([row(subject=name, peak_bytes=peak, **step) for name, peak in peaks.items()], [])
+    assert "more than `torch.compile` in 1 of 1 rows, by at most 4.00 times an activation" in text
+    assert "less than eager in 1 of 1." in " ".join(text.split())
+
+
+def test_no_table_is_longer_than_a_page() -> None:
+    """What is longer is a CSV."""
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert max(len(block.splitlines()) for block in text.split("\n\n") if block.startswith("|")) <= 32
 
 
 def listed(table) -> str:
@@ -142,7 +206,7 @@ def listed(table) -> str:
 
 def host_lines(device: str) -> list[dict[str, str]]:
     """What host_time.py measures at one size."""
-    place = {"config": "kb97", "shape": "1x2x3", "precision": "fp32", "device": device}
+    place = {"spec": "demo", "shape": "1x2x3", "precision": "fp32", "device": device}
     step = {"eager": 200.0, "fused": 160.0, "bare": 90.0, "bare and ops": 100.0}
     one_thread = {"eager": 100.0, "fused": 50.0, "bare": 30.0, "bare and ops": 40.0}
     times = {(subject, "step"): time for subject, time in step.items()}
@@ -155,7 +219,7 @@ def test_sections_of_other_scripts() -> None:
     sections = script("performance_sections")
     assert not sections.limits_section([], listed) + sections.host_section([], listed)
     assert not sections.build_section([], listed)
-    limits = [{"config": "kb97", "kernel": "forward", "us": "3.0", "device": device} for device in ("B", "A", "B")]
+    limits = [{"spec": "demo", "kernel": "forward", "us": "3.0", "device": device} for device in ("B", "A", "B")]
     text = sections.limits_section(limits, listed)
     assert text.count("## What bounds the kernels on") == 2 and text.count("'us': '3.0'") == 3
     jumps = [{"program": "forward", "size": "8x9", "slots": "99.1", "device": "A"}]

@@ -18,6 +18,23 @@ def test_ci_runs_the_command_of_the_readme() -> None:
     assert command in (ROOT / "README.md").read_text().splitlines()
 
 
+def test_the_first_look_at_the_tests() -> None:
+    readme, contributing = ((ROOT / name).read_text().splitlines() for name in ("README.md", "CONTRIBUTING.md"))
+    (command,) = [line for line in contributing if line.startswith("python -m pytest -n")]
+    assert command in readme
+    assert all((ROOT / path).is_dir() for path in re.findall(r"tests/\w+", command))
+
+
+def test_the_license() -> None:
+    """Of the tool, and that what it writes has none, in the wheel and for who reads the README."""
+    tomllib = pytest.importorskip("tomllib")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE", "NOTICE"])
+    assert "Apache License\n                           Version 2.0" in (ROOT / "LICENSE").read_text()
+    for name in ("NOTICE", "README.md"):
+        assert "without any condition" in (ROOT / name).read_text()
+
+
 def test_every_dependency_is_pinned() -> None:
     tomllib = pytest.importorskip("tomllib")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -244,46 +244,53 @@ class Chain:
 
 LARGE = (1024, 8192, 8192)
 
-CHAINS: dict[str, Chain] = {
-    "kb97": Chain("matmul_bn_bias_div_swish", MatmulBnBiasDivSwish, (*LARGE, 1), lambda k, n, g: (k, n)),
-    "kb33": Chain("gemm_scale_bn", GemmScaleBn, (*LARGE, 1), lambda k, n, g: (k, n, (n,))),
-    "kb39": Chain("gemm_scale_bn_4096", GemmScaleBn, (16384, 4096, 4096, 1), lambda k, n, g: (k, n, (n,))),
-    "kb94": Chain(
+_ALL = (
+    Chain("matmul_bn_bias_div_swish", MatmulBnBiasDivSwish, (*LARGE, 1), lambda k, n, g: (k, n)),
+    Chain("gemm_scale_bn", GemmScaleBn, (*LARGE, 1), lambda k, n, g: (k, n, (n,))),
+    Chain("gemm_scale_bn_4096", GemmScaleBn, (16384, 4096, 4096, 1), lambda k, n, g: (k, n, (n,))),
+    Chain(
         "gemm_bias_hardtanh_mish_groupnorm",
         GemmBiasHardtanhMishGroupnorm,
         (*LARGE, 256),
         lambda k, n, g: (k, n, (n,), g),
     ),
-    "kb88": Chain(
+    Chain(
         "gemm_groupnorm_swish_multiply_swish",
         GemmGroupnormSwishMultiplySwish,
         (*LARGE, 256),
         lambda k, n, g: (k, n, g, (n,)),
     ),
-    "kb12": Chain("gemm_multiply_leakyrelu", GemmMultiplyLeakyrelu, (*LARGE, 1), lambda k, n, g: (k, n, 2.0, 0.1)),
-    "kb30": Chain("gemm_groupnorm_hardtanh", GemmGroupnormHardtanh, (*LARGE, 16), lambda k, n, g: (k, n, g, -2.0, 2.0)),
-    "kb37": Chain(
+    Chain("gemm_multiply_leakyrelu", GemmMultiplyLeakyrelu, (*LARGE, 1), lambda k, n, g: (k, n, 2.0, 0.1)),
+    Chain("gemm_groupnorm_hardtanh", GemmGroupnormHardtanh, (*LARGE, 16), lambda k, n, g: (k, n, g, -2.0, 2.0)),
+    Chain(
         "matmul_swish_sum_groupnorm",
         MatmulSwishSumGroupnorm,
         (32768, 1024, 4096, 64),
         lambda k, n, g: (k, n, g, (n,)),
     ),
-    "kb41": Chain("gemm_batchnorm_gelu_relu", GemmBatchnormGeluRelu, (16384, 4096, 4096, 1), lambda k, n, g: (k, n)),
-    "kb62": Chain(
+    Chain("gemm_batchnorm_gelu_relu", GemmBatchnormGeluRelu, (16384, 4096, 4096, 1), lambda k, n, g: (k, n)),
+    Chain(
         "matmul_groupnorm_leakyrelu_sum",
         MatmulGroupnormLeakyreluSum,
         (*LARGE, 512),
         lambda k, n, g: (k, n, g),
     ),
-    "kb68": Chain("matmul_min_subtract", MatmulMinSubtract, (128, 16384, 16384, 1), lambda k, n, g: (k, n, 2.0)),
-    "kb70": Chain(
+    Chain("matmul_min_subtract", MatmulMinSubtract, (128, 16384, 16384, 1), lambda k, n, g: (k, n, 2.0)),
+    Chain(
         "gemm_sigmoid_scaling_residualadd",
         GemmSigmoidScalingResidualadd,
         (*LARGE, 1),
         lambda k, n, g: (k, n, 2.0),
     ),
-    "kb76": Chain("gemm_add_relu", GemmAddRelu, (*LARGE, 1), lambda k, n, g: (k, n, (n,))),
-    "ln_gelu": Chain("linear_layernorm_gelu", LinearLayernormGelu, (4096, 4096, 4096, 1), lambda k, n, g: (k, n)),
-}
+    Chain("gemm_add_relu", GemmAddRelu, (*LARGE, 1), lambda k, n, g: (k, n, (n,))),
+    Chain("linear_layernorm_gelu", LinearLayernormGelu, (4096, 4096, 4096, 1), lambda k, n, g: (k, n)),
+)
+CHAINS: dict[str, Chain] = {chain.spec: chain for chain in _ALL}
 
-SEEDS = ("kb97", "kb33", "kb39", "kb94", "kb88")
+SEEDS = (
+    "matmul_bn_bias_div_swish",
+    "gemm_scale_bn",
+    "gemm_scale_bn_4096",
+    "gemm_bias_hardtanh_mish_groupnorm",
+    "gemm_groupnorm_swish_multiply_swish",
+)

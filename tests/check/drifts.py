@@ -7,12 +7,17 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 
+from fusegen.render.git_files import git_files
 from fusegen.render.manifest import digest
+from fusegen.render.package import support_files
 
 A, B = "gemm_add_relu", "gemm_scale_bn"
 FILES = ("__init__.py", "bindings.cpp", "kernels.cu", "plan.json", "py.typed")
 KERNELS, PLAN = f"{A}/kernels.cu", f"{A}/plan.json"
 HEADER = "support/launch.cuh"
+IGNORE = ".gitignore"
+# What packages share.
+SHARED = tuple({**git_files(), **support_files()})
 MANIFEST = "manifest.json"
 
 # name -> what happens to a project, and the kind of each finding by its path
@@ -29,6 +34,10 @@ def drift(findings: Mapping[str, str]) -> Callable[[Callable], Callable]:
 
 def package(name: str, kind: str) -> dict[str, str]:
     return {f"{name}/{file}": kind for file in FILES}
+
+
+# What a change of the kernels makes stale: the digest of the sources stands in all three.
+SOURCES = {f"{A}/{file}": "stale" for file in ("__init__.py", "bindings.cpp", "kernels.cu")}
 
 
 def rewrite(project, path: str, change: Callable[[bytes], bytes]) -> None:
@@ -69,6 +78,11 @@ def emptied(project) -> None:
     rewrite(project, KERNELS, lambda data: b"")
 
 
+@drift({IGNORE: "edited"})
+def git_told_otherwise(project) -> None:
+    rewrite(project, IGNORE, lambda data: data.replace(b"_C.so\n", b""))
+
+
 @drift({KERNELS: "edited", MANIFEST: "manifest"})
 def edited_and_stale(project) -> None:
     project.rendered_before(KERNELS, "// old\n")
@@ -82,10 +96,6 @@ def edited_and_stale(project) -> None:
 def templates_changed(project) -> None:
     project.rendered_before(KERNELS, "// old\n")
     project.rendered_before(HEADER, "// old\n")
-
-
-# What changes kernels.cu changes the digest of the sources in the other two.
-SOURCES = {f"{A}/__init__.py": "stale", f"{A}/bindings.cpp": "stale", KERNELS: "stale"}
 
 
 @drift({**SOURCES, MANIFEST: "manifest"})
@@ -117,6 +127,33 @@ def tune(project, sum_blocks: int) -> None:
     machine = {"gpu": "NVIDIA Test", "torch": "2.10.0", "cuda": "13.0", "programs": {"backward": [entry]}}
     text = json.dumps({"fusegen_tuning": 1, "architectures": {"sm_90": machine}})
     project.spec(A).with_suffix(".tuning.json").write_text(text)
+
+
+# Rendered by another version
+
+
+def upgrade(project) -> None:
+    rewrite(project, MANIFEST, lambda data: re.sub(rb'"version": ".*"', b'"version": "0.0.9"', data))
+
+
+@drift({MANIFEST: "version"})
+def upgraded(project) -> None:
+    upgrade(project)
+
+
+@drift({KERNELS: "version", PLAN: "version", HEADER: "version", IGNORE: "version", MANIFEST: "version"})
+def upgraded_with_other_text(project) -> None:
+    for path in (KERNELS, PLAN, HEADER, IGNORE):
+        project.rendered_before(path, "old\n")
+    upgrade(project)
+
+
+@drift({KERNELS: "version", f"{A}/bindings.cpp": "edited", f"{B}/kernels.cu": "missing", MANIFEST: "version"})
+def upgraded_among_others(project) -> None:
+    project.rendered_before(KERNELS, "old\n")
+    rewrite(project, f"{A}/bindings.cpp", lambda data: data + b"// by hand\n")
+    (project.generated / B / "kernels.cu").unlink()
+    upgrade(project)
 
 
 # Missing

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fusegen import __version__
 from fusegen.check.run import check, write_patch
-from tests.check.drifts import DRIFTS, FILES, HEADER, KERNELS, MANIFEST, PLAN, A, B
+from tests.check.drifts import DRIFTS, FILES, HEADER, IGNORE, KERNELS, MANIFEST, PLAN, SHARED, A, B
 
 EACH = pytest.mark.parametrize("name", DRIFTS)
 
@@ -19,8 +20,11 @@ def cause(name: str, project) -> None:
 
 @EACH
 def test_kinds(name: str, project) -> None:
+    """A check tells them, and writes nothing."""
     cause(name, project)
+    before = project.contents()
     found, expected = project.kinds(), DRIFTS[name][1]
+    assert project.contents() == before
     if name == "nothing_there":  # the other headers
         found = {path: kind for path, kind in found.items() if path in expected}
     assert found == expected
@@ -29,15 +33,7 @@ def test_kinds(name: str, project) -> None:
 def test_no_drift(project) -> None:
     report = project.check()
     assert report.ok and report.findings == () and report.repair is None and report.patch() == b""
-    assert (report.packages, report.files) == (2, 2 * len(FILES) + 27)
-
-
-@EACH
-def test_a_check_writes_nothing(name: str, project) -> None:
-    cause(name, project)
-    before = project.contents()
-    project.check()
-    assert project.contents() == before
+    assert (report.packages, report.files) == (2, 2 * len(FILES) + len(SHARED))
 
 
 @EACH
@@ -58,6 +54,8 @@ def test_the_command_repairs(name: str, project) -> None:
     cause(name, project)
     command = project.check().repair
     assert command is not None
+    if name == "nothing_there":  # it builds: here the sources alone
+        command = command.replace("fusegen build", "fusegen build --no-compile")
     done = project.run("sh", "-c", command)
     assert done.returncode == 0, (command, done.stderr)
     assert project.kinds() == {}
@@ -65,7 +63,11 @@ def test_the_command_repairs(name: str, project) -> None:
 
 
 COMMANDS = {
-    "a_line_more": "fusegen build --no-compile specs",
+    "a_line_more": "fusegen build --no-compile --overwrite specs",
+    "merge_conflicts": "fusegen build --no-compile specs",
+    "a_checkout_with_crlf": "fusegen build --no-compile specs",
+    "upgraded_with_other_text": "fusegen build --no-compile specs",
+    "nothing_there": "fusegen build specs",
     "spec_gone": "fusegen build --no-compile --prune specs",
     "spec_gone_and_a_file_edited": (
         f"rm generated/{B}/kernels.cu && fusegen build --no-compile --prune specs"
@@ -94,7 +96,13 @@ def test_the_command_quotes_for_the_shell(project) -> None:
 
 
 MEANINGS = {
-    "a_line_more": {KERNELS: f"the next `fusegen build` overwrites it, so the change belongs into specs/{A}.yaml or"},
+    "a_line_more": {KERNELS: f"without --overwrite, and the change belongs into specs/{A}.yaml or the templates."},
+    "git_told_otherwise": {IGNORE: "and the change belongs into a .gitignore further up."},
+    "upgraded_with_other_text": {
+        KERNELS: f"and this is fusegen {__version__}, which gives other text, unless specs/{A}.yaml has changed since.",
+        HEADER: "which gives other text.",
+        MANIFEST: f"fusegen 0.0.9 rendered it, and this is fusegen {__version__}.",
+    },
     "no_newline_at_the_end": {HEADER: "the change belongs into templates/support/launch.cuh."},
     "edited_and_stale": {KERNELS: f"What specs/{A}.yaml gives has changed since, too."},
     "templates_changed": {
@@ -129,7 +137,7 @@ def test_the_meaning(name: str, project) -> None:
 
 
 def test_what_a_build_leaves_is_no_drift(project) -> None:
-    for path in (f"{A}/_C.so", f"{A}/_C.key", f"{A}/__pycache__/x.pyc", f".build/{A}.lock", f".build/{A}/x.o"):
+    for path in (f"{A}/_C.key", f"{A}/__pycache__/x.pyc", f".build/{A}.lock", f".build/{A}/x.o"):
         (project.generated / path).parent.mkdir(parents=True, exist_ok=True)
         (project.generated / path).write_bytes(b"\0")
     assert project.kinds() == {}
@@ -150,9 +158,9 @@ def test_a_spec_file_judges_its_package_alone(project) -> None:
 def test_only_the_spec_files_with_findings_are_rendered_again(project) -> None:
     cause("a_line_more", project)
     both = (f"specs/{A}.yaml", f"./specs/{B}.yaml")
-    assert project.check(*both).repair == f"fusegen build --no-compile specs/{A}.yaml"
+    assert project.check(*both).repair == f"fusegen build --no-compile --overwrite specs/{A}.yaml"
     (project.generated / HEADER).unlink()
-    assert project.check(*reversed(both)).repair == f"fusegen build --no-compile specs/{A}.yaml"
+    assert project.check(*reversed(both)).repair == f"fusegen build --no-compile --overwrite specs/{A}.yaml"
 
 
 def test_a_spec_file_judges_its_entries_in_the_manifest(project) -> None:

@@ -83,6 +83,21 @@ def test_the_command_needs_a_directory(project) -> None:
     assert project.contents() == before
 
 
+@pytest.mark.parametrize("prune", [(), ("--prune",)])
+def test_an_edit_by_hand(project, prune: tuple[str, ...]) -> None:
+    """Refused with and without, and nothing is removed either."""
+    project.spec(B).unlink()
+    with (project.generated / A / "kernels.cu").open("a") as file:
+        file.write("// by hand\n")
+    before = project.contents()
+    done = project.fusegen("build", "--no-compile", *prune, "specs")
+    assert done.returncode == 2 and f"edited by hand: generated/{A}/kernels.cu" in done.stderr.decode()
+    assert "`fusegen build --overwrite`" in done.stderr.decode() and project.contents() == before
+    done = project.fusegen("build", "--no-compile", *prune, "--overwrite", "specs")
+    assert done.returncode == 0, done.stderr
+    assert not project.kinds(f"specs/{A}.yaml") and (project.generated / B).exists() == (not prune)
+
+
 def test_the_command_writes_nothing_where_it_refuses(project) -> None:
     project.spec(B).unlink()
     project.edit_spec(A, "about: ", "about: Now a ")

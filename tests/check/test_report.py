@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fusegen import __version__
 from fusegen.check.report import SHOWN_LINES, SHOWN_LINES_OF_WHOLE_FILES, formatted, refused
 from fusegen.errors import Diagnostic, Location, SpecError
-from tests.check.drifts import DRIFTS, KERNELS, MANIFEST, A
+from tests.check.drifts import DRIFTS, FILES, IGNORE, KERNELS, MANIFEST, SHARED, A
 
 ESCAPE = "\x1b["
 
@@ -33,15 +34,46 @@ def test_text_of_an_edit(project) -> None:
     assert "-// by hand" in lines
     assert lines[-2:] == [
         "1 file is not what the specs and templates give. To repair:",
-        "  fusegen build --no-compile specs",
+        "  fusegen build --no-compile --overwrite specs",
     ]
 
 
 def test_text_without_drift(project) -> None:
     assert formatted(project.check(), "text") == (
-        "generated is what the specs and templates give: 2 packages, 37 files\n"
+        f"generated is what the specs and templates give: 2 packages, {2 * len(FILES) + len(SHARED)} files\n"
     )
-    assert "1 package, 32 files" in formatted(project.check(f"specs/{A}.yaml"), "text")
+    assert f"1 package, {len(FILES) + len(SHARED)} files" in formatted(project.check(f"specs/{A}.yaml"), "text")
+
+
+def test_one_line_where_nothing_was_built(project) -> None:
+    found = report(project, "nothing_there")
+    line = "generated has nothing of fusegen's yet. To build it: fusegen build specs\n"
+    assert formatted(found, "text") == line and not found.ok
+    assert formatted(found, "github") == f"::error title=generated files%3A not there::{line}"
+    assert len(json.loads(formatted(found, "json"))["findings"]) == len(found.findings) > 8
+    (project.generated / "other").mkdir(parents=True)
+    (project.generated / "other" / "notes.txt").touch()
+    assert formatted(project.check(), "text").count(": missing") == len(found.findings) - 1
+
+
+def test_another_version_is_told_once(project) -> None:
+    found = report(project, "upgraded_with_other_text")
+    lines = formatted(found, "text").splitlines()
+    told = f"fusegen 0.0.9 rendered it, and this is fusegen {__version__}. Other text: {IGNORE}, {KERNELS}, "
+    assert lines[:2] == ["generated: rendered by another version", f"  {told}{A}/plan.json and 1 more."]
+    assert lines[2:] == ["", "5 files are not what the specs and templates give. To repair:", f"  {found.repair}"]
+    head = f"::error file=generated/{MANIFEST},line=1,title=generated files%3A rendered by another version::"
+    assert formatted(found, "github").startswith(head) and formatted(found, "github").count("\n") == 1
+
+
+def test_another_version_that_renders_the_same(project) -> None:
+    assert "Other text: none but this." in formatted(report(project, "upgraded"), "text")
+
+
+def test_another_version_among_other_findings(project) -> None:
+    text = formatted(report(project, "upgraded_among_others"), "text")
+    assert text.count("another version") == 1 and ": edited by hand" in text and ": missing" in text
+    assert formatted(project.check(), "github").count("::error ") == 3
 
 
 def test_a_long_diff_is_cut(project) -> None:
@@ -91,7 +123,7 @@ def test_json(name: str, project) -> None:
         assert list(each) == ["path", "kind", "title", "meaning", "line", "diff"]
         assert each["line"] >= 1 and each["meaning"].endswith(".") and "\n" not in each["meaning"]
         assert each["diff"].startswith("diff --git ")
-        assert each["kind"].startswith(each["title"].split()[0]) or each["title"] == "merge conflict"
+        assert each["kind"] in each["title"].replace(" ", "_")
 
 
 def test_json_without_drift(project) -> None:
@@ -110,7 +142,8 @@ def test_an_annotation_is_one_line_at_the_first_difference(project) -> None:
     assert len(lines) == 2
     head = f"::error file=generated/{KERNELS},line={number},title=generated file%3A edited by hand::It was edited"
     assert lines[0].startswith(head)
-    assert "%0ATo repair all: fusegen build --no-compile specs%0A" in lines[0] and "%0A-// by hand" in lines[0]
+    assert "%0ATo repair all: fusegen build --no-compile --overwrite specs%0A" in lines[0]
+    assert "%0A-// by hand" in lines[0]
     assert lines[1].startswith(f"::error file=generated/{MANIFEST},line=")
 
 

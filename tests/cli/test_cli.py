@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fusegen import __version__
+
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "specs" / "gemm_multiply_leakyrelu.yaml"
 
@@ -36,6 +38,7 @@ def test_build_writes_what_is_committed_and_then_nothing(tmp_path: Path) -> None
     assert first.returncode == 0, first.stderr
     wrote = [line.removeprefix(f"wrote {out}/") for line in first.stderr.splitlines()]
     there = {str(path.relative_to(out)) for path in out.rglob("*.*")}
+    assert {".gitignore", ".gitattributes"} <= there
     assert set(wrote) == there - {"manifest.json"} and len(wrote) == len(there) - 1
     assert f"{SPEC.stem}/kernels.cu" in wrote and "support/launch.cuh" in wrote
     second = run("build", "--no-compile", "--output", out, SPEC)
@@ -117,10 +120,25 @@ def test_wrong_usage(arguments: list[str]) -> None:
     assert done.returncode == 2 and "Usage" in done.stderr
 
 
-def test_help() -> None:
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help(option: str) -> None:
     for command in ([], ["build"], ["plan"]):
-        done = run(*command, "--help")
-        assert done.returncode == 0 and "Usage" in done.stdout
+        done = run(*command, option)
+        assert done.returncode == 0 and "Usage: fusegen" in done.stdout
+
+
+def test_version() -> None:
+    done = run("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"fusegen {__version__}\n", "")
+
+
+def test_shell_completion() -> None:
+    """As a shell asks for it, and the script that makes a shell ask."""
+    words = {"COMP_WORDS": "fusegen bui", "COMP_CWORD": "1"}
+    done = run(_FUSEGEN_COMPLETE="complete_bash", **words)
+    assert (done.returncode, done.stdout.split()) == (0, ["build"])
+    done = run("--show-completion", "bash")
+    assert done.returncode == 0 and "_FUSEGEN_COMPLETE=complete_bash" in done.stdout
 
 
 def test_a_bug_is_told_as_one() -> None:

@@ -36,23 +36,23 @@ MUTANTS = dict(enumerate((mutant for kind in _KINDS for mutant in kind), start=1
 COPIES = {
     each.name: each
     for each in (
-        Copy("batch norm", "kb97", ("train_forward", "train_backward")),
+        Copy("batch norm", "matmul_bn_bias_div_swish", ("train_forward", "train_backward")),
         # As 16-bit types are: single elements too narrow to be copied alone.
         Copy(
             "batch norm, loaded",
-            "kb97",
+            "matmul_bn_bias_div_swish",
             ("train_forward", "train_backward"),
             ("fetch.cuh", "kPacked || sizeof(T) >= 4;", "kPacked;"),
         ),
-        Copy("group norm", "kb30"),
+        Copy("group norm", "gemm_groupnorm_hardtanh"),
         # As with 16-bit types and many turns: large blocks with column sums.
         Copy(
             "group norm, large blocks",
-            "kb30",
+            "gemm_groupnorm_hardtanh",
             ("forward", "backward"),
             ("row_work.cuh", "if (work.bytes > 2 || !has_room || turns < 32) return false;", "return has_room;"),
         ),
-        Copy("no norm", "kb12"),
+        Copy("no norm", "gemm_multiply_leakyrelu"),
     )
 }
 SCENARIOS = {

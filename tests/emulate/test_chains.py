@@ -128,9 +128,16 @@ def compare(found, expected, where: str) -> int:
     return len(found)
 
 
+each_norm = pytest.mark.parametrize(
+    "chain",
+    [CHAINS["matmul_bn_bias_div_swish"], CHAINS["gemm_bias_hardtanh_mish_groupnorm"]],
+    ids=["batch_norm", "group_norm"],
+)
+
+
 @pytest.mark.parametrize("misalign", ["elements", "vectors"])
 @pytest.mark.parametrize("schedule", ["on chip", "split"])
-@pytest.mark.parametrize("chain", [CHAINS["kb97"], CHAINS["kb94"]], ids=["batch_norm", "group_norm"])
+@each_norm
 def test_tensors_may_begin_anywhere(chain, schedule, misalign, cache):
     plan, module = prepared(chain, (33, 64, 8), True)
     mode = plan.modes[-1]
@@ -141,7 +148,7 @@ def test_tensors_may_begin_anywhere(chain, schedule, misalign, cache):
     compare(tail.run(tensors, mode, schedule=schedule, misalign=misalign).values, expected, f"misaligned {misalign}")
 
 
-@pytest.mark.parametrize("chain", [CHAINS["kb97"], CHAINS["kb94"]], ids=["batch_norm", "group_norm"])
+@each_norm
 def test_the_order_of_threads_does_not_matter(chain, cache):
     """Bitwise: whatever order threads and blocks run in, sums are taken in the same order."""
     plan, module = prepared(chain, (33, 64, 8), False)
@@ -168,7 +175,7 @@ def check_mode(chain, plan, module, mode, size, cache, first_seed: int = 0, **la
 
 
 @pytest.mark.parametrize("channels", [64, 130])
-@pytest.mark.parametrize("key", ["kb97", "kb33", "kb41"])
+@pytest.mark.parametrize("key", ["matmul_bn_bias_div_swish", "gemm_scale_bn", "gemm_batchnorm_gelu_relu"])
 def test_columns_in_clusters_against_double_precision(key, channels, cache):
     chain, size = CHAINS[key], (79, channels, 1)
     for number, mode in enumerate(plan_file(ROOT / "specs" / f"{chain.spec}.yaml").modes):
@@ -177,7 +184,7 @@ def test_columns_in_clusters_against_double_precision(key, channels, cache):
         check_mode(chain, plan, module, mode, size, cache, shapes=shapes)
 
 
-@pytest.mark.parametrize("key", ["kb97", "kb33", "kb41"])
+@pytest.mark.parametrize("key", ["matmul_bn_bias_div_swish", "gemm_scale_bn", "gemm_batchnorm_gelu_relu"])
 def test_panels_of_several_slices_against_double_precision(key, cache):
     """The last of three slices has 88 rows; behind batch norm of a scaled product, results leave sums of each slice."""
     chain, size = CHAINS[key], (600, 132, 1)
@@ -191,7 +198,7 @@ LENGTHS = (3, 5, 9, 17, 33, 44, 65, 72, 129, 257, 388, 1036)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("key", ["kb30", "kb94"])
+@pytest.mark.parametrize("key", ["gemm_groupnorm_hardtanh", "gemm_bias_hardtanh_mish_groupnorm"])
 def test_groups_of_any_length_against_double_precision(key, length, cache):
     chain, size = CHAINS[key], (27, 5 * length, 5)
     plan, module = prepared(chain, size, True)

@@ -25,9 +25,11 @@ from tests.chains.originals import CHAINS  # noqa: E402
 pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = ("kb97", "kb33", "kb94", "kb88")
+BATCH_NORMS = ("matmul_bn_bias_div_swish", "gemm_scale_bn")
+GROUP_NORMS = ("gemm_bias_hardtanh_mish_groupnorm", "gemm_groupnorm_swish_multiply_swish")
+SEEDS = (*BATCH_NORMS, *GROUP_NORMS)
 # For tests of what batch norm keeps.
-batch_norms = pytest.mark.parametrize("chain", ("kb97", "kb33"), indirect=True, scope="module")
+batch_norms = pytest.mark.parametrize("chain", BATCH_NORMS, indirect=True, scope="module")
 SIZES = ((33, 70, 96, 6), (1, 24, 32, 4), (2, 24, 32, 4), (31, 37, 41, 1))
 
 
@@ -175,7 +177,7 @@ def test_batches_are_counted_as_in_eager(momentum, change, chain):
     assert fused.bn.num_batches_tracked == original.bn.num_batches_tracked
 
 
-@pytest.mark.parametrize("chain", ("kb94", "kb88"), indirect=True, scope="module")
+@pytest.mark.parametrize("chain", GROUP_NORMS, indirect=True, scope="module")
 @pytest.mark.parametrize("groups", [5, -4])
 def test_groups_that_do_not_divide_the_channels_are_refused_as_in_eager(groups, chain):
     fused, original, x = pair(chain, SIZES[0])
@@ -187,7 +189,7 @@ def test_groups_that_do_not_divide_the_channels_are_refused_as_in_eager(groups, 
         fused(x)
 
 
-@pytest.mark.parametrize("chain", ("kb94", "kb88"), indirect=True, scope="module")
+@pytest.mark.parametrize("chain", GROUP_NORMS, indirect=True, scope="module")
 def test_the_backward_op_refuses_such_groups_too(autograd_in_python, chain):
     fused, _, x = pair(chain, SIZES[0])
     y = fused(x)

@@ -13,7 +13,7 @@ from fusegen.render.layout import tidy
 from tests.render.rendering import ROOT, rendered
 
 PATHS = sorted(path for path in rendered() if not path.endswith("/py.typed"))  # which is empty
-PACKAGE_FILES = [path for path in PATHS if not path.startswith("support/")]
+PACKAGE_FILES = [path for path in PATHS if "/" in path and not path.startswith("support/")]
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from fusegen import __version__
 from fusegen.errors import SpecError
-from fusegen.render.manifest import MANIFEST, read_manifest
-from fusegen.render.output import write_files
+from fusegen.render.manifest import MANIFEST, manifest_version, read_manifest
+from fusegen.render.output import _refuse_edited, write_files
+from tests.render.rendering import rendered
 
 FILES = {"demo/kernels.cu": "// kernels\n", "support/launch.cuh": "// launch\n"}
 
@@ -37,12 +39,72 @@ def test_writes_only_what_differs(tmp_path: Path) -> None:
     assert (tmp_path / "demo" / "kernels.cu").stat().st_mtime == 1
 
 
-def test_repairs_what_was_edited_or_removed(tmp_path: Path) -> None:
+def test_writes_what_was_removed(tmp_path: Path) -> None:
+    write_files(FILES, tmp_path)
+    (tmp_path / "support" / "launch.cuh").unlink()
+    assert write_files(FILES, tmp_path) == ["support/launch.cuh"]
+
+
+NEW = {path: f"{text}// new\n" for path, text in FILES.items()}
+
+
+@pytest.mark.parametrize("files", [FILES, NEW])
+def test_an_edit_by_hand_is_replaced_only_when_told_to(tmp_path: Path, files: dict[str, str]) -> None:
     write_files(FILES, tmp_path)
     (tmp_path / "demo" / "kernels.cu").write_text("edited")
     (tmp_path / "support" / "launch.cuh").unlink()
-    assert write_files(FILES, tmp_path) == list(FILES)
-    assert (tmp_path / "demo" / "kernels.cu").read_text() == FILES["demo/kernels.cu"]
+    before = {path: (tmp_path / path).read_bytes() for path in listing(tmp_path)}
+    with pytest.raises(SpecError, match=r"FG508.*edited by hand: .*demo/kernels.cu \(`fusegen check`.*--overwrite"):
+        write_files(files, tmp_path)
+    assert {path: (tmp_path / path).read_bytes() for path in listing(tmp_path)} == before
+    assert write_files(files, tmp_path, overwrite=True) == list(files)
+    assert (tmp_path / "demo" / "kernels.cu").read_text() == files["demo/kernels.cu"]
+    assert write_files(files, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"// kernels\r\n",  # git converted it
+        b"// kernels\n// new\r\n",  # and again, of what is to be written
+        b"<<<<<<< HEAD\n// kernels\n=======\n// other\n>>>>>>> other\n",
+    ],
+)
+def test_what_git_left_is_no_edit(tmp_path: Path, data: bytes) -> None:
+    """Nothing that `fusegen check` calls line endings or a conflict."""
+    write_files(FILES, tmp_path)
+    (tmp_path / "demo" / "kernels.cu").write_bytes(data)
+    assert write_files(NEW, tmp_path) == list(NEW)
+
+
+def test_the_side_that_a_merge_took_is_no_edit(tmp_path: Path) -> None:
+    """Where the manifest has still both."""
+    write_files(FILES, tmp_path)
+    ours = (tmp_path / MANIFEST).read_text().splitlines(keepends=True)
+    write_files(NEW, tmp_path)
+    theirs = (tmp_path / MANIFEST).read_text().splitlines(keepends=True)
+    place = next(number for number, line in enumerate(ours) if "demo/" in line)
+    sides = ["<<<<<<< HEAD\n", ours[place], "=======\n", theirs[place], ">>>>>>> theirs\n"]
+    (tmp_path / MANIFEST).write_text("".join(theirs[:place] + sides + theirs[place + 1 :]))
+    for text in (FILES, NEW):
+        (tmp_path / "demo" / "kernels.cu").write_text(text["demo/kernels.cu"])
+        _refuse_edited({**FILES, "demo/kernels.cu": "// newest\n"}, tmp_path)
+    (tmp_path / "demo" / "kernels.cu").write_text("edited")
+    with pytest.raises(SpecError, match="FG508"):
+        _refuse_edited({**FILES, "demo/kernels.cu": "// newest\n"}, tmp_path)
+
+
+def test_an_edit_of_another_package_is_none_of_this_builds(tmp_path: Path) -> None:
+    write_files(FILES | {"other/kernels.cu": "// other\n"}, tmp_path)
+    (tmp_path / "other" / "kernels.cu").write_text("edited")
+    assert write_files(NEW, tmp_path) == list(NEW)
+
+
+def test_the_manifest_alone_has_the_version(tmp_path: Path) -> None:
+    write_files(rendered(), tmp_path)
+    assert f'"version": "{__version__}"' in (tmp_path / MANIFEST).read_text()
+    assert manifest_version((tmp_path / MANIFEST).read_bytes()) == __version__
+    assert not [path for path, text in rendered().items() if __version__ in text]
 
 
 def test_other_packages_stay_listed_while_they_are_there(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.torch
 ROWS, IN, OUT, GROUPS = 33, 24, 32, 4
 
 
-def _original(name="kb97", dtype=torch.float32):
+def _original(name="matmul_bn_bias_div_swish", dtype=torch.float32):
     torch.manual_seed(7)
     chain = CHAINS[name]
     module = chain.module(*chain.arguments(IN, OUT, GROUPS)).to(dtype)
@@ -60,7 +60,7 @@ def test_steps_of_the_original_pass(name):
 
 def test_a_second_summation_order_passes():
     """The bound is no test for equality: rows in another order round otherwise and have to be accepted."""
-    original, x = _original("kb33")
+    original, x = _original("gemm_scale_bn")
     results = compare_module(_Permuted(original), _Plain(original), [x])
     assert not _failed(results), table(results)
     assert any(item.fused != item.eager for item in results)
@@ -240,7 +240,7 @@ class _StillRuns(_Plain):
 
 def test_zero_gradients_are_measured_by_their_terms():
     """The gradient of a bias in front of a batch norm is zero: its noise is relative to what cancels."""
-    original, x = _original("kb33")
+    original, x = _original("gemm_scale_bn")
     exact = reference(original, [x], torch.randn(ROWS, OUT))
     assert float(exact.run.gradients["gemm.bias"].abs().max()) < 1e-12
     assert float(exact.terms["gemm.bias"].min()) > 1e-2

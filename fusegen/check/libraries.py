@@ -1,0 +1,47 @@
+"""Compiled libraries beside the rendered sources: those that were compiled from other sources.
+
+A library has `fusegen sources <name> <digest>` as plain bytes (`support/package_info.h`), so that nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from fusegen.check.disk import reading
+from fusegen.check.findings import Finding
+from fusegen.errors import InternalError
+from fusegen.paths import EXTENSION
+from fusegen.render.package import Files
+
+_DIGEST = re.compile(r'^#define FUSEGEN_SOURCES "([0-9a-f]+)"$', re.MULTILINE)
+
+
+def stale_libraries(rendered: Files, directory: Path, specs: Mapping[str, str]) -> list[Finding]:
+    """A finding for each library that is there and is not of what is rendered; one that is absent is none.
+
+    specs: for each package its spec file. Raises SpecError.
+    """
+    findings = []
+    for name, source in specs.items():
+        path = f"{name}/{EXTENSION}.so"
+        if not (directory / path).is_file():
+            continue
+        with reading(directory):
+            data = (directory / path).read_bytes()
+        if _marker(name, rendered[f"{name}/bindings.cpp"]) not in data:
+            meaning = (
+                f"It was compiled from other sources than {source} gives: importing the package raises an error until "
+                "it is compiled again."
+            )
+            findings.append(Finding(path, "library", meaning, None, None, "compile"))
+    return findings
+
+
+def _marker(name: str, binding: str) -> bytes:
+    """What the library of this binding has in it."""
+    found = _DIGEST.search(binding)
+    if found is None:
+        raise InternalError(f"the binding of {name} has no digest of its sources")
+    return f"fusegen sources {name} {found.group(1)}\0".encode()
