@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -274,6 +275,18 @@ class ChainBuilder:
         self._own(name)
         self._declare(self.constants, Constant(name, name), "name")
         return self.graph.scalar(name)
+
+    def inverse(self, constant: Node, field: str) -> Node:
+        """1 / constant. Refuses a number of which a double cannot hold that."""
+        if constant.op != "literal":
+            return self.graph.add("reciprocal", constant, name=f"inverse_{constant.name}")
+        value = constant.attribute
+        inverse = 1.0 / value if value else 0.0
+        if value == 0:
+            self.refuse("FG205", f"division by the {field} 0", field)
+        elif math.isinf(inverse):
+            self.refuse("FG205", f"1 / {value} is too large for a double", field)
+        return self.graph.literal(inverse)
 
     def owned_scalar(self, value: float | str | None, module: str, key: str) -> Node:
         """A constant that a norm holds, read there at run time so that later changes to it count."""

@@ -24,6 +24,11 @@ class Plain:
     text: str
 
 
+def key(text: str, *examples: Any) -> Any:
+    """What the reference, the schema and `fusegen ops` say of a key, and values that it may have."""
+    return Field(description=text, examples=list(examples))
+
+
 def problem(code: str, message: str, hint: str | None = None) -> PydanticCustomError:
     """The error a validator raises to choose the diagnostic's code and hint itself."""
     return PydanticCustomError(code, "{message}", {"message": message, "hint": hint})  # type: ignore[arg-type]
