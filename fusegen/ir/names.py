@@ -31,7 +31,8 @@ KERNEL_NAMES = frozenset(
     kPanelRows kPanelThreads kWidth lag leave_moments leave_sums load_last load_rows load_to_keep panel_turn panels
     slices store_last wait_for_parts
     absolute_backward elu elu_backward expm1 fabs hardsigmoid hardsigmoid_backward log logsigmoid logsigmoid_backward
-    pow power power_backward prelu_weight_backward reciprocal_backward rsqrt_backward softsign softsign_backward sqrt
+    pow real_power real_power_backward prelu_weight_backward reciprocal_backward rsqrt_backward softsign
+    softsign_backward sqrt
     """.split()
 )
 

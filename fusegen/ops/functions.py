@@ -179,8 +179,8 @@ define("exp", "exponential", _exp, by_result=True, costly=True)
 for _name in ("rsqrt", "reciprocal"):
     define(_name, gradient=_through_output)
     define(f"{_name}_backward")
-define("power", gradient=_through_input, costly=True)
-define("power_backward", costly=True)
+define("real_power", gradient=_through_input, costly=True)
+define("real_power_backward", costly=True)
 
 # Activations of comparisons and arithmetic
 

@@ -96,7 +96,7 @@ class Pow(Step):
 
     def build(self, chain, x: Node) -> Node:
         exponents = chain.graph.literal(self.exponent), chain.graph.literal(self.exponent - 1)
-        return chain.graph.add("power", x, *exponents, name="pow_value")
+        return chain.graph.add("real_power", x, *exponents, name="pow_value")
 
     def eager(self, x: str) -> str:
         return f"torch.pow({x}, {float(self.exponent)!r})"

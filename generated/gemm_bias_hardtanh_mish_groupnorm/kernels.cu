@@ -48,8 +48,8 @@ namespace {
 //   gemm = gemm_product + gemm_bias
 //   plus_bias = gemm + bias
 //   hardtanh_value = hardtanh(plus_bias, -1, 1)
-//   power_2 = bounded_exp<Out>(hardtanh_value)
-//   mish_value = mish<Out>(hardtanh_value, power_2)
+//   power = bounded_exp<Out>(hardtanh_value)
+//   mish_value = mish<Out>(hardtanh_value, power)
 //   groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd
 //   groupnorm = groupnorm_hat * groupnorm_weight + groupnorm_bias
 //   y = groupnorm
@@ -181,8 +181,8 @@ forward_row(
         const Acc gemm = gemm_product + gemm_bias[kept][v];
         const Acc plus_bias = gemm + bias[kept][v];
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc power_2 = bounded_exp<Out>(hardtanh_value);
-        const Acc mish_value = mish<Out>(hardtanh_value, power_2);
+        const Acc power = bounded_exp<Out>(hardtanh_value);
+        const Acc mish_value = mish<Out>(hardtanh_value, power);
         mish_value_held[i][v] = mish_value;
         groupnorm_moments_parts[v] = columns[i].has(v) ? mish_value : Acc(0);
       }
@@ -310,8 +310,8 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
           const Acc gemm = gemm_product + gemm_bias[v];
           const Acc plus_bias = gemm + bias[v];
           const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-          const Acc power_2 = bounded_exp<Out>(hardtanh_value);
-          const Acc mish_value = mish<Out>(hardtanh_value, power_2);
+          const Acc power = bounded_exp<Out>(hardtanh_value);
+          const Acc mish_value = mish<Out>(hardtanh_value, power);
           groupnorm_moments_of[v] = mish_value;
         }
         if (seen == 0) groupnorm_moments_sums.pilot = one_of(columns[u], groupnorm_moments_of);
@@ -400,8 +400,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       const Acc gemm = gemm_product + gemm_bias[v];
       const Acc plus_bias = gemm + bias[v];
       const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-      const Acc power_2 = bounded_exp<Out>(hardtanh_value);
-      const Acc mish_value = mish<Out>(hardtanh_value, power_2);
+      const Acc power = bounded_exp<Out>(hardtanh_value);
+      const Acc mish_value = mish<Out>(hardtanh_value, power);
       const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
       const Acc groupnorm = groupnorm_hat * groupnorm_weight[v] + groupnorm_bias[v];
       y_out[v] = narrow<Out>(groupnorm);
@@ -615,12 +615,12 @@ namespace {
 //   gemm = gemm_product + gemm_bias
 //   plus_bias = gemm + bias
 //   hardtanh_value = hardtanh(plus_bias, -1, 1)
-//   power_2 = bounded_exp<Out>(hardtanh_value)
-//   mish_value = mish<Out>(hardtanh_value, power_2)
+//   power = bounded_exp<Out>(hardtanh_value)
+//   mish_value = mish<Out>(hardtanh_value, power)
 //   groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd
 //   d_mish_value_unscaled = grad_y * groupnorm_weight - (groupnorm_hat * groupnorm_grad_slope +
 //   groupnorm_grad_mean)
-//   slope_of_mish_value = mish_slope<Out>(hardtanh_value, power_2)
+//   slope_of_mish_value = mish_slope<Out>(hardtanh_value, power)
 //   d_mish_value = d_mish_value_unscaled * groupnorm_rstd
 //   d_hardtanh_value = d_mish_value * slope_of_mish_value
 //   d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, -1, 1)
@@ -780,12 +780,12 @@ backward_row(
         const Acc gemm = gemm_product + gemm_bias[kept][v];
         const Acc plus_bias = gemm + bias[kept][v];
         const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc power_2 = bounded_exp<Out>(hardtanh_value);
-        const Acc mish_value = mish<Out>(hardtanh_value, power_2);
+        const Acc power = bounded_exp<Out>(hardtanh_value);
+        const Acc mish_value = mish<Out>(hardtanh_value, power);
         const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
         const Acc d_groupnorm_hat_groupnorm_hat =
             grad_y * groupnorm_hat * groupnorm_weight[kept][v];
-        const Acc slope_of_mish_value = mish_slope<Out>(hardtanh_value, power_2);
+        const Acc slope_of_mish_value = mish_slope<Out>(hardtanh_value, power);
         groupnorm_hat_held[i][v] = groupnorm_hat;
         slope_of_mish_value_held[i][v] = slope_of_mish_value;
         d_groupnorm_hat_sum_parts[v] = columns[i].has(v) ? grad_y * groupnorm_weight[kept][v]
@@ -1016,8 +1016,8 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
           const Acc gemm = gemm_product + gemm_bias[v];
           const Acc plus_bias = gemm + bias[v];
           const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-          const Acc power_2 = bounded_exp<Out>(hardtanh_value);
-          const Acc mish_value = mish<Out>(hardtanh_value, power_2);
+          const Acc power = bounded_exp<Out>(hardtanh_value);
+          const Acc mish_value = mish<Out>(hardtanh_value, power);
           const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
           const Acc d_groupnorm_hat_groupnorm_hat = grad_y * groupnorm_hat * groupnorm_weight[v];
           d_groupnorm_hat_sum += grad_y * groupnorm_weight[v];
@@ -1112,13 +1112,13 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       const Acc gemm = gemm_product + gemm_bias[v];
       const Acc plus_bias = gemm + bias[v];
       const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-      const Acc power_2 = bounded_exp<Out>(hardtanh_value);
-      const Acc mish_value = mish<Out>(hardtanh_value, power_2);
+      const Acc power = bounded_exp<Out>(hardtanh_value);
+      const Acc mish_value = mish<Out>(hardtanh_value, power);
       const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
       const Acc d_mish_value_unscaled =
           grad_y * groupnorm_weight[v] - (groupnorm_hat * groupnorm_grad_slope
               + groupnorm_grad_mean);
-      const Acc slope_of_mish_value = mish_slope<Out>(hardtanh_value, power_2);
+      const Acc slope_of_mish_value = mish_slope<Out>(hardtanh_value, power);
       const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
       const Acc d_hardtanh_value = d_mish_value * slope_of_mish_value;
       const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));

@@ -84,7 +84,7 @@ FUSEGEN_MATH rsqrt_backward(A g, A y) { return A(-0.5) * g * y * y * y; }
 FUSEGEN_MATH reciprocal_backward(A g, A y) { return -g * y * y; }
 
 // x^exponent. Where a product or a root is more exact than pow, that is what PyTorch takes as well.
-FUSEGEN_MATH power(A x, A exponent, A) {
+FUSEGEN_MATH real_power(A x, A exponent, A) {
   if (exponent == A(1)) return x;
   if (exponent == A(2)) return x * x;
   if (exponent == A(3)) return x * x * x;
@@ -95,8 +95,8 @@ FUSEGEN_MATH power(A x, A exponent, A) {
   return pow(x, exponent);
 }
 // less_one: the exponent - 1, which would round here.
-FUSEGEN_MATH power_backward(A g, A x, A exponent, A less_one) {
-  return exponent == A(0) ? A(0) : g * (exponent * power(x, less_one, less_one));
+FUSEGEN_MATH real_power_backward(A g, A x, A exponent, A less_one) {
+  return exponent == A(0) ? A(0) : g * (exponent * real_power(x, less_one, less_one));
 }
 FUSEGEN_MATH absolute_backward(A g, A x) { return g * (A(x > A(0)) - A(x < A(0))); }
 
