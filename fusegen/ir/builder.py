@@ -103,7 +103,8 @@ class ChainBuilder:
     def pass_over(self, written: Any, running: Node | None) -> None:
         """Takes a step that nobody can read for one that makes whatever it says."""
         op = written.get("op") if isinstance(written, dict) else None
-        if self.step == 0 and (not isinstance(op, str) or nearest(op, ["linear"])):
+        like_linear = not isinstance(op, str) or nearest(op, ["linear"]) or "out_features" in written
+        if self.step == 0 and like_linear:
             self.channels = None
         if isinstance(written, dict):
             self.assume([written.get("save"), written.get("parameter")], running)

@@ -140,7 +140,7 @@ class Prelu(Step):
     def build(self, chain, x: Node) -> Node:
         size = chain.symbols.size(self.num_parameters, "num_parameters")
         if size not in (1, chain.channels) and None not in (size, chain.channels):
-            message = f"prelu has one weight, or one for each of the {chain.channels} channels, not {size}"
+            message = f"prelu has one weight, or one for each channel, of which there are {chain.channels}, not {size}"
             chain.refuse("FG304", message, "num_parameters")
         chain.symbols.constructed((size,), "num_parameters")
         extent = SCALAR if size == 1 else CHANNEL

@@ -49,6 +49,7 @@ class Log(Power):
     op: Literal["log"]
     function = "log"
     formula = "log(x), to the base e"
+    kinks = (0,)
     autocast = "float32"
 
 
@@ -58,6 +59,7 @@ class Sqrt(Power):
     op: Literal["sqrt"]
     function = "sqrt"
     formula = "sqrt(x)"
+    kinks = (0,)
 
 
 class Rsqrt(Power):
@@ -66,6 +68,7 @@ class Rsqrt(Power):
     op: Literal["rsqrt"]
     function = "rsqrt"
     formula = "1 / sqrt(x)"
+    kinks = (0,)
     autocast = "float32"
 
 
@@ -75,6 +78,7 @@ class Reciprocal(Power):
     op: Literal["reciprocal"]
     function = "reciprocal"
     formula = "1 / x"
+    kinks = (0,)
     autocast = "float32"
 
 
@@ -92,6 +96,7 @@ class Pow(Step):
     op: Literal["pow"]
     exponent: Annotated[Number, Plain("a number that stands in the spec"), key("any number but an argument", 1.5)]
     formula = "x^exponent"
+    kinks = (0,)
     autocast = "float32"
 
     def build(self, chain, x: Node) -> Node:

@@ -46,7 +46,7 @@ class Step(BaseModel):
     """One entry of a spec's chain; each subclass is one op of the catalogue.
 
     formula: the op as `fusegen ops` and docs/spec.md print it; x is the running value. kinks: where the derivative
-    jumps: values of x, or the keys that hold them. autocast: what PyTorch's autocast does
+    jumps or has a pole: values of x, or the keys that hold them. autocast: what PyTorch's autocast does
     with the op: it leaves it alone, runs it in float32, or in its 16-bit dtype. module: the class of the submodule that
     the op is in the original, if it is one; its attribute is the step's `name`.
     """

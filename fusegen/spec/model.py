@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Union
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from fusegen.errors import Diagnostic, quote
 from fusegen.spec import checks
 from fusegen.spec.annotations import fields
-from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, problem
+from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, key, problem
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.names import AttributeName, ClassName, Identifier, SpecName, camel_case
 from fusegen.spec.wording import suggest
@@ -66,6 +66,7 @@ def _about(value: str) -> str:
 # A size that the generated code may rely on, or a symbol that stays dynamic.
 Dimension = Identifier | PositiveInt
 Shape = Annotated[Listing[Dimension], Field(max_length=MAX_RANK)]
+UnknownOp = Callable[[str, Sequence[str]], tuple[str, str | None]]
 FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -106,7 +107,10 @@ class SpecModel(SpecPart):
 
     fusegen: Annotated[int, AfterValidator(_version), Plain("the number of the format version")]
     name: SpecName
-    about: Annotated[str, Field(max_length=MAX_ABOUT_LENGTH), AfterValidator(_about)]
+    about_: Annotated[
+        Given[Annotated[str, Field(max_length=MAX_ABOUT_LENGTH), AfterValidator(_about)]],
+        key("a line about the chain, for those who read the generated files", "Linear, batch norm, ReLU"),
+    ] = Field(default=None, alias="about")
     class_: Given[ClassName] = Field(default=None, alias="class")
     dims: dict[Identifier, PositiveInt] = Field(default_factory=dict, max_length=MAX_NAMES)
     arguments: dict[AttributeName, Argument] = Field(default_factory=dict, max_length=MAX_NAMES)
@@ -122,6 +126,14 @@ class SpecModel(SpecPart):
         AfterValidator(_distinct),
     ] = ("sm_90",)
     chain: Annotated[Listing[dict[str, Any]], Field(min_length=1, max_length=MAX_STEPS)]
+
+    # For validate(): the message and the hint for an op that is not one of the given known ones.
+    unknown_op: ClassVar[UnknownOp | None] = None
+
+    @property
+    def about(self) -> str:
+        """The line about the chain: `about`, or its ops."""
+        return self.about_ or ", ".join(step.op for step in self.chain)
 
     @property
     def class_name(self) -> str:
@@ -150,11 +162,14 @@ class SpecModel(SpecPart):
 
 
 @functools.cache
-def spec_model(step_types: tuple[type[BaseModel], ...]) -> type[SpecModel]:
+def spec_model(step_types: tuple[type[BaseModel], ...], unknown_op: UnknownOp | None = None) -> type[SpecModel]:
     """The spec's model for a catalogue: `chain` is a union of the step models, told apart by `op`."""
     if len(step_types) == 1:
         step: Any = step_types[0]  # pydantic has no discriminated union of one
     else:
         step = Annotated[Union[step_types], Field(discriminator="op")]  # noqa: UP007
     chain = Annotated[Listing[step], Field(min_length=1, max_length=MAX_STEPS)]  # type: ignore[valid-type]
-    return create_model("SpecModel", __base__=SpecModel, chain=(chain, ...))
+    model = create_model("SpecModel", __base__=SpecModel, chain=(chain, ...))
+    if unknown_op is not None:
+        model.unknown_op = staticmethod(unknown_op)  # type: ignore[assignment]
+    return model
