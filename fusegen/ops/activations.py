@@ -136,6 +136,7 @@ class Prelu(Step):
     kinks = (0,)
     autocast = "16 bits"
     module = "nn.PReLU"
+    tensors = ("weight",)
 
     def build(self, chain, x: Node) -> Node:
         size = chain.symbols.size(self.num_parameters, "num_parameters")
@@ -148,7 +149,7 @@ class Prelu(Step):
         return chain.graph.add("prelu", x, weight, name=self.name)
 
     def construct(self, channels: Dim) -> list[str]:
-        return [f"self.{self.name} = nn.PReLU({self.num_parameters}, init={scalar_text(self.init)})"]
+        return [f"self.{self.name} = nn.PReLU({self.num_parameters}, init={scalar_text(self.init)}, **_factory)"]
 
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"

@@ -21,6 +21,7 @@ class Linear(Step):
     bias: Annotated[bool, key("whether a bias is added", False)] = True
     formula = "x W^T + b"
     module = "nn.Linear"
+    tensors = ("weight", "bias")
 
     def build(self, chain, x: Node) -> Node:
         product = chain.contract(self, x)
@@ -35,9 +36,6 @@ class Linear(Step):
     def construct(self, channels: Dim) -> list[str]:
         bias = "" if self.bias else ", bias=False"
         return [f"self.{self.name} = nn.Linear({channels}, {self.out_features}{bias}, **_factory)"]
-
-    def reset(self) -> list[str]:
-        return [f"self.{self.name}.reset_parameters()"]
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         return dtypes.activation

@@ -24,9 +24,6 @@ class Norm(Step):
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"
 
-    def reset(self) -> list[str]:
-        return [f"self.{self.name}.reset_parameters()"]
-
     def _affine(self, chain, xhat: Node, bias: bool = True) -> Node:
         """weight * xhat + bias, as far as the module has them."""
         if not self.affine:
@@ -56,6 +53,7 @@ class BatchNorm(Norm):
     track_running_stats: Annotated[bool, key("false: the batch's statistics in evaluation too", False)] = True
     formula = "(x - mean) / sqrt(var + eps) * weight + bias, by channel over the rows"
     module = "nn.BatchNorm1d"
+    tensors = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
 
     def build(self, chain, x: Node) -> Node:
         eps = self._eps(chain)
@@ -102,6 +100,7 @@ class GroupNorm(Norm):
     formula = "(x - mean) / sqrt(var + eps) * weight + bias, by row over each group of channels"
     autocast = "float32"
     module = "nn.GroupNorm"
+    tensors = ("weight", "bias")
 
     def build(self, chain, x: Node) -> Node:
         groups: Dim = chain.groups(self.num_groups)
@@ -123,6 +122,7 @@ class LayerNorm(Norm):
     formula = "(x - mean) / sqrt(var + eps) * weight + bias, by row"
     autocast = "float32"
     module = "nn.LayerNorm"
+    tensors = ("weight", "bias")
 
     def build(self, chain, x: Node) -> Node:
         xhat, _, _ = normalisation.centred(chain.graph, x, ROW, self._eps(chain), self.name)
@@ -146,6 +146,7 @@ class RmsNorm(Norm):
     formula = "x / sqrt(mean(x^2) + eps) * weight, by row"
     autocast = "float32"
     module = "nn.RMSNorm"
+    tensors = ("weight",)
 
     def build(self, chain, x: Node) -> Node:
         xhat = normalisation.uncentred(chain.graph, x, ROW, self._eps(chain), self.name)

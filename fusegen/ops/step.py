@@ -48,7 +48,7 @@ class Step(BaseModel):
     formula: the op as `fusegen ops` and docs/spec.md print it; x is the running value. kinks: where the derivative
     jumps or has a pole: values of x, or the keys that hold them. autocast: what PyTorch's autocast does
     with the op: it leaves it alone, runs it in float32, or in its 16-bit dtype. module: the class of the submodule that
-    the op is in the original, if it is one; its attribute is the step's `name`.
+    the op is in the original, if it is one; its attribute is the step's `name`. tensors: what that reads of its own.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -57,6 +57,7 @@ class Step(BaseModel):
     kinks: ClassVar[tuple[float | str, ...]] = ()
     autocast: ClassVar[Literal["as it is", "float32", "16 bits"]] = "as it is"
     module: ClassVar[str] = ""
+    tensors: ClassVar[tuple[str, ...]] = ()
 
     save: Annotated[Given[Identifier], key("names the result, for a `value` of later steps", "gate")] = None
 
@@ -86,7 +87,7 @@ class Step(BaseModel):
 
     def reset(self) -> list[str]:
         """Lines of reset_parameters() that draw anew what the op owns, as `construct` drew it."""
-        return []
+        return [f"self.{self.name}.reset_parameters()"] if self.module else []  # type: ignore[attr-defined]
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         """The dtype of PyTorch's result for an operand of dtype `running`."""

@@ -11,13 +11,7 @@ from fusegen.plan.plan import Plan
 from fusegen.render.environment import wrap
 from fusegen.render.functions import as_tuple, repr_double, variable
 from fusegen.render.operators import OpRenderer
-_TENSORS = {  # what each reads of its own, besides what the chain says
-    "linear": ("weight", "bias"),
-    "batch_norm": ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"),
-    "group_norm": ("weight", "bias"),
-    "layer_norm": ("weight", "bias"),
-    "rms_norm": ("weight",),
-}
+
 _WIDTH = 100
 
 
@@ -179,7 +173,7 @@ class CallRenderer:
         tracked = self._tracked()
         names = []
         for step in self.owners:
-            for tensor in _TENSORS[step.op]:
+            for tensor in step.tensors:
                 attribute = f"{step.name}.{tensor}"
                 if attribute not in known and not (step.name in tracked and tensor == "num_batches_tracked"):
                     names.append(attribute)

@@ -28,7 +28,7 @@ class Eager(NamedTuple):
 
 # What a call of a submodule goes through. An attribute of an instance may take the place of each.
 _METHODS = ("forward", "_call_impl", "_wrapped_call_impl", "_slow_forward", "_check_input_dim")
-_KINDS = (nn.Linear, nn.BatchNorm1d, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+_KINDS = (nn.Linear, nn.BatchNorm1d, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.PReLU)
 _FORWARD = {kind: kind.forward for kind in _KINDS}
 _CALL = (nn.Module.__call__, nn.Module._call_impl, nn.Module._wrapped_call_impl)
 _GLOBAL_HOOKS = (
