@@ -124,6 +124,31 @@ def plan(
 
 
 @app.command()
+def init(name: Annotated[str, typer.Argument(help="Of the spec, its package and its file.")] = "my_chain") -> None:
+    """Write a commented spec to start from into the directory `specs`."""
+    from fusegen.reference.init import write_spec
+
+    for path in write_spec(name):
+        print(f"wrote {path}")
+
+
+@app.command()
+def ops(op: Annotated[str | None, typer.Argument(help="One op, in full.", show_default=False)] = None) -> None:
+    """List the ops that a chain may have, with their formulas, keys and defaults."""
+    from fusegen.reference.ops import details, listing
+
+    print(listing() if op is None else details(op), end="")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of specs, for editors."""
+    from fusegen.reference.schema import text
+
+    print(text(), end="")
+
+
+@app.command()
 def check(
     specs: Annotated[
         list[Path] | None,

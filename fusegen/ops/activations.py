@@ -130,7 +130,7 @@ class Prelu(Step):
 
     op: Literal["prelu"]
     name: Annotated[AttributeName, key("the attribute of the module that holds the nn.PReLU", "act")]
-    num_parameters: Annotated[Dimension, key("the length of the weight: 1, or the channels", "features")] = 1
+    num_parameters: Annotated[Dimension, key("the length of the weight: 1, or the channels", "hidden")] = 1
     init: Annotated[Number, key("what the weight begins with", 0.1)] = 0.25
     formula = "x above 0, else weight x"
     kinks = (0,)

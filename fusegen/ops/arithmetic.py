@@ -27,7 +27,7 @@ class Arithmetic(Step):
     ] = None
     shape: Annotated[
         Given[Identifier | Shape],
-        key("the parameter's: a list that broadcasts to [rows, channels], or a shape argument", ["features"]),
+        key("the parameter's: a list that broadcasts to [rows, channels], or a shape argument", ["hidden"]),
     ] = None
     init: Annotated[
         Given[Init], key("what the parameter begins with: a filling, a number or a float argument", "ones")

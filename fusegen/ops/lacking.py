@@ -100,7 +100,7 @@ OTHER_NAMES = {
 }
 # The least likeness, by difflib, of what may be meant: a guess of what is there can be tried, one of what is not helps
 # only if it is right.
-_LIKE, _VERY_LIKE = 0.6, 0.8
+_LIKE, _VERY_LIKE = 0.7, 0.8
 
 
 def unknown_op(op: str, known: Iterable[str]) -> tuple[str, str | None]:

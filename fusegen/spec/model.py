@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import AfterValidator, BaseModel, Field, create_model
+from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, create_model
 
 from fusegen.errors import Diagnostic, quote
 from fusegen.spec import checks
@@ -66,6 +66,7 @@ def _about(value: str) -> str:
 # A size that the generated code may rely on, or a symbol that stays dynamic.
 Dimension = Identifier | PositiveInt
 Shape = Annotated[Listing[Dimension], Field(max_length=MAX_RANK)]
+_CHAIN = "the steps, which apply in order to the running value; the first one takes the first input"
 UnknownOp = Callable[[str, Sequence[str]], tuple[str, str | None]]
 FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -77,55 +78,92 @@ class DimArgument(SpecPart):
 
 
 class IntArgument(SpecPart):
-    """A whole number; `typical` is what planning and benchmarks assume."""
+    """A whole number, such as a number of groups."""
 
     type: Literal["int"]
-    typical: int
-    default: Given[int] = None
+    typical: Annotated[int, key("what planning and benchmarks assume", 8)]
+    default: Annotated[Given[int], key("the constructor's default; without it there is none", 8)] = None
 
 
 class FloatArgument(SpecPart):
-    """A number."""
+    """A number that the module keeps as an attribute, or that a parameter begins with."""
 
     type: Literal["float"]
-    default: Given[FiniteFloat] = None
+    default: Annotated[Given[FiniteFloat], key("the constructor's default; without it there is none", 0.5)] = None
 
 
 class ShapeArgument(SpecPart):
-    """A shape that the constructor insists on; the original module takes it as an argument."""
+    """A shape that the original module takes as an argument."""
 
     type: Literal["shape"]
-    is_: Shape = Field(alias="is")
-    default: Given[Annotated[Listing[PositiveInt], Field(max_length=MAX_RANK)]] = None
+    is_: Shape = Field(alias="is", description="what it has to be, else ValueError", examples=[["hidden"]])
+    default: Annotated[
+        Given[Annotated[Listing[PositiveInt], Field(max_length=MAX_RANK)]],
+        key("the constructor's default; without it there is none", [1]),
+    ] = None
 
 
+ARGUMENTS = (DimArgument, IntArgument, FloatArgument, ShapeArgument)
 Argument = Annotated[DimArgument | IntArgument | FloatArgument | ShapeArgument, Field(discriminator="type")]
 
 
 class SpecModel(SpecPart):
     """A whole spec. Use spec_model() for one whose chain is typed."""
 
-    fusegen: Annotated[int, AfterValidator(_version), Plain("the number of the format version")]
-    name: SpecName
+    fusegen: Annotated[
+        int,
+        AfterValidator(_version),
+        Plain("the number of the format version"),
+        WithJsonSchema({"const": FORMAT_VERSION}),
+        key("the version of the format", FORMAT_VERSION),
+    ]
+    name: Annotated[SpecName, key("names the package, the ops and the file NAME.yaml", "my_chain")]
     about_: Annotated[
         Given[Annotated[str, Field(max_length=MAX_ABOUT_LENGTH), AfterValidator(_about)]],
-        key("a line about the chain, for those who read the generated files", "Linear, batch norm, ReLU"),
+        key("a line for those who read the generated files; without it they name the ops", "A chain to start from"),
     ] = Field(default=None, alias="about")
-    class_: Given[ClassName] = Field(default=None, alias="class")
-    dims: dict[Identifier, PositiveInt] = Field(default_factory=dict, max_length=MAX_NAMES)
-    arguments: dict[AttributeName, Argument] = Field(default_factory=dict, max_length=MAX_NAMES)
-    inputs: Annotated[dict[Identifier, Shape], Field(min_length=1, max_length=MAX_NAMES)]
+    class_: Annotated[
+        Given[ClassName], key("the name of the nn.Module; without it, the name in CamelCase", "MyChain")
+    ] = Field(default=None, alias="class")
+    dims: Annotated[
+        dict[Identifier, PositiveInt],
+        key(
+            "symbols of sizes that stay dynamic, with the size that planning and benchmarks assume",
+            {"batch": 1024, "features": 512, "hidden": 256},
+        ),
+    ] = Field(default_factory=dict, max_length=MAX_NAMES)
+    arguments: Annotated[
+        dict[AttributeName, Argument],
+        key(
+            "of the module's constructor, in order",
+            {"features": {"type": "dim"}, "hidden": {"type": "dim"}, "factor": {"type": "float", "default": 0.5}},
+        ),
+    ] = Field(default_factory=dict, max_length=MAX_NAMES)
+    inputs: Annotated[
+        dict[Identifier, Shape],
+        Field(min_length=1, max_length=MAX_NAMES),
+        key(
+            "of the module's forward, in order; sizes are symbols, or numbers that the generated code relies on",
+            {"x": ["batch", "features"]},
+        ),
+    ]
     dtypes: Annotated[
-        Listing[Annotated[str, AfterValidator(_dtype), Plain("a dtype")]],
+        Listing[Annotated[str, AfterValidator(_dtype), Plain("a dtype"), WithJsonSchema({"enum": list(DTYPES)})]],
         Field(min_length=1),
         AfterValidator(_distinct),
+        key("what kernels are compiled for; autocast needs float32 and one of 16 bits", ["float32", "bfloat16"]),
     ] = DTYPES
     targets: Annotated[
         Listing[Annotated[str, AfterValidator(_target), Plain("a target")]],
         Field(min_length=1),
         AfterValidator(_distinct),
+        key("the GPUs that are compiled for, as nvcc calls them", ["sm_90"]),
     ] = ("sm_90",)
-    chain: Annotated[Listing[dict[str, Any]], Field(min_length=1, max_length=MAX_STEPS)]
+    chain: Annotated[
+        Listing[dict[str, Any]],
+        Field(min_length=1, max_length=MAX_STEPS),
+        key(_CHAIN, [{"op": "relu"}]),
+    ]
 
     # For validate(): the message and the hint for an op that is not one of the given known ones.
     unknown_op: ClassVar[UnknownOp | None] = None
@@ -168,7 +206,9 @@ def spec_model(step_types: tuple[type[BaseModel], ...], unknown_op: UnknownOp | 
         step: Any = step_types[0]  # pydantic has no discriminated union of one
     else:
         step = Annotated[Union[step_types], Field(discriminator="op")]  # noqa: UP007
-    chain = Annotated[Listing[step], Field(min_length=1, max_length=MAX_STEPS)]  # type: ignore[valid-type]
+    chain = Annotated[  # type: ignore[valid-type]
+        Listing[step], Field(min_length=1, max_length=MAX_STEPS), key(_CHAIN, [{"op": "relu"}])
+    ]
     model = create_model("SpecModel", __base__=SpecModel, chain=(chain, ...))
     if unknown_op is not None:
         model.unknown_op = staticmethod(unknown_op)  # type: ignore[assignment]

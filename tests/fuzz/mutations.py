@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import LACKING, OTHER_NAMES
 from fusegen.spec.annotations import fields
-from fusegen.spec.model import DimArgument, FloatArgument, IntArgument, ShapeArgument, SpecModel
+from fusegen.spec.model import ARGUMENTS, SpecModel
 
 Path = tuple[str | int, ...]
 
@@ -28,7 +28,6 @@ NUMBERS = (
     1e-320, 1e308, -1e308, math.inf, -math.inf, math.nan,
 )  # fmt: skip
 STEP_KEYS = tuple(dict.fromkeys(key for step in STEPS for key in fields(step)))
-ARGUMENTS = (DimArgument, IntArgument, FloatArgument, ShapeArgument)
 KEYS = tuple(dict.fromkeys([*STEP_KEYS, *(key for each in ARGUMENTS for key in fields(each)), *fields(SpecModel)]))
 OPS = (*(op for step in STEPS for op in step.ops()), *LACKING, *OTHER_NAMES)
 
