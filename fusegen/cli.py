@@ -79,6 +79,7 @@ def build(
     ] = False,
 ) -> None:
     """Render SPECS into packages and compile them."""
+    from fusegen.plan.devices import misfit
     from fusegen.plan.packages import plan_packages
     from fusegen.render.output import orphans, write_files
     from fusegen.render.package import render_all
@@ -90,6 +91,9 @@ def build(
         )
     console = Console(stderr=True, highlight=False)
     plans = plan_packages(spec_files(specs))
+    for reason in (misfit(plan.device, each) for plan in plans for each in target or ()):
+        if reason is not None:
+            raise typer.BadParameter(reason, param_hint="--target")
     rendered = render_all(plans)
     left_over = orphans(rendered, output) if prune else []
     for path in write_files(rendered, output, remove=left_over):

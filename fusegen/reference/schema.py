@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fusegen.ops.catalogue import STEPS
-from fusegen.plan.devices import DEVICES
+from fusegen.plan.devices import all_targets
 from fusegen.reference.ops import remarks
 from fusegen.spec.model import spec_model
 
@@ -24,8 +24,7 @@ def schema() -> dict[str, Any]:
     for step in STEPS:
         own = found["$defs"][step.__name__]
         own["description"] = " ".join([*dict.fromkeys(map(step.formula_of, step.ops())), *remarks(step)])
-    # `a` is code for that one architecture.
-    found["properties"]["targets"]["items"]["enum"] = [f"{each}{end}" for each in DEVICES for end in ("", "a")]
+    found["properties"]["targets"]["items"]["enum"] = all_targets()
     return {"$schema": _VERSION, "title": "fusegen spec"} | found | {"title": "fusegen spec"}
 
 

@@ -34,7 +34,7 @@ __device__ __forceinline__ float quotient(float n, float d) {
 __device__ __forceinline__ double maximum(double x, double y) { return x != x || x > y ? x : y; }
 __device__ __forceinline__ double minimum(double x, double y) { return x != x || x < y ? x : y; }
 __device__ __forceinline__ float maximum(float x, float y) {
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
   float result;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
   return result;
@@ -43,7 +43,7 @@ __device__ __forceinline__ float maximum(float x, float y) {
 #endif
 }
 __device__ __forceinline__ float minimum(float x, float y) {
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
   float result;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
   return result;

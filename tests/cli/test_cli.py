@@ -168,3 +168,9 @@ def test_ops() -> None:
     assert "leaky_relu" in run("ops").stdout and run("ops", "relu6").stdout.startswith("relu6: min(max(x, 0), 6)\n")
     done = run("ops", "softmax")
     assert (done.returncode, done.stdout) == (2, "") and "the op 'softmax' is not supported" in done.stderr
+
+
+def test_a_target_that_the_plan_is_not_made_for(tmp_path: Path) -> None:
+    done = run("build", "--target", "sm_75", SPEC, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "") and "shared memory on sm_75" in " ".join(done.stderr.split())
+    assert not (tmp_path / "generated").exists(), "nothing is written"
