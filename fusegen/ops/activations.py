@@ -8,7 +8,7 @@ from fusegen.ir.extent import CHANNEL, SCALAR, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Number, Scalar, scalar_text
 from fusegen.ops.step import Step
-from fusegen.spec.base import key
+from fusegen.spec.base import meaning
 from fusegen.spec.model import Dimension
 from fusegen.spec.names import AttributeName
 
@@ -97,7 +97,7 @@ class Mish(Activation):
 class Gelu(Activation):
     op: Literal["gelu"]
     approximate: Annotated[
-        Literal["none", "tanh"], key("`tanh`: Phi(x) = (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2", "tanh")
+        Literal["none", "tanh"], meaning("`tanh`: Phi(x) = (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2", "tanh")
     ] = "none"
     formula = "x Phi(x), with the normal distribution Phi"
 
@@ -113,7 +113,7 @@ class Gelu(Activation):
 
 class LeakyRelu(Step):
     op: Literal["leaky_relu"]
-    negative_slope: Annotated[Scalar, key("the factor of values up to 0", 0.2)] = 0.01
+    negative_slope: Annotated[Scalar, meaning("the factor of values up to 0", 0.2)] = 0.01
     formula = "x above 0, else negative_slope x"
     kinks = (0,)
 
@@ -129,9 +129,9 @@ class Prelu(Step):
     """nn.PReLU: the weight is learnt."""
 
     op: Literal["prelu"]
-    name: Annotated[AttributeName, key("the attribute of the module that holds the nn.PReLU", "act")]
-    num_parameters: Annotated[Dimension, key("the length of the weight: 1, or the channels", "hidden")] = 1
-    init: Annotated[Number, key("what the weight begins with", 0.1)] = 0.25
+    name: Annotated[AttributeName, meaning("the attribute of the module that holds the nn.PReLU", "act")]
+    num_parameters: Annotated[Dimension, meaning("the length of the weight: 1, or the channels", "hidden")] = 1
+    init: Annotated[Number, meaning("what the weight begins with", 0.1)] = 0.25
     formula = "x above 0, else weight x"
     kinks = (0,)
     autocast = "16 bits"
@@ -157,7 +157,7 @@ class Prelu(Step):
 
 class Elu(Step):
     op: Literal["elu"]
-    alpha: Annotated[Scalar, key("minus the limit at -infinity", 0.5)] = 1.0
+    alpha: Annotated[Scalar, meaning("minus the limit at -infinity", 0.5)] = 1.0
     formula = "x above 0, else alpha (exp(x) - 1)"
     kinks = (0,)
 
@@ -171,7 +171,7 @@ class Elu(Step):
 
 class Celu(Step):
     op: Literal["celu"]
-    alpha: Annotated[Scalar, key("minus the limit at -infinity; not 0", 0.5)] = 1.0
+    alpha: Annotated[Scalar, meaning("minus the limit at -infinity; not 0", 0.5)] = 1.0
     formula = "x above 0, else alpha (exp(x / alpha) - 1)"
 
     def build(self, chain, x: Node) -> Node:
@@ -197,8 +197,8 @@ class Selu(Step):
 
 class Softplus(Step):
     op: Literal["softplus"]
-    beta: Annotated[Scalar, key("how sharp the bend at 0 is", 2.0)] = 1.0
-    threshold: Annotated[Scalar, key("the result is x where beta x is above it", 30.0)] = 20.0
+    beta: Annotated[Scalar, meaning("how sharp the bend at 0 is", 2.0)] = 1.0
+    threshold: Annotated[Scalar, meaning("the result is x where beta x is above it", 30.0)] = 20.0
     formula = "log(1 + exp(beta x)) / beta"
     autocast = "float32"
 

@@ -8,7 +8,7 @@ from fusegen.ir.extent import SCALAR, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Number, Scalar, scalar_text
 from fusegen.ops.step import Dtypes, Step, StepError, promote
-from fusegen.spec.base import Given, key
+from fusegen.spec.base import Given, meaning
 from fusegen.spec.model import Shape
 from fusegen.spec.names import AttributeName, Identifier
 from fusegen.spec.wording import alternatives
@@ -23,23 +23,23 @@ class Arithmetic(Step):
 
     op: Literal["add", "sub", "mul", "div", "minimum", "maximum"]
     parameter: Annotated[
-        Given[AttributeName], key("a learnable parameter; used again, it is named without shape and init", "scale")
+        Given[AttributeName], meaning("a learnable parameter; used again, it is named without shape and init", "scale")
     ] = None
     shape: Annotated[
         Given[Identifier | Shape],
-        key("the parameter's: a list that broadcasts to [rows, channels], or a shape argument", ["hidden"]),
+        meaning("the parameter's: a list that broadcasts to [rows, channels], or a shape argument", ["hidden"]),
     ] = None
     init: Annotated[
-        Given[Init], key("what the parameter begins with: a filling, a number or a float argument", "ones")
+        Given[Init], meaning("what the parameter begins with: a filling, a number or a float argument", "ones")
     ] = None
-    constant: Annotated[Given[Scalar], key("a number, or an argument of the module", 0.5)] = None
+    constant: Annotated[Given[Scalar], meaning("a number, or an argument of the module", 0.5)] = None
     name: Annotated[
-        Given[AttributeName], key("the attribute of the module that holds a constant given as a number", "factor")
+        Given[AttributeName], meaning("the attribute of the module that holds a constant given as a number", "factor")
     ] = None
-    value: Annotated[Given[Identifier], key("the result of an earlier step, by its `save`", "gate")] = None
-    input: Annotated[Given[Identifier], key("an input of the module", "residual")] = None
-    swap: Annotated[bool, key("exchanges the operands", True)] = False
-    detach: Annotated[bool, key("no gradient flows into the value or input", True)] = False
+    value: Annotated[Given[Identifier], meaning("the result of an earlier step, by its `save`", "gate")] = None
+    input: Annotated[Given[Identifier], meaning("an input of the module", "residual")] = None
+    swap: Annotated[bool, meaning("exchanges the operands", True)] = False
+    detach: Annotated[bool, meaning("no gradient flows into the value or input", True)] = False
 
     @classmethod
     def formula_of(cls, op: str) -> str:

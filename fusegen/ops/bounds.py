@@ -7,15 +7,15 @@ from typing import Annotated, Literal
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Scalar, scalar_text
 from fusegen.ops.step import Step, StepError
-from fusegen.spec.base import Given, key
+from fusegen.spec.base import Given, meaning
 
 
 class Clamp(Step):
     """Passes the gradient at both bounds. At least one of them is there."""
 
     op: Literal["clamp"]
-    min: Annotated[Given[Scalar], key("the lower bound; without it there is none", 0.0)] = None
-    max: Annotated[Given[Scalar], key("the upper bound; without it there is none", 1.0)] = None
+    min: Annotated[Given[Scalar], meaning("the lower bound; without it there is none", 0.0)] = None
+    max: Annotated[Given[Scalar], meaning("the upper bound; without it there is none", 1.0)] = None
     formula = "min(max(x, min), max)"
     kinks = ("min", "max")
 
@@ -40,8 +40,8 @@ class Hardtanh(Step):
     """As clamp, but passes no gradient at the bounds."""
 
     op: Literal["hardtanh"]
-    min_val: Annotated[Scalar, key("the lower bound", -2.0)] = -1.0
-    max_val: Annotated[Scalar, key("the upper bound", 2.0)] = 1.0
+    min_val: Annotated[Scalar, meaning("the lower bound", -2.0)] = -1.0
+    max_val: Annotated[Scalar, meaning("the upper bound", 2.0)] = 1.0
     formula = "min(max(x, min_val), max_val)"
     kinks = ("min_val", "max_val")
 

@@ -13,7 +13,8 @@ _IN_FRONT = "call it first, and give its result to the chain, as [rows, channels
 _FAMILIES = {
     "a chain has no reductions": (
         f"{_CUT}; to add a tensor is 'add'",
-        "sum mean prod amin amax argmin argmax std var norm cumsum cumprod logsumexp count_nonzero median topk sort reduce_sum reduce_mean",
+        "sum mean prod amin amax argmin argmax std var norm cumsum cumprod logsumexp count_nonzero median topk sort "
+        "reduce_sum reduce_mean",
     ),
     "a chain has no reductions over a dimension": (
         f"{_CUT}; the smaller and the larger of two operands are 'minimum' and 'maximum'",
@@ -26,8 +27,8 @@ _FAMILIES = {
     ),
     "a chain has no pooling": (
         _IN_FRONT,
-        "pooling max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
-        "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d lp_pool2d global_avg_pool",
+        "pooling max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
+        "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d lp_pool2d global_avg_pool",
     ),
     "kernels draw no random numbers": (
         "apply it to the module's input or result",

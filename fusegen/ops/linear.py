@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fusegen.ir.extent import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Dtypes, Step
-from fusegen.spec.base import key
+from fusegen.spec.base import meaning
 from fusegen.spec.model import Dimension
 from fusegen.spec.names import AttributeName
 
@@ -16,9 +16,9 @@ class Linear(Step):
     """nn.Linear. Only as the first step: the vendor library makes the product."""
 
     op: Literal["linear"]
-    name: Annotated[AttributeName, key("the attribute of the module that holds the nn.Linear", "fc")]
-    out_features: Annotated[Dimension, key("the channels of the result", "hidden")]
-    bias: Annotated[bool, key("whether a bias is added", False)] = True
+    name: Annotated[AttributeName, meaning("the attribute of the module that holds the nn.Linear", "fc")]
+    out_features: Annotated[Dimension, meaning("the channels of the result", "hidden")]
+    bias: Annotated[bool, meaning("whether a bias is added", False)] = True
     formula = "x W^T + b"
     module = "nn.Linear"
     tensors = ("weight", "bias")

@@ -9,7 +9,7 @@ from fusegen.ir.graph import Node
 from fusegen.ops import normalisation
 from fusegen.ops.scalars import NotNegative, Positive, scalar_text
 from fusegen.ops.step import Step
-from fusegen.spec.base import key
+from fusegen.spec.base import meaning
 from fusegen.spec.model import Dimension
 from fusegen.spec.names import AttributeName, Identifier
 
@@ -17,9 +17,9 @@ from fusegen.spec.names import AttributeName, Identifier
 class Norm(Step):
     """A normalisation kept as a submodule `name`; its eps stays an attribute of that submodule."""
 
-    name: Annotated[AttributeName, key("the attribute of the module that holds the norm", "norm")]
-    eps: Annotated[NotNegative | Identifier, key("what is added to the variance", 1e-3)] = 1e-5
-    affine: Annotated[bool, key("whether a weight (and a bias) of each channel is learnt", False)] = True
+    name: Annotated[AttributeName, meaning("the attribute of the module that holds the norm", "norm")]
+    eps: Annotated[NotNegative | Identifier, meaning("what is added to the variance", 1e-3)] = 1e-5
+    affine: Annotated[bool, meaning("whether a weight (and a bias) of each channel is learnt", False)] = True
 
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"
@@ -46,11 +46,11 @@ class BatchNorm(Norm):
     """nn.BatchNorm1d: per-channel statistics over the rows in training, running statistics in evaluation."""
 
     op: Literal["batch_norm"]
-    eps: Annotated[Positive | Identifier, key("what is added to the variance", 1e-3)] = 1e-5
+    eps: Annotated[Positive | Identifier, meaning("what is added to the variance", 1e-3)] = 1e-5
     momentum: Annotated[
-        NotNegative | Identifier | None, key("the share of the newest batch; null: the cumulative average", 0.3)
+        NotNegative | Identifier | None, meaning("the share of the newest batch; null: the cumulative average", 0.3)
     ] = 0.1
-    track_running_stats: Annotated[bool, key("false: the batch's statistics in evaluation too", False)] = True
+    track_running_stats: Annotated[bool, meaning("false: the batch's statistics in evaluation too", False)] = True
     formula = "(x - mean) / sqrt(var + eps) * weight + bias, by channel over the rows"
     module = "nn.BatchNorm1d"
     tensors = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
@@ -96,7 +96,7 @@ class GroupNorm(Norm):
     """nn.GroupNorm."""
 
     op: Literal["group_norm"]
-    num_groups: Annotated[Dimension, key("how many groups the channels are divided into", 8)]
+    num_groups: Annotated[Dimension, meaning("how many groups the channels are divided into", 8)]
     formula = "(x - mean) / sqrt(var + eps) * weight + bias, by row over each group of channels"
     autocast = "float32"
     module = "nn.GroupNorm"
@@ -118,7 +118,7 @@ class LayerNorm(Norm):
     """nn.LayerNorm over the channels."""
 
     op: Literal["layer_norm"]
-    bias: Annotated[bool, key("whether an affine norm has a bias", False)] = True
+    bias: Annotated[bool, meaning("whether an affine norm has a bias", False)] = True
     formula = "(x - mean) / sqrt(var + eps) * weight + bias, by row"
     autocast = "float32"
     module = "nn.LayerNorm"
@@ -141,7 +141,7 @@ class RmsNorm(Norm):
     op: Literal["rms_norm"]
     eps: Annotated[  # type: ignore[assignment]
         NotNegative | Identifier | None,
-        key("what is added to the mean square; null: the least that counts beside 1 in the arithmetic's dtype", 1e-3),
+        meaning("what is added to the mean square; null: the least that counts beside 1 in the dtype", 1e-3),
     ] = 1e-5
     formula = "x / sqrt(mean(x^2) + eps) * weight, by row"
     autocast = "float32"

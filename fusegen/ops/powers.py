@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Number
 from fusegen.ops.step import Step
-from fusegen.spec.base import Plain, key
+from fusegen.spec.base import Plain, meaning
 
 
 class Power(Step):
@@ -94,7 +94,7 @@ class Pow(Step):
     round once more: so it is a number, not an argument."""
 
     op: Literal["pow"]
-    exponent: Annotated[Number, Plain("a number that stands in the spec"), key("any number but an argument", 1.5)]
+    exponent: Annotated[Number, Plain("a number that stands in the spec"), meaning("any number but an argument", 1.5)]
     formula = "x^exponent"
     kinks = (0,)
     autocast = "float32"

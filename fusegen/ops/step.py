@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fusegen.ir.extent import Dim
 from fusegen.ir.graph import Node
-from fusegen.spec.base import Given, key
+from fusegen.spec.base import Given, meaning
 from fusegen.spec.names import Identifier
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Step(BaseModel):
     module: ClassVar[str] = ""
     tensors: ClassVar[tuple[str, ...]] = ()
 
-    save: Annotated[Given[Identifier], key("names the result, for a `value` of later steps", "gate")] = None
+    save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None
 
     @classmethod
     def ops(cls) -> tuple[str, ...]:

@@ -82,7 +82,13 @@ _SECTIONS = {
 
 def _table(keys: list[Key]) -> str:
     rows = (
-        [f"`{key.name}`", key.presence, key.about or "what kind it is", key.value, f"`{key.example}`" * bool(key.example)]
+        [
+            f"`{key.name}`",
+            key.presence,
+            key.about,
+            key.value,
+            f"`{key.example}`" * bool(key.example),
+        ]
         for key in keys
     )
     lines = ["| key | presence | meaning | value | example |", "|---|---|---|---|---|"]

@@ -42,7 +42,7 @@ def write_beside(directory: Path) -> Path | None:
 
 
 def _plain(part: Any) -> Any:
-    """Without the titles that pydantic makes of names, and without null as the default of a key that may not be null."""
+    """Without the titles that pydantic makes of names, and without a default of null where null may not stand."""
     if isinstance(part, list):
         return [_plain(each) for each in part]
     if not isinstance(part, dict):

@@ -24,7 +24,7 @@ class Plain:
     text: str
 
 
-def key(text: str, *examples: Any) -> Any:
+def meaning(text: str, *examples: Any) -> Any:
     """What the reference, the schema and `fusegen ops` say of a key, and values that it may have."""
     return Field(description=text, examples=list(examples))
 
@@ -42,6 +42,7 @@ def _given(value: Any) -> Any:
 
 # A YAML list as a tuple. Strict validation would insist on a Python tuple; the elements stay strict.
 Listing = Annotated[tuple[Item, ...], Field(strict=False)]
+
 
 class _NotNull:
     """Marks a type whose None only stands for a missing key: neither messages nor the JSON Schema offer null."""

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, create_mo
 from fusegen.errors import Diagnostic, quote
 from fusegen.spec import checks
 from fusegen.spec.annotations import fields
-from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, key, problem
+from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, meaning, problem
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.names import AttributeName, ClassName, Identifier, SpecName, camel_case
 from fusegen.spec.wording import suggest
@@ -81,15 +81,15 @@ class IntArgument(SpecPart):
     """A whole number, such as a number of groups."""
 
     type: Literal["int"]
-    typical: Annotated[int, key("what planning and benchmarks assume", 8)]
-    default: Annotated[Given[int], key("the constructor's default; without it there is none", 8)] = None
+    typical: Annotated[int, meaning("what planning and benchmarks assume", 8)]
+    default: Annotated[Given[int], meaning("the constructor's default; without it there is none", 8)] = None
 
 
 class FloatArgument(SpecPart):
     """A number that the module keeps as an attribute, or that a parameter begins with."""
 
     type: Literal["float"]
-    default: Annotated[Given[FiniteFloat], key("the constructor's default; without it there is none", 0.5)] = None
+    default: Annotated[Given[FiniteFloat], meaning("the constructor's default; without it there is none", 0.5)] = None
 
 
 class ShapeArgument(SpecPart):
@@ -99,7 +99,7 @@ class ShapeArgument(SpecPart):
     is_: Shape = Field(alias="is", description="what it has to be, else ValueError", examples=[["hidden"]])
     default: Annotated[
         Given[Annotated[Listing[PositiveInt], Field(max_length=MAX_RANK)]],
-        key("the constructor's default; without it there is none", [1]),
+        meaning("the constructor's default; without it there is none", [1]),
     ] = None
 
 
@@ -115,26 +115,26 @@ class SpecModel(SpecPart):
         AfterValidator(_version),
         Plain("the number of the format version"),
         WithJsonSchema({"const": FORMAT_VERSION}),
-        key("the version of the format", FORMAT_VERSION),
+        meaning("the version of the format", FORMAT_VERSION),
     ]
-    name: Annotated[SpecName, key("names the package, the ops and the file NAME.yaml", "my_chain")]
+    name: Annotated[SpecName, meaning("names the package, the ops and the file NAME.yaml", "my_chain")]
     about_: Annotated[
         Given[Annotated[str, Field(max_length=MAX_ABOUT_LENGTH), AfterValidator(_about)]],
-        key("a line for those who read the generated files; without it they name the ops", "A chain to start from"),
+        meaning("a line for those who read the generated files; without it they name the ops", "A chain to start from"),
     ] = Field(default=None, alias="about")
     class_: Annotated[
-        Given[ClassName], key("the name of the nn.Module; without it, the name in CamelCase", "MyChain")
+        Given[ClassName], meaning("the name of the nn.Module; without it, the name in CamelCase", "MyChain")
     ] = Field(default=None, alias="class")
     dims: Annotated[
         dict[Identifier, PositiveInt],
-        key(
+        meaning(
             "symbols of sizes that stay dynamic, with the size that planning and benchmarks assume",
             {"batch": 1024, "features": 512, "hidden": 256},
         ),
     ] = Field(default_factory=dict, max_length=MAX_NAMES)
     arguments: Annotated[
         dict[AttributeName, Argument],
-        key(
+        meaning(
             "of the module's constructor, in order",
             {"features": {"type": "dim"}, "hidden": {"type": "dim"}, "factor": {"type": "float", "default": 0.5}},
         ),
@@ -142,7 +142,7 @@ class SpecModel(SpecPart):
     inputs: Annotated[
         dict[Identifier, Shape],
         Field(min_length=1, max_length=MAX_NAMES),
-        key(
+        meaning(
             "of the module's forward, in order; sizes are symbols, or numbers that the generated code relies on",
             {"x": ["batch", "features"]},
         ),
@@ -151,18 +151,18 @@ class SpecModel(SpecPart):
         Listing[Annotated[str, AfterValidator(_dtype), Plain("a dtype"), WithJsonSchema({"enum": list(DTYPES)})]],
         Field(min_length=1),
         AfterValidator(_distinct),
-        key("what kernels are compiled for; autocast needs float32 and one of 16 bits", ["float32", "bfloat16"]),
+        meaning("what kernels are compiled for; autocast needs float32 and one of 16 bits", ["float32", "bfloat16"]),
     ] = DTYPES
     targets: Annotated[
         Listing[Annotated[str, AfterValidator(_target), Plain("a target")]],
         Field(min_length=1),
         AfterValidator(_distinct),
-        key("the GPUs that are compiled for, as nvcc calls them", ["sm_90"]),
+        meaning("the GPUs that are compiled for, as nvcc calls them", ["sm_90"]),
     ] = ("sm_90",)
     chain: Annotated[
         Listing[dict[str, Any]],
         Field(min_length=1, max_length=MAX_STEPS),
-        key(_CHAIN, [{"op": "relu"}]),
+        meaning(_CHAIN, [{"op": "relu"}]),
     ]
 
     # For validate(): the message and the hint for an op that is not one of the given known ones.
@@ -207,7 +207,7 @@ def spec_model(step_types: tuple[type[BaseModel], ...], unknown_op: UnknownOp | 
     else:
         step = Annotated[Union[step_types], Field(discriminator="op")]  # noqa: UP007
     chain = Annotated[  # type: ignore[valid-type]
-        Listing[step], Field(min_length=1, max_length=MAX_STEPS), key(_CHAIN, [{"op": "relu"}])
+        Listing[step], Field(min_length=1, max_length=MAX_STEPS), meaning(_CHAIN, [{"op": "relu"}])
     ]
     model = create_model("SpecModel", __base__=SpecModel, chain=(chain, ...))
     if unknown_op is not None:

@@ -14,9 +14,7 @@ from fusegen.ops.step import Step
 from fusegen.spec.base import NOT_NULL
 
 NORMS = {op: step for step in norms.STEPS for op in step.ops()}
-UNARY = {
-    op: step for each in (activations, bounds, powers) for step in each.STEPS for op in step.ops()
-}
+UNARY = {op: step for each in (activations, bounds, powers) for step in each.STEPS for op in step.ops()}
 BINARY = Arithmetic.ops()
 NAMES = (
     "a",

@@ -27,7 +27,9 @@ chain: [{chain}]
 def test_every_op_has_a_line() -> None:
     lines = listing().splitlines()
     assert [line.split()[0] for line in lines[: len(known_ops())]] == list(known_ops())
-    assert any(re.fullmatch(r"leaky_relu +x above 0, else negative_slope x +negative_slope=0\.01", line) for line in lines)
+    assert any(
+        re.fullmatch(r"leaky_relu +x above 0, else negative_slope x +negative_slope=0\.01", line) for line in lines
+    )
 
 
 @pytest.mark.parametrize("op", known_ops())

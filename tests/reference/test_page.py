@@ -1,4 +1,4 @@
-"""docs/spec.md is what the models and the catalogue give. After a change of either: FUSEGEN_ACCEPT=1 pytest on this file."""
+"""docs/spec.md is what the models and the catalogue give. After a change of either: FUSEGEN_ACCEPT=1 pytest, here."""
 
 from __future__ import annotations
 
