@@ -28,7 +28,8 @@ _FAMILIES = {
     "a chain has no pooling": (
         _IN_FRONT,
         "pooling max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
-        "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d lp_pool2d global_avg_pool",
+        "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
+        "adaptive_max_pool2d adaptive_max_pool3d lp_pool2d global_avg_pool",
     ),
     "kernels draw no random numbers": (
         "apply it to the module's input or result",

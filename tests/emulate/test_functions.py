@@ -1,4 +1,4 @@
-"""Functions of one formula in float32 and double beside PyTorch in double, relative to each value: in the tails, too."""
+"""Functions of one formula in float32 and double beside PyTorch in double, relative to each value in the tails, too."""
 
 from __future__ import annotations
 
