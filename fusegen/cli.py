@@ -98,6 +98,7 @@ def build(
     ] = False,
 ) -> None:
     """Render SPECS into packages and compile them."""
+    from fusegen.plan.devices import misfit
     from fusegen.plan.packages import plan_packages
     from fusegen.render.output import orphans, write_files
     from fusegen.render.package import render_all
@@ -109,6 +110,9 @@ def build(
         )
     console = Console(stderr=True, highlight=False)
     plans = plan_packages(spec_files(specs))
+    for reason in (misfit(plan.device, each) for plan in plans for each in target or ()):
+        if reason is not None:
+            raise typer.BadParameter(reason, param_hint="--target")
     rendered = render_all(plans)
     left_over = orphans(rendered, output) if prune else []
     for path in write_files(rendered, output, remove=left_over, overwrite=overwrite):
@@ -140,6 +144,31 @@ def plan(
 
     for made in plan_files(spec_files(specs)):
         print(json.dumps(summary(made), indent=2) if json_ else report(made))
+
+
+@app.command()
+def init(name: Annotated[str, typer.Argument(help="Of the spec, its package and its file.")] = "my_chain") -> None:
+    """Write a commented spec to start from into the directory `specs`."""
+    from fusegen.reference.init import write_spec
+
+    for path in write_spec(name):
+        print(f"wrote {path}")
+
+
+@app.command()
+def ops(op: Annotated[str | None, typer.Argument(help="One op, in full.", show_default=False)] = None) -> None:
+    """List the ops that a chain may have, with their formulas, keys and defaults."""
+    from fusegen.reference.ops import details, listing
+
+    print(listing() if op is None else details(op), end="")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of specs, for editors."""
+    from fusegen.reference.schema import text
+
+    print(text(), end="")
 
 
 @app.command()

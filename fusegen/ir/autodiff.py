@@ -11,7 +11,7 @@ from fusegen.ir.reduce import sum_to
 from fusegen.ops.functions import FUNCTIONS
 
 # Results of normalisation statistics: the gradient through them is part of `standardize`'s rule.
-_STATISTICS = frozenset({"moments", "mean", "variance", "sum", "rsqrt"})
+_STATISTICS = frozenset({"moments", "mean", "variance", "sum"})
 
 
 def differentiate(graph: Graph, result: Node, grad: Node, leaves: Sequence[Node]) -> dict[Node, Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -102,7 +103,8 @@ class ChainBuilder:
     def pass_over(self, written: Any, running: Node | None) -> None:
         """Takes a step that nobody can read for one that makes whatever it says."""
         op = written.get("op") if isinstance(written, dict) else None
-        if self.step == 0 and (not isinstance(op, str) or nearest(op, ["linear"])):
+        like_linear = not isinstance(op, str) or nearest(op, ["linear"]) or "out_features" in written
+        if self.step == 0 and like_linear:
             self.channels = None
         if isinstance(written, dict):
             self.assume([written.get("save"), written.get("parameter")], running)
@@ -274,6 +276,18 @@ class ChainBuilder:
         self._own(name)
         self._declare(self.constants, Constant(name, name), "name")
         return self.graph.scalar(name)
+
+    def inverse(self, constant: Node, field: str) -> Node:
+        """1 / constant. Refuses a number of which a double cannot hold that."""
+        if constant.op != "literal":
+            return self.graph.add("reciprocal", constant, name=f"inverse_{constant.name}")
+        value = constant.attribute
+        inverse = 1.0 / value if value else 0.0
+        if value == 0:
+            self.refuse("FG205", f"division by the {field} 0", field)
+        elif math.isinf(inverse):
+            self.refuse("FG205", f"1 / {value} is too large for a double", field)
+        return self.graph.literal(inverse)
 
     def owned_scalar(self, value: float | str | None, module: str, key: str) -> Node:
         """A constant that a norm holds, read there at run time so that later changes to it count."""

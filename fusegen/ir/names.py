@@ -30,6 +30,9 @@ KERNEL_NAMES = frozenset(
     kSegmentExchange sum_over_segment PanelPartials PanelTurn PanelWork count_part counter counters kHeight kPanelBytes
     kPanelRows kPanelThreads kWidth lag leave_moments leave_sums load_last load_rows load_to_keep panel_turn panels
     slices store_last wait_for_parts
+    absolute_backward elu elu_backward expm1 fabs hardsigmoid hardsigmoid_backward log logsigmoid logsigmoid_backward
+    pow real_power real_power_backward prelu_weight_backward reciprocal_backward rsqrt_backward softsign
+    softsign_backward sqrt
     """.split()
 )
 

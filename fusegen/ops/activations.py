@@ -1,13 +1,19 @@
-"""Element-wise ops of one operand."""
+"""Activations, by the names that torch.nn.functional has for them."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from fusegen.ir.extent import CHANNEL, SCALAR, Dim
 from fusegen.ir.graph import Node
-from fusegen.ops.scalars import Scalar, scalar_text
-from fusegen.ops.step import Dtypes, Step, StepError
-from fusegen.spec.base import Given
+from fusegen.ops.scalars import Number, Scalar, scalar_text
+from fusegen.ops.step import Step
+from fusegen.spec.base import meaning
+from fusegen.spec.model import Dimension
+from fusegen.spec.names import AttributeName
+
+# Klambauer et al. 2017, section 2, to the digits that PyTorch has.
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
 class Activation(Step):
@@ -24,14 +30,35 @@ class Activation(Step):
 
 class Relu(Activation):
     op: Literal["relu"]
+    formula = "max(x, 0)"
+    kinks = (0,)
 
 
 class Hardswish(Activation):
     op: Literal["hardswish"]
+    formula = "x min(max(x + 3, 0), 6) / 6"
+    kinks = (-3, 3)
+
+
+class Hardsigmoid(Activation):
+    op: Literal["hardsigmoid"]
+    formula = "min(max(x + 3, 0), 6) / 6"
+    kinks = (-3, 3)
+
+
+class Softsign(Activation):
+    op: Literal["softsign"]
+    formula = "x / (1 + |x|)"
+
+
+class Logsigmoid(Activation):
+    op: Literal["logsigmoid"]
+    formula = "min(x, 0) - log(1 + exp(-|x|))"
 
 
 class Sigmoid(Activation):
     op: Literal["sigmoid"]
+    formula = "1 / (1 + exp(-x))"
 
     def eager(self, x: str) -> str:
         return f"torch.sigmoid({x})"
@@ -39,34 +66,15 @@ class Sigmoid(Activation):
 
 class Tanh(Activation):
     op: Literal["tanh"]
+    formula = "tanh(x)"
 
     def eager(self, x: str) -> str:
         return f"torch.tanh({x})"
 
 
-class Exp(Activation):
-    op: Literal["exp"]
-
-    def eager(self, x: str) -> str:
-        return f"torch.exp({x})"
-
-    def result_dtype(self, running: str, dtypes: Dtypes) -> str:
-        return "float32" if dtypes.autocast else running
-
-
-class Square(Activation):
-    op: Literal["square"]
-
-    def eager(self, x: str) -> str:
-        return f"torch.square({x})"
-
-    def result_dtype(self, running: str, dtypes: Dtypes) -> str:
-        # square is pow(x, 2), which autocast runs in float32.
-        return "float32" if dtypes.autocast else running
-
-
 class Silu(Activation):
     op: Literal["silu", "swish"]
+    formula = "x sigmoid(x)"
 
     def build(self, chain, x: Node) -> Node:
         # A value of its own, as in the classes below: the gradient needs it too, and it costs most of the function.
@@ -79,6 +87,7 @@ class Silu(Activation):
 
 class Mish(Activation):
     op: Literal["mish"]
+    formula = "x tanh(log(1 + exp(x)))"
 
     def build(self, chain, x: Node) -> Node:
         power = chain.graph.add("bounded_exp", x, name="power")
@@ -87,7 +96,10 @@ class Mish(Activation):
 
 class Gelu(Activation):
     op: Literal["gelu"]
-    approximate: Literal["none", "tanh"] = "none"
+    approximate: Annotated[
+        Literal["none", "tanh"], meaning("`tanh`: Phi(x) = (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2", "tanh")
+    ] = "none"
+    formula = "x Phi(x), with the normal distribution Phi"
 
     def build(self, chain, x: Node) -> Node:
         if self.approximate == "tanh":
@@ -101,7 +113,9 @@ class Gelu(Activation):
 
 class LeakyRelu(Step):
     op: Literal["leaky_relu"]
-    negative_slope: Scalar = 0.01
+    negative_slope: Annotated[Scalar, meaning("the factor of values up to 0", 0.2)] = 0.01
+    formula = "x above 0, else negative_slope x"
+    kinks = (0,)
 
     def build(self, chain, x: Node) -> Node:
         slope = chain.scalar(self.negative_slope, "negative_slope")
@@ -111,10 +125,82 @@ class LeakyRelu(Step):
         return f"F.leaky_relu({x}, {scalar_text(self.negative_slope)})"
 
 
+class Prelu(Step):
+    """nn.PReLU: the weight is learnt."""
+
+    op: Literal["prelu"]
+    name: Annotated[AttributeName, meaning("the attribute of the module that holds the nn.PReLU", "act")]
+    num_parameters: Annotated[Dimension, meaning("the length of the weight: 1, or the channels", "hidden")] = 1
+    init: Annotated[Number, meaning("what the weight begins with", 0.1)] = 0.25
+    formula = "x above 0, else weight x"
+    kinks = (0,)
+    autocast = "16 bits"
+    module = "nn.PReLU"
+    tensors = ("weight",)
+
+    def build(self, chain, x: Node) -> Node:
+        size = chain.symbols.size(self.num_parameters, "num_parameters")
+        if size not in (1, chain.channels) and None not in (size, chain.channels):
+            message = f"prelu has one weight, or one for each channel, of which there are {chain.channels}, not {size}"
+            chain.refuse("FG304", message, "num_parameters")
+        chain.symbols.constructed((size,), "num_parameters")
+        extent = SCALAR if size == 1 else CHANNEL
+        weight = chain.owned_parameter(self.name, "weight", (size,), extent)
+        return chain.graph.add("prelu", x, weight, name=self.name)
+
+    def construct(self, channels: Dim) -> list[str]:
+        return [f"self.{self.name} = nn.PReLU({self.num_parameters}, init={scalar_text(self.init)}, **_factory)"]
+
+    def eager(self, x: str) -> str:
+        return f"self.{self.name}({x})"
+
+
+class Elu(Step):
+    op: Literal["elu"]
+    alpha: Annotated[Scalar, meaning("minus the limit at -infinity", 0.5)] = 1.0
+    formula = "x above 0, else alpha (exp(x) - 1)"
+    kinks = (0,)
+
+    def build(self, chain, x: Node) -> Node:
+        one = chain.graph.literal(1)
+        return chain.graph.add("elu", x, one, chain.scalar(self.alpha, "alpha"), one, name="elu_value")
+
+    def eager(self, x: str) -> str:
+        return f"F.elu({x}, {scalar_text(self.alpha)})"
+
+
+class Celu(Step):
+    op: Literal["celu"]
+    alpha: Annotated[Scalar, meaning("minus the limit at -infinity; not 0", 0.5)] = 1.0
+    formula = "x above 0, else alpha (exp(x / alpha) - 1)"
+
+    def build(self, chain, x: Node) -> Node:
+        graph, alpha = chain.graph, chain.scalar(self.alpha, "alpha")
+        return graph.add("elu", x, graph.literal(1), alpha, chain.inverse(alpha, "alpha"), name="celu_value")
+
+    def eager(self, x: str) -> str:
+        return f"F.celu({x}, {scalar_text(self.alpha)})"
+
+
+class Selu(Step):
+    op: Literal["selu"]
+    formula = f"{_SELU_SCALE:.8g} x above 0, else {_SELU_SCALE:.8g} * {_SELU_ALPHA:.8g} (exp(x) - 1)"
+    kinks = (0,)
+
+    def build(self, chain, x: Node) -> Node:
+        factors = [chain.graph.literal(value) for value in (_SELU_SCALE, _SELU_SCALE * _SELU_ALPHA, 1)]
+        return chain.graph.add("elu", x, *factors, name="selu_value")
+
+    def eager(self, x: str) -> str:
+        return f"F.selu({x})"
+
+
 class Softplus(Step):
     op: Literal["softplus"]
-    beta: Scalar = 1.0
-    threshold: Scalar = 20.0
+    beta: Annotated[Scalar, meaning("how sharp the bend at 0 is", 2.0)] = 1.0
+    threshold: Annotated[Scalar, meaning("the result is x where beta x is above it", 30.0)] = 20.0
+    formula = "log(1 + exp(beta x)) / beta"
+    autocast = "float32"
 
     def build(self, chain, x: Node) -> Node:
         beta, threshold = chain.scalar(self.beta, "beta"), chain.scalar(self.threshold, "threshold")
@@ -123,49 +209,8 @@ class Softplus(Step):
     def eager(self, x: str) -> str:
         return f"F.softplus({x}, {scalar_text(self.beta)}, {scalar_text(self.threshold)})"
 
-    def result_dtype(self, running: str, dtypes: Dtypes) -> str:
-        return "float32" if dtypes.autocast else running
 
-
-class Clamp(Step):
-    """Passes the gradient at both bounds."""
-
-    op: Literal["clamp"]
-    min: Given[Scalar] = None
-    max: Given[Scalar] = None
-
-    def build(self, chain, x: Node) -> Node:
-        if self.min is None and self.max is None:
-            raise StepError("FG307", "clamp needs min, max or both")
-        if self.max is None:
-            return chain.graph.add("clamp_min", x, chain.scalar(self.min, "min"), name="clamped")
-        if self.min is None:
-            return chain.graph.add("clamp_max", x, chain.scalar(self.max, "max"), name="clamped")
-        bounds = chain.scalar(self.min, "min"), chain.scalar(self.max, "max")
-        return chain.graph.add("clamp", x, *bounds, name="clamped")
-
-    def eager(self, x: str) -> str:
-        bounds = [
-            f"{key}={scalar_text(value)}" for key, value in (("min", self.min), ("max", self.max)) if value is not None
-        ]
-        return f"torch.clamp({x}, {', '.join(bounds)})"
-
-
-class Hardtanh(Step):
-    """As clamp, but passes no gradient at the bounds."""
-
-    op: Literal["hardtanh"]
-    min_val: Scalar = -1.0
-    max_val: Scalar = 1.0
-
-    def build(self, chain, x: Node) -> Node:
-        if not isinstance(self.min_val, str) and not isinstance(self.max_val, str) and self.min_val > self.max_val:
-            raise StepError("FG205", f"min_val {self.min_val} is above max_val {self.max_val}", "min_val")
-        bounds = chain.scalar(self.min_val, "min_val"), chain.scalar(self.max_val, "max_val")
-        return chain.graph.add("hardtanh", x, *bounds, name="hardtanh_value")
-
-    def eager(self, x: str) -> str:
-        return f"F.hardtanh({x}, {scalar_text(self.min_val)}, {scalar_text(self.max_val)})"
-
-
-STEPS = (Relu, Mish, Hardswish, Sigmoid, Tanh, Exp, Square, Silu, Gelu, LeakyRelu, Softplus, Clamp, Hardtanh)
+STEPS = (
+    *(Relu, LeakyRelu, Prelu, Elu, Selu, Celu, Gelu, Silu, Mish, Hardswish),
+    *(Sigmoid, Hardsigmoid, Logsigmoid, Tanh, Softplus, Softsign),
+)

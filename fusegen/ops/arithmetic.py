@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from typing import Literal
+from typing import Annotated, Literal
 
 from fusegen.ir.extent import SCALAR, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Number, Scalar, scalar_text
 from fusegen.ops.step import Dtypes, Step, StepError, promote
-from fusegen.spec.base import Given
+from fusegen.spec.base import Given, meaning
 from fusegen.spec.model import Shape
 from fusegen.spec.names import AttributeName, Identifier
 from fusegen.spec.wording import alternatives
@@ -20,23 +19,31 @@ _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
 
 class Arithmetic(Step):
-    """`running op operand`, or with `swap`, `operand op running`.
-
-    Exactly one of parameter, constant, value and input names the operand. A parameter's shape broadcasts
-    against the running
-    value's; used again, it is named without shape and init. `name` makes a literal constant an attribute of the module.
-    """
+    """Exactly one of parameter, constant, value and input names the operand."""
 
     op: Literal["add", "sub", "mul", "div", "minimum", "maximum"]
-    parameter: Given[AttributeName] = None
-    shape: Given[Identifier | Shape] = None
-    init: Given[Init] = None
-    constant: Given[Scalar] = None
-    name: Given[AttributeName] = None
-    value: Given[Identifier] = None
-    input: Given[Identifier] = None
-    swap: bool = False
-    detach: bool = False
+    parameter: Annotated[
+        Given[AttributeName], meaning("a learnable parameter; used again, it is named without shape and init", "scale")
+    ] = None
+    shape: Annotated[
+        Given[Identifier | Shape],
+        meaning("the parameter's: a list that broadcasts to [rows, channels], or a shape argument", ["hidden"]),
+    ] = None
+    init: Annotated[
+        Given[Init], meaning("what the parameter begins with: a filling, a number or a float argument", "ones")
+    ] = None
+    constant: Annotated[Given[Scalar], meaning("a number, or an argument of the module", 0.5)] = None
+    name: Annotated[
+        Given[AttributeName], meaning("the attribute of the module that holds a constant given as a number", "factor")
+    ] = None
+    value: Annotated[Given[Identifier], meaning("the result of an earlier step, by its `save`", "gate")] = None
+    input: Annotated[Given[Identifier], meaning("an input of the module", "residual")] = None
+    swap: Annotated[bool, meaning("exchanges the operands", True)] = False
+    detach: Annotated[bool, meaning("no gradient flows into the value or input", True)] = False
+
+    @classmethod
+    def formula_of(cls, op: str) -> str:
+        return f"x {_INFIX[op]} operand" if op in _INFIX else f"the {op} of x and operand"
 
     def build(self, chain, x: Node) -> Node:
         self._refuse_keys_of_others(chain)
@@ -45,7 +52,8 @@ class Arithmetic(Step):
             operand = chain.graph.add("detach", operand, name=f"{operand.name}_detached")
         left, right = (operand, x) if self.swap else (x, operand)
         if self.op == "div" and right.extent == SCALAR and right.op in ("scalar", "literal"):
-            return chain.graph.add("mul", left, self._inverse(chain, right), name=self._result_name())
+            # As PyTorch's CUDA kernel does.
+            return chain.graph.add("mul", left, chain.inverse(right, "constant"), name=self._result_name())
         return chain.graph.add(self.op, left, right, name=self._result_name())
 
     def _refuse_keys_of_others(self, chain) -> None:
@@ -74,19 +82,6 @@ class Arithmetic(Step):
         if self.input is not None:
             found.append(chain.input(self.input))
         return found[0]
-
-    @staticmethod
-    def _inverse(chain, divisor: Node) -> Node:
-        """Dividing by a constant multiplies by its reciprocal, as PyTorch's CUDA kernel does."""
-        if divisor.op == "literal":
-            try:
-                inverse = 1.0 / divisor.attribute
-            except ZeroDivisionError:
-                raise StepError("FG205", "division by the constant 0", "constant") from None
-            if math.isinf(inverse):
-                raise StepError("FG205", f"1 / {divisor.attribute} is too large for a double", "constant")
-            return chain.graph.literal(inverse)
-        return chain.graph.add("reciprocal", divisor, name=f"inverse_{divisor.name}")
 
     def _result_name(self) -> str:
         past = {"add": "sum", "sub": "difference", "mul": "product", "div": "quotient"}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from fusegen.ops import activations, arithmetic, linear, norms
+from fusegen.ops import activations, arithmetic, bounds, linear, norms, powers
 
-STEPS = (*linear.STEPS, *arithmetic.STEPS, *activations.STEPS, *norms.STEPS)
+STEPS = (
+    *(*linear.STEPS, *arithmetic.STEPS, *activations.STEPS),
+    *(*bounds.STEPS, *powers.STEPS, *norms.STEPS),
+)

@@ -1,16 +1,15 @@
-"""Element-wise functions of the graph: their C++ spelling and their gradient.
+"""Element-wise functions of the graph. The entry of each says all that is known of it: the C++ spelling, the gradient,
+what it costs, and how much of it a kernel should keep.
 
 A gradient rule gets the graph, the node and the gradient of its result, and returns one contribution for each
-operand, at the
-extent of the result (the caller sums it to the operand's extent); None where an operand takes no gradient.
-Formulas and the
-values at kinks are those of PyTorch's derivatives.yaml.
+operand, at the extent of the result (the caller sums it to the operand's extent); None where an operand takes no
+gradient. Formulas, and the values at kinks, are those of PyTorch's derivatives.yaml and of the CUDA kernels it names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fusegen.ir.graph import Graph, Node
 
@@ -19,22 +18,46 @@ Gradient = Callable[[Graph, Node, Node], Sequence[Node | None]]
 
 @dataclass(frozen=True)
 class Function:
-    """cpp: an infix operator, or a function in templates/support/math.cuh, with its template arguments."""
+    """cpp: an infix operator, or a function of C++ or of templates/support/math.cuh.
+
+    by_result: as exact as results of type `Out` can show, which is then its first template argument. costly: takes
+    many times as long as an addition, so kernels keep the value for later sweeps. slope: a derivative that shares with
+    the function itself what costs most of it; row kernels keep it in place of that.
+    """
 
     name: str
     cpp: str
     gradient: Gradient | None = None
+    by_result: bool = False
+    costly: bool = False
+    slope: bool = False
 
     @property
     def is_infix(self) -> bool:
         return self.cpp in {"+", "-", "*", "/"}
 
+    @property
+    def call(self) -> str:
+        """What stands before the brackets of the arguments."""
+        return f"{self.cpp}<Out>" if self.by_result else self.cpp
+
 
 FUNCTIONS: dict[str, Function] = {}
 
 
-def define(name: str, cpp: str | None = None, gradient: Gradient | None = None) -> None:
-    FUNCTIONS[name] = Function(name, cpp or name, gradient)
+def define(name: str, cpp: str | None = None, gradient: Gradient | None = None, **known: bool) -> None:
+    """known: by_result, costly, slope."""
+    FUNCTIONS[name] = Function(name, cpp or name, gradient, **known)
+
+
+def is_costly(node: Node) -> bool:
+    function = FUNCTIONS.get(node.op)
+    return function is not None and function.costly
+
+
+def is_slope(node: Node) -> bool:
+    function = FUNCTIONS.get(node.op)
+    return function is not None and function.slope
 
 
 def negative(graph: Graph, value: Node) -> Node:
@@ -110,52 +133,88 @@ def _square(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     return (multiply(graph, g, multiply(graph, graph.literal(2), x, f"twice_{x.name}"), f"d_{x.name}"),)
 
 
+def _negate(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    return (negative(graph, g),)
+
+
+def _sqrt(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    """g / (2 sqrt(x)): infinite at 0, where g is not."""
+    (x,) = node.operands
+    twice = multiply(graph, graph.literal(2), node, f"twice_{node.name}")
+    return (graph.add("div", g, twice, name=f"d_{x.name}"),)
+
+
+def _log(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    (x,) = node.operands
+    return (graph.add("div", g, x, name=f"d_{x.name}"),)
+
+
+def _prelu(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    x, weight = node.operands
+    return (
+        graph.add("leaky_relu_backward", g, x, weight, name=f"d_{x.name}"),
+        graph.add("prelu_weight_backward", g, x, name=f"d_{weight.name}", temporary=True),
+    )
+
+
+# Arithmetic
+
 define("add", "+", _add)
 define("sub", "-", _sub)
 define("mul", "*", _mul)
 define("div", "/", _div)
-define("negate", "-")
-define("minimum", gradient=_split_at_ties("minimum"))
-define("maximum", gradient=_split_at_ties("maximum"))
-define("minimum_backward")
-define("maximum_backward")
-define("rsqrt")
-define("reciprocal")
+define("negate", "-", _negate)
+for _name in ("minimum", "maximum"):
+    define(_name, gradient=_split_at_ties(_name))
+    define(f"{_name}_backward")
 define("vanishing")
 define("average_factor")
-define("exp", "exponential<Out>", _exp)
-define("square", gradient=_square)
 
-ACTIVATIONS_BY_INPUT = (
-    *("relu", "leaky_relu", "gelu_tanh", "hardswish", "softplus"),
-    *("clamp", "clamp_min", "clamp_max", "hardtanh"),
-)
-for _name in ACTIVATIONS_BY_INPUT:
-    define(_name, gradient=_through_input)
-    define(f"{_name}_backward")
-for _name in ("sigmoid", "tanh"):
+# Powers and logarithms
+
+define("square", gradient=_square)
+define("sqrt", gradient=_sqrt)
+define("log", gradient=_log, costly=True)
+define("exp", "exponential", _exp, by_result=True, costly=True)
+for _name in ("rsqrt", "reciprocal"):
     define(_name, gradient=_through_output)
     define(f"{_name}_backward")
+define("real_power", gradient=_through_input, costly=True)
+define("real_power_backward", costly=True)
 
-for _name in ("bounded_exp", "normal_cdf"):
-    define(_name)
-for _name, _cpp in (("silu", "*"), ("gelu", "*"), ("mish", None)):
-    define(_name, _cpp, _through_both)
-    define(f"{_name}_slope")
-    define(f"{_name}_backward", "*")
+# Activations of comparisons and arithmetic
 
-# How exact an exponential must be, and what is made of it, depends on the type of the results.
 for _name in (
-    *("sigmoid", "bounded_exp", "mish", "mish_slope", "normal_cdf", "gelu_slope"),
-    *("gelu_tanh", "gelu_tanh_backward", "softplus", "softplus_backward"),
+    *("relu", "leaky_relu", "hardswish", "hardsigmoid", "softsign"),
+    *("clamp", "clamp_min", "clamp_max", "hardtanh"),
 ):
-    FUNCTIONS[_name] = replace(FUNCTIONS[_name], cpp=f"{_name}<Out>")
+    define(_name, gradient=_through_input)
+    define(f"{_name}_backward")
+define("absolute", "fabs", _through_input)
+define("absolute_backward")
+define("prelu", "leaky_relu", _prelu)
+define("prelu_weight_backward")
 
-COSTLY = frozenset(
-    "exp sigmoid tanh bounded_exp normal_cdf mish gelu_tanh softplus "
-    "gelu_slope gelu_tanh_backward mish_slope softplus_backward".split()
-)
-"""Functions that take many times as long as an addition."""
+# Activations of exponentials
 
-SLOPES = frozenset({"silu_slope", "gelu_slope", "mish_slope"})
-"""Derivatives that share with the function itself what costs most of it."""
+for _name in ("gelu_tanh", "softplus", "logsigmoid"):
+    define(_name, gradient=_through_input, by_result=True, costly=True)
+    define(f"{_name}_backward", by_result=True, costly=True)
+define("elu", gradient=_through_input, costly=True)
+define("elu_backward", by_result=True, costly=True)
+define("sigmoid", gradient=_through_output, by_result=True, costly=True)
+define("tanh", gradient=_through_output, costly=True)
+for _name in ("sigmoid", "tanh"):
+    define(f"{_name}_backward")
+
+# What an activation and its gradient share is a value of its own.
+for _name in ("bounded_exp", "normal_cdf"):
+    define(_name, by_result=True, costly=True)
+for _name in ("silu", "gelu", "mish"):
+    define(f"{_name}_backward", "*")
+define("silu", "*", _through_both)
+define("silu_slope", slope=True)
+define("gelu", "*", _through_both)
+define("gelu_slope", by_result=True, costly=True, slope=True)
+define("mish", gradient=_through_both, by_result=True, costly=True)
+define("mish_slope", by_result=True, costly=True, slope=True)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from fusegen.ir.extent import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Dtypes, Step
+from fusegen.spec.base import meaning
 from fusegen.spec.model import Dimension
 from fusegen.spec.names import AttributeName
 
 
 class Linear(Step):
-    """nn.Linear: the product by the vendor library, the bias as `Parameter.in_product` says."""
+    """nn.Linear. Only as the first step: the vendor library makes the product."""
 
     op: Literal["linear"]
-    name: AttributeName
-    out_features: Dimension
-    bias: bool = True
+    name: Annotated[AttributeName, meaning("the attribute of the module that holds the nn.Linear", "fc")]
+    out_features: Annotated[Dimension, meaning("the channels of the result", "hidden")]
+    bias: Annotated[bool, meaning("whether a bias is added", False)] = True
+    formula = "x W^T + b"
+    module = "nn.Linear"
+    tensors = ("weight", "bias")
 
     def build(self, chain, x: Node) -> Node:
         product = chain.contract(self, x)
@@ -33,11 +37,8 @@ class Linear(Step):
         bias = "" if self.bias else ", bias=False"
         return [f"self.{self.name} = nn.Linear({channels}, {self.out_features}{bias}, **_factory)"]
 
-    def reset(self) -> list[str]:
-        return [f"self.{self.name}.reset_parameters()"]
-
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
-        return dtypes.named["activation"]
+        return dtypes.activation
 
 
 STEPS = (Linear,)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Dim, segment
 from fusegen.ir.graph import Node
 from fusegen.ops import normalisation
 from fusegen.ops.scalars import NotNegative, Positive, scalar_text
-from fusegen.ops.step import Dtypes, Step
+from fusegen.ops.step import Step
+from fusegen.spec.base import meaning
 from fusegen.spec.model import Dimension
 from fusegen.spec.names import AttributeName, Identifier
 
@@ -16,15 +17,12 @@ from fusegen.spec.names import AttributeName, Identifier
 class Norm(Step):
     """A normalisation kept as a submodule `name`; its eps stays an attribute of that submodule."""
 
-    name: AttributeName
-    eps: NotNegative | Identifier = 1e-5
-    affine: bool = True
+    name: Annotated[AttributeName, meaning("the attribute of the module that holds the norm", "norm")]
+    eps: Annotated[NotNegative | Identifier, meaning("what is added to the variance", 1e-3)] = 1e-5
+    affine: Annotated[bool, meaning("whether a weight (and a bias) of each channel is learnt", False)] = True
 
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"
-
-    def reset(self) -> list[str]:
-        return [f"self.{self.name}.reset_parameters()"]
 
     def _affine(self, chain, xhat: Node, bias: bool = True) -> Node:
         """weight * xhat + bias, as far as the module has them."""
@@ -48,9 +46,14 @@ class BatchNorm(Norm):
     """nn.BatchNorm1d: per-channel statistics over the rows in training, running statistics in evaluation."""
 
     op: Literal["batch_norm"]
-    eps: Positive | Identifier = 1e-5
-    momentum: NotNegative | Identifier | None = 0.1
-    track_running_stats: bool = True
+    eps: Annotated[Positive | Identifier, meaning("what is added to the variance", 1e-3)] = 1e-5
+    momentum: Annotated[
+        NotNegative | Identifier | None, meaning("the share of the newest batch; null: the cumulative average", 0.3)
+    ] = 0.1
+    track_running_stats: Annotated[bool, meaning("false: the batch's statistics in evaluation too", False)] = True
+    formula = "(x - mean) / sqrt(var + eps) * weight + bias, by channel over the rows"
+    module = "nn.BatchNorm1d"
+    tensors = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
 
     def build(self, chain, x: Node) -> Node:
         eps = self._eps(chain)
@@ -90,8 +93,14 @@ class BatchNorm(Norm):
 
 
 class GroupNorm(Norm):
+    """nn.GroupNorm."""
+
     op: Literal["group_norm"]
-    num_groups: Dimension
+    num_groups: Annotated[Dimension, meaning("how many groups the channels are divided into", 8)]
+    formula = "(x - mean) / sqrt(var + eps) * weight + bias, by row over each group of channels"
+    autocast = "float32"
+    module = "nn.GroupNorm"
+    tensors = ("weight", "bias")
 
     def build(self, chain, x: Node) -> Node:
         groups: Dim = chain.groups(self.num_groups)
@@ -104,13 +113,16 @@ class GroupNorm(Norm):
         eps = scalar_text(self.eps, "")
         return [f"self.{self.name} = nn.GroupNorm({self.num_groups}, {channels}, eps={eps}{affine}, **_factory)"]
 
-    def result_dtype(self, running: str, dtypes: Dtypes) -> str:
-        return "float32" if dtypes.autocast else running
-
 
 class LayerNorm(Norm):
+    """nn.LayerNorm over the channels."""
+
     op: Literal["layer_norm"]
-    bias: bool = True
+    bias: Annotated[bool, meaning("whether an affine norm has a bias", False)] = True
+    formula = "(x - mean) / sqrt(var + eps) * weight + bias, by row"
+    autocast = "float32"
+    module = "nn.LayerNorm"
+    tensors = ("weight", "bias")
 
     def build(self, chain, x: Node) -> Node:
         xhat, _, _ = normalisation.centred(chain.graph, x, ROW, self._eps(chain), self.name)
@@ -122,15 +134,19 @@ class LayerNorm(Norm):
         options += [] if self.bias else ["bias=False"]
         return [f"self.{self.name} = nn.LayerNorm({channels}, {', '.join(options)}, **_factory)"]
 
-    def result_dtype(self, running: str, dtypes: Dtypes) -> str:
-        return "float32" if dtypes.autocast else running
-
 
 class RmsNorm(Norm):
-    """nn.RMSNorm. Without an eps the module takes the least that counts beside 1 in the dtype of the arithmetic."""
+    """nn.RMSNorm over the channels. It has no bias."""
 
     op: Literal["rms_norm"]
-    eps: NotNegative | Identifier | None = 1e-5  # type: ignore[assignment]
+    eps: Annotated[  # type: ignore[assignment]
+        NotNegative | Identifier | None,
+        meaning("what is added to the mean square; null: the least that counts beside 1 in the dtype", 1e-3),
+    ] = 1e-5
+    formula = "x / sqrt(mean(x^2) + eps) * weight, by row"
+    autocast = "float32"
+    module = "nn.RMSNorm"
+    tensors = ("weight",)
 
     def build(self, chain, x: Node) -> Node:
         xhat = normalisation.uncentred(chain.graph, x, ROW, self._eps(chain), self.name)
@@ -140,9 +156,6 @@ class RmsNorm(Norm):
         affine = "" if self.affine else ", elementwise_affine=False"
         eps = None if self.eps is None else scalar_text(self.eps, "")
         return [f"self.{self.name} = nn.RMSNorm({channels}, eps={eps}{affine}, **_factory)"]
-
-    def result_dtype(self, running: str, dtypes: Dtypes) -> str:
-        return "float32" if dtypes.autocast else running
 
 
 STEPS = (BatchNorm, GroupNorm, LayerNorm, RmsNorm)

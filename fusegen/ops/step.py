@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
 from fusegen.ir.extent import Dim
 from fusegen.ir.graph import Node
-from fusegen.spec.base import Given
+from fusegen.spec.base import Given, meaning
 from fusegen.spec.names import Identifier
 
 if TYPE_CHECKING:
@@ -23,10 +23,12 @@ WIDTH = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 class Dtypes:
     """What decides an eager op's result dtype, besides its running operand.
 
-    parameter: the dtype of the module's own parameters. autocast: whether CUDA autocast is on. named: the dtypes of the
+    activation: what a linear layer's operands have, cast by autocast or not. parameter: the dtype of the module's own
+    parameters. autocast: whether CUDA autocast is on. named: the dtypes of the
     inputs and of the values saved so far.
     """
 
+    activation: str
     parameter: str
     autocast: bool
     named: Mapping[str, str]
@@ -41,11 +43,32 @@ class StepError(Exception):
 
 
 class Step(BaseModel):
-    """One entry of a spec's chain; each subclass is one op of the catalogue."""
+    """One entry of a spec's chain; each subclass is one op of the catalogue.
+
+    formula: the op as `fusegen ops` and docs/spec.md print it; x is the running value. kinks: where the derivative
+    jumps or has a pole: values of x, or the keys that hold them. autocast: what PyTorch's autocast does
+    with the op: it leaves it alone, runs it in float32, or in its 16-bit dtype. module: the class of the submodule that
+    the op is in the original, if it is one; its attribute is the step's `name`. tensors: what that reads of its own.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    save: Given[Identifier] = None
+    formula: ClassVar[str]
+    kinks: ClassVar[tuple[float | str, ...]] = ()
+    autocast: ClassVar[Literal["as it is", "float32", "16 bits"]] = "as it is"
+    module: ClassVar[str] = ""
+    tensors: ClassVar[tuple[str, ...]] = ()
+
+    save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None
+
+    @classmethod
+    def ops(cls) -> tuple[str, ...]:
+        """The values of `op` that mean this entry."""
+        return get_args(cls.model_fields["op"].annotation)
+
+    @classmethod
+    def formula_of(cls, op: str) -> str:
+        return cls.formula
 
     def build(self, chain: ChainBuilder, x: Node) -> Node:
         """Adds the op to the chain's graph and returns its result. Raises StepError."""
@@ -64,11 +87,13 @@ class Step(BaseModel):
 
     def reset(self) -> list[str]:
         """Lines of reset_parameters() that draw anew what the op owns, as `construct` drew it."""
-        return []
+        return [f"self.{self.name}.reset_parameters()"] if self.module else []  # type: ignore[attr-defined]
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         """The dtype of PyTorch's result for an operand of dtype `running`."""
-        return running
+        if not dtypes.autocast or self.autocast == "as it is":
+            return running
+        return "float32" if self.autocast == "float32" else dtypes.activation
 
 
 def promote(left: str, right: str) -> str:

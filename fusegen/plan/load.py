@@ -8,6 +8,7 @@ from pathlib import Path
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.examine import examine_chain
 from fusegen.ops.catalogue import STEPS
+from fusegen.ops.lacking import unknown_op
 from fusegen.plan.plan import Plan, make_plan
 from fusegen.plan.refusals import refusals
 from fusegen.plan.tuning_file import tuned
@@ -26,7 +27,7 @@ def plan_file(path: Path | str) -> Plan:
 def plan_document(document: Document) -> Plan:
     """As plan_file, of a file that has been read, without a tuning."""
     try:
-        spec = validate(spec_model(STEPS), document)
+        spec = validate(spec_model(STEPS, unknown_op), document)
     except SpecError as error:
         if any(diagnostic.code == "FG213" for diagnostic in error.diagnostics):
             raise

@@ -31,6 +31,8 @@ def modes(spec, chain: Chain) -> list[Mode]:
 
 
 def _autocast_modes(spec, chain: Chain) -> Iterator[Mode]:
+    if not chain.contraction and any(step.autocast == "16 bits" for step in spec.chain):
+        return  # the result has autocast's own dtype, which no tensor at hand tells
     further = [name for name in chain.tail_inputs if name != chain.source.name]
     for dtype in spec.dtypes:
         if chain.contraction and dtype == "float32":
@@ -53,11 +55,11 @@ def _mode(spec, chain: Chain, activation: str, parameter: str, other: str, autoc
 
 
 def _result_dtype(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> str:
-    named = {**dict.fromkeys(chain.tail_inputs, other), chain.source.name: activation, "activation": activation}
+    named = {**dict.fromkeys(chain.tail_inputs, other), chain.source.name: activation}
     named |= {f"rank of {p.name}": str(len(p.shape)) for p in chain.parameters.values()}
     running = activation
     for step in spec.chain:
-        running = step.result_dtype(running, Dtypes(parameter, autocast, named))
+        running = step.result_dtype(running, Dtypes(activation, parameter, autocast, named))
         if step.save:
             named[step.save] = running
     return running

@@ -137,7 +137,8 @@ def _saved(targets: list[Node]) -> list[Node]:
         if node in seen:
             continue
         seen.add(node)
-        if node.op == "mean" or (node.op == "rsqrt" and any(n.is_reduction for n in ancestors([node]))):
+        small = not node.extent.is_full  # a chain may take the root of a full-size value as well
+        if small and (node.op == "mean" or (node.op == "rsqrt" and any(n.is_reduction for n in ancestors([node])))):
             found[node] = None
         else:
             stack.extend(node.operands)

@@ -12,20 +12,6 @@ from fusegen.render.environment import wrap
 from fusegen.render.functions import as_tuple, repr_double, variable
 from fusegen.render.operators import OpRenderer
 
-_SUBMODULES = {
-    "linear": "nn.Linear",
-    "batch_norm": "nn.BatchNorm1d",
-    "group_norm": "nn.GroupNorm",
-    "layer_norm": "nn.LayerNorm",
-    "rms_norm": "nn.RMSNorm",
-}
-_TENSORS = {  # what each reads of its own, besides what the chain says
-    "linear": ("weight", "bias"),
-    "batch_norm": ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"),
-    "group_norm": ("weight", "bias"),
-    "layer_norm": ("weight", "bias"),
-    "rms_norm": ("weight",),
-}
 _WIDTH = 100
 
 
@@ -33,7 +19,7 @@ class CallRenderer:
     def __init__(self, plan: Plan, renderers: list[OpRenderer]) -> None:
         self.plan, self.chain, self.renderers = plan, plan.chain, renderers
         self.first = self.chain.inputs[0].name
-        self.owners = [step for step in plan.spec.chain if step.op in _SUBMODULES]
+        self.owners = [step for step in plan.spec.chain if step.module]
         self.local = self._locals()
         self.further = [name for name, node in self.chain.tail_inputs.items() if node is not self.chain.source]
 
@@ -42,7 +28,7 @@ class CallRenderer:
 
     def kinds(self) -> str:
         """A tuple of (attribute, submodule, class) of each."""
-        return as_tuple([f'("{step.name}", {self.local[step.name]}, {_SUBMODULES[step.op]})' for step in self.owners])
+        return as_tuple([f'("{step.name}", {self.local[step.name]}, {step.module})' for step in self.owners])
 
     def body(self) -> list[str]:
         return [
@@ -186,7 +172,7 @@ class CallRenderer:
         tracked = self._tracked()
         names = []
         for step in self.owners:
-            for tensor in _TENSORS[step.op]:
+            for tensor in step.tensors:
                 attribute = f"{step.name}.{tensor}"
                 if attribute not in known and not (step.name in tracked and tensor == "num_batches_tracked"):
                     names.append(attribute)

@@ -95,7 +95,7 @@ class Expressions:
         if function is None:
             raise InternalError(f"{node!r} has no C++ form")
         if not function.is_infix:
-            return f"{function.cpp}({', '.join(texts)})", _ATOM
+            return f"{function.call}({', '.join(texts)})", _ATOM
         rank = _PRECEDENCE[function.cpp]
         left = _bracket(operands[0], rank)
         right = _bracket(operands[1], rank + (function.cpp in "-/"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from fusegen.ir.graph import Node, ancestors
-from fusegen.ops.functions import COSTLY, SLOPES
+from fusegen.ops.functions import is_costly, is_slope
 from fusegen.plan.model import Kernel, Pass
 
 
@@ -27,7 +27,7 @@ class Held:
         found: list[Node] = []
         for node in sorted(of_moments | self._costly_later(index, pass_, of_moments), key=lambda node: node.index):
             near = at_hand.issuperset(n for n in node.operands if n.extent.is_full)
-            if not near or node in of_moments or node.op in COSTLY | SLOPES:
+            if not near or node in of_moments or is_costly(node) or is_slope(node):
                 found.append(node)
                 at_hand.add(node)
         return found
@@ -35,7 +35,7 @@ class Held:
     def _costly_later(self, index: int, pass_: Pass, kept: Set[Node] = frozenset()) -> set[Node]:
         """What later sweeps would compute again with a costly function, given what is `kept`; in registers, slopes
         that can be computed already in place of their parts."""
-        slopes = SLOPES if self.kernel.kind == "row" else ()
+        in_registers = self.kernel.kind == "row"
         at_hand = {t.node for t in self.kernel.reads}.union(pass_.values)
         later = self.kernel.passes[index + 1 :]
         stack = [t.node for p in later for t in p.stores] + [n for p in later for s in p.sums for n in s.operands]
@@ -46,8 +46,8 @@ class Held:
             if node in seen:
                 continue
             seen.add(node)
-            slope = node.op in slopes and at_hand.issuperset(node.operands)
-            if slope or (node in pass_.values and any(n.op in COSTLY for n in self.computed_again([node]))):
+            slope = in_registers and is_slope(node) and at_hand.issuperset(node.operands)
+            if slope or (node in pass_.values and any(map(is_costly, self.computed_again([node])))):
                 found.add(node)
             else:
                 stack.extend(operand for operand in node.operands if operand.extent.is_full)

@@ -38,6 +38,12 @@ def fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
+def field_type(info: FieldInfo) -> Any:
+    """A field's annotation with the metadata that pydantic has split off."""
+    extras = [*info.metadata, *([info] if info.discriminator else [])]
+    return Annotated[(info.annotation, *extras)] if extras else info.annotation  # type: ignore[return-value]
+
+
 def resolve_location(model: type[BaseModel], location: Sequence[str | int], data: Any) -> Target:
     """Where in the document an error at this pydantic location is."""
     annotation: Any = model
@@ -71,7 +77,7 @@ def resolve_location(model: type[BaseModel], location: Sequence[str | int], data
             owner, tag, next_tag = inner, next_tag, None
             key = rest.pop(0)
             info = fields(inner).get(str(key))
-            annotation = _of_field(info) if info else Any
+            annotation = field_type(info) if info else Any
         elif get_origin(inner) is dict:
             key = rest.pop(0)
             at_key = rest == ["[key]"]
@@ -141,12 +147,6 @@ def _members(annotation: Any) -> list[Any]:
     return [annotation]
 
 
-def _of_field(info: FieldInfo) -> Any:
-    """A field's annotation with the metadata that pydantic has split off."""
-    extras = [*info.metadata, *([info] if info.discriminator else [])]
-    return Annotated[(info.annotation, *extras)] if extras else info.annotation  # type: ignore[return-value]
-
-
 def _tagged(members: list[Any], discriminator: str, tag: str) -> Any:
     for member in members:
         if tag in _tags_of(member, discriminator):
@@ -156,7 +156,7 @@ def _tagged(members: list[Any], discriminator: str, tag: str) -> Any:
 
 def _tags_of(member: Any, discriminator: str) -> list[str]:
     model, _ = _unwrap(member)
-    return literals(_of_field(fields(model)[discriminator]))
+    return literals(field_type(fields(model)[discriminator]))
 
 
 def _fitting(members: list[Any], value: Any) -> Any:

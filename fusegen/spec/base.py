@@ -24,6 +24,11 @@ class Plain:
     text: str
 
 
+def meaning(text: str, *examples: Any) -> Any:
+    """What the reference, the schema and `fusegen ops` say of a key, and values that it may have."""
+    return Field(description=text, examples=list(examples))
+
+
 def problem(code: str, message: str, hint: str | None = None) -> PydanticCustomError:
     """The error a validator raises to choose the diagnostic's code and hint itself."""
     return PydanticCustomError(code, "{message}", {"message": message, "hint": hint})  # type: ignore[arg-type]
@@ -38,8 +43,17 @@ def _given(value: Any) -> Any:
 # A YAML list as a tuple. Strict validation would insist on a Python tuple; the elements stay strict.
 Listing = Annotated[tuple[Item, ...], Field(strict=False)]
 
-# Marks a type whose None only stands for a missing key, so that messages do not offer null.
-NOT_NULL = "not null"
+
+class _NotNull:
+    """Marks a type whose None only stands for a missing key: neither messages nor the JSON Schema offer null."""
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        schema = handler(core_schema)
+        found = [each for each in schema.pop("anyOf", []) if each != {"type": "null"}]
+        return schema | (found[0] if len(found) == 1 else {"anyOf": found} if found else {})
+
+
+NOT_NULL = _NotNull()
 
 # A field that may be left out, but not be null.
 Given = Annotated[Item | None, BeforeValidator(_given), NOT_NULL]

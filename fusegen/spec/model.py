@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Union
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import AfterValidator, BaseModel, Field, create_model
+from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, create_model
 
 from fusegen.errors import Diagnostic, quote
 from fusegen.spec import checks
 from fusegen.spec.annotations import fields
-from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, problem
+from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, meaning, problem
 from fusegen.spec.document import Document, DocumentPath
 from fusegen.spec.names import AttributeName, ClassName, Identifier, SpecName, camel_case
 from fusegen.spec.wording import suggest
@@ -66,6 +66,8 @@ def _about(value: str) -> str:
 # A size that the generated code may rely on, or a symbol that stays dynamic.
 Dimension = Identifier | PositiveInt
 Shape = Annotated[Listing[Dimension], Field(max_length=MAX_RANK)]
+_CHAIN = "the steps, which apply in order to the running value; the first one takes the first input"
+UnknownOp = Callable[[str, Sequence[str]], tuple[str, str | None]]
 FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -76,52 +78,100 @@ class DimArgument(SpecPart):
 
 
 class IntArgument(SpecPart):
-    """A whole number; `typical` is what planning and benchmarks assume."""
+    """A whole number, such as a number of groups."""
 
     type: Literal["int"]
-    typical: int
-    default: Given[int] = None
+    typical: Annotated[int, meaning("what planning and benchmarks assume", 8)]
+    default: Annotated[Given[int], meaning("the constructor's default; without it there is none", 8)] = None
 
 
 class FloatArgument(SpecPart):
-    """A number."""
+    """A number that the module keeps as an attribute, or that a parameter begins with."""
 
     type: Literal["float"]
-    default: Given[FiniteFloat] = None
+    default: Annotated[Given[FiniteFloat], meaning("the constructor's default; without it there is none", 0.5)] = None
 
 
 class ShapeArgument(SpecPart):
-    """A shape that the constructor insists on; the original module takes it as an argument."""
+    """A shape that the original module takes as an argument."""
 
     type: Literal["shape"]
-    is_: Shape = Field(alias="is")
-    default: Given[Annotated[Listing[PositiveInt], Field(max_length=MAX_RANK)]] = None
+    is_: Shape = Field(alias="is", description="what it has to be, else ValueError", examples=[["hidden"]])
+    default: Annotated[
+        Given[Annotated[Listing[PositiveInt], Field(max_length=MAX_RANK)]],
+        meaning("the constructor's default; without it there is none", [1]),
+    ] = None
 
 
+ARGUMENTS = (DimArgument, IntArgument, FloatArgument, ShapeArgument)
 Argument = Annotated[DimArgument | IntArgument | FloatArgument | ShapeArgument, Field(discriminator="type")]
 
 
 class SpecModel(SpecPart):
     """A whole spec. Use spec_model() for one whose chain is typed."""
 
-    fusegen: Annotated[int, AfterValidator(_version), Plain("the number of the format version")]
-    name: SpecName
-    about: Annotated[str, Field(max_length=MAX_ABOUT_LENGTH), AfterValidator(_about)]
-    class_: Given[ClassName] = Field(default=None, alias="class")
-    dims: dict[Identifier, PositiveInt] = Field(default_factory=dict, max_length=MAX_NAMES)
-    arguments: dict[AttributeName, Argument] = Field(default_factory=dict, max_length=MAX_NAMES)
-    inputs: Annotated[dict[Identifier, Shape], Field(min_length=1, max_length=MAX_NAMES)]
+    fusegen: Annotated[
+        int,
+        AfterValidator(_version),
+        Plain("the number of the format version"),
+        WithJsonSchema({"const": FORMAT_VERSION}),
+        meaning("the version of the format", FORMAT_VERSION),
+    ]
+    name: Annotated[SpecName, meaning("names the package, the ops and the file NAME.yaml", "my_chain")]
+    about_: Annotated[
+        Given[Annotated[str, Field(max_length=MAX_ABOUT_LENGTH), AfterValidator(_about)]],
+        meaning("a line for those who read the generated files; without it they name the ops", "A chain to start from"),
+    ] = Field(default=None, alias="about")
+    class_: Annotated[
+        Given[ClassName], meaning("the name of the nn.Module; without it, the name in CamelCase", "MyChain")
+    ] = Field(default=None, alias="class")
+    dims: Annotated[
+        dict[Identifier, PositiveInt],
+        meaning(
+            "symbols of sizes that stay dynamic, with the size that planning and benchmarks assume",
+            {"batch": 1024, "features": 512, "hidden": 256},
+        ),
+    ] = Field(default_factory=dict, max_length=MAX_NAMES)
+    arguments: Annotated[
+        dict[AttributeName, Argument],
+        meaning(
+            "of the module's constructor, in order",
+            {"features": {"type": "dim"}, "hidden": {"type": "dim"}, "factor": {"type": "float", "default": 0.5}},
+        ),
+    ] = Field(default_factory=dict, max_length=MAX_NAMES)
+    inputs: Annotated[
+        dict[Identifier, Shape],
+        Field(min_length=1, max_length=MAX_NAMES),
+        meaning(
+            "of the module's forward, in order; sizes are symbols, or numbers that the generated code relies on",
+            {"x": ["batch", "features"]},
+        ),
+    ]
     dtypes: Annotated[
-        Listing[Annotated[str, AfterValidator(_dtype), Plain("a dtype")]],
+        Listing[Annotated[str, AfterValidator(_dtype), Plain("a dtype"), WithJsonSchema({"enum": list(DTYPES)})]],
         Field(min_length=1),
         AfterValidator(_distinct),
+        meaning("what kernels are compiled for; autocast needs float32 and one of 16 bits", ["float32", "bfloat16"]),
     ] = DTYPES
     targets: Annotated[
         Listing[Annotated[str, AfterValidator(_target), Plain("a target")]],
         Field(min_length=1),
         AfterValidator(_distinct),
+        meaning("the GPUs that are compiled for, as nvcc calls them", ["sm_90"]),
     ] = ("sm_90",)
-    chain: Annotated[Listing[dict[str, Any]], Field(min_length=1, max_length=MAX_STEPS)]
+    chain: Annotated[
+        Listing[dict[str, Any]],
+        Field(min_length=1, max_length=MAX_STEPS),
+        meaning(_CHAIN, [{"op": "relu"}]),
+    ]
+
+    # For validate(): the message and the hint for an op that is not one of the given known ones.
+    unknown_op: ClassVar[UnknownOp | None] = None
+
+    @property
+    def about(self) -> str:
+        """The line about the chain: `about`, or its ops."""
+        return self.about_ or ", ".join(step.op for step in self.chain)
 
     @property
     def class_name(self) -> str:
@@ -150,11 +200,16 @@ class SpecModel(SpecPart):
 
 
 @functools.cache
-def spec_model(step_types: tuple[type[BaseModel], ...]) -> type[SpecModel]:
+def spec_model(step_types: tuple[type[BaseModel], ...], unknown_op: UnknownOp | None = None) -> type[SpecModel]:
     """The spec's model for a catalogue: `chain` is a union of the step models, told apart by `op`."""
     if len(step_types) == 1:
         step: Any = step_types[0]  # pydantic has no discriminated union of one
     else:
         step = Annotated[Union[step_types], Field(discriminator="op")]  # noqa: UP007
-    chain = Annotated[Listing[step], Field(min_length=1, max_length=MAX_STEPS)]  # type: ignore[valid-type]
-    return create_model("SpecModel", __base__=SpecModel, chain=(chain, ...))
+    chain = Annotated[  # type: ignore[valid-type]
+        Listing[step], Field(min_length=1, max_length=MAX_STEPS), meaning(_CHAIN, [{"op": "relu"}])
+    ]
+    model = create_model("SpecModel", __base__=SpecModel, chain=(chain, ...))
+    if unknown_op is not None:
+        model.unknown_op = staticmethod(unknown_op)  # type: ignore[assignment]
+    return model

@@ -120,13 +120,13 @@ def _translate(model: type[BaseModel], document: Document, error: ValidationErro
         if definite and definite[0].is_text_for_a_number:
             result.append(_mismatch(document, group, "numbers are written as 1000 or 2.5e-3, and without quotes"))
         elif definite:
-            result.append(_explain(document, definite[0]))
+            result.append(_explain(model, document, definite[0]))
         elif not below:
             result.append(_mismatch(document, group))
     return result
 
 
-def _explain(document: Document, finding: _Finding) -> Diagnostic:
+def _explain(model: type[BaseModel], document: Document, finding: _Finding) -> Diagnostic:
     """The diagnostic of an error that is not a plain mismatch of types."""
     target, context = finding.target, finding.context
     if finding.kind == "extra_forbidden":
@@ -135,7 +135,7 @@ def _explain(document: Document, finding: _Finding) -> Diagnostic:
         message = f"missing key {quote(str(target.path[-1]))}{_owner(target)}"
         return document.diagnostic("FG202", message, target.path[:-1])
     if finding.kind in ("union_tag_invalid", "union_tag_not_found"):
-        return _bad_tag(document, finding)
+        return _bad_tag(model, document, finding)
     code, hint = "FG205", None
     if finding.kind in ("value_error", "assertion_error"):
         message = str(context.get("error", "the value is not allowed here"))
@@ -184,7 +184,7 @@ def _meant_key(document: Document, finding: _Finding) -> str | None:
     return nearest(str(finding.target.path[-1]), _absent_keys(document, finding.target))
 
 
-def _bad_tag(document: Document, finding: _Finding) -> Diagnostic:
+def _bad_tag(model: type[BaseModel], document: Document, finding: _Finding) -> Diagnostic:
     """The key that says what kind of thing a mapping is: missing, or not one of the kinds."""
     target, name = finding.target, finding.target.discriminator or "op"
     if name not in finding.value:
@@ -193,9 +193,13 @@ def _bad_tag(document: Document, finding: _Finding) -> Diagnostic:
     path = (*target.path, name)
     if not isinstance(tag, str):
         return document.diagnostic("FG204", f"'{name}' must be text, found {found(tag)}", path)
-    code = "FG203" if name == "op" else "FG205"
-    hint = suggest(tag, tags(target.annotation, name))
-    return document.diagnostic(code, f"unknown {name} {quote(tag)}", path, hint=hint)
+    known = tags(target.annotation, name)
+    unknown_op = getattr(model, "unknown_op", None)
+    if name == "op" and unknown_op is not None:
+        message, hint = unknown_op(tag, known)
+    else:
+        message, hint = f"unknown {name} {quote(tag)}", suggest(tag, known)
+    return document.diagnostic("FG203" if name == "op" else "FG205", message, path, hint=hint)
 
 
 def _owner(target: Target) -> str:

@@ -12,12 +12,25 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-_AT_ZERO = {torch.relu, functional.relu, functional.leaky_relu, Tensor.relu}
-_BETWEEN = {functional.hardtanh: (-1.0, 1.0), torch.clamp: (None, None), Tensor.clamp: (None, None)}
-_NAMES = (("min_val", "min"), ("max_val", "max"))
+from fusegen.ops.catalogue import STEPS
+from fusegen.ops.step import Step
+
+
+def _table() -> dict[str, type[Step]]:
+    """The ops that have kinks, by the name of the function that their eager form calls."""
+    found = {}
+    for step in STEPS:
+        if step.kinks:
+            op = step.ops()[0]
+            # As it would be written with a value for every key; a submodule calls the function of its own name.
+            text = step.model_construct(**dict.fromkeys(step.model_fields, 0.0) | {"op": op}).eager("x")
+            found[op if step.module else text.split("(")[0].rpartition(".")[2]] = step
+    return found
+
+
+_WITH_KINKS = _table()
 _PAIRS = {torch.min, torch.max, torch.minimum, torch.maximum}
 # By how many ulps two correct results may differ: float32 behind a long sum, and 16 bits, which round once or twice.
 _ULPS = {torch.float64: 64, torch.float32: 64, torch.bfloat16: 8, torch.float16: 8}
@@ -43,22 +56,18 @@ class Kinks(TorchFunctionMode):
 
     @staticmethod
     def _kinks(func: Any, args: tuple, kwargs: dict) -> list:
-        if func in _AT_ZERO:
-            return [0.0]
         if func in _PAIRS:
             return [a.detach() for a in args[1:2] if isinstance(a, Tensor)]
-        if func not in _BETWEEN:
+        step = _WITH_KINKS.get(getattr(func, "__name__", ""))
+        if step is None:
             return []
-        limits = []
-        for index, (names, default) in enumerate(zip(_NAMES, _BETWEEN[func], strict=True)):
-            given = args[index + 1] if len(args) > index + 1 else None
-            limits.append(
-                next(
-                    (kwargs[n] for n in names if kwargs.get(n) is not None),
-                    default if given is None else given,
-                )
-            )
-        return [limit for limit in limits if limit is not None]
+        names = [name for name in step.model_fields if name not in ("op", "save")]
+        given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
+        found = []
+        for kink in step.kinks:
+            value = given.get(kink) if isinstance(kink, str) else kink
+            found.append(step.model_fields[kink].default if value is None and isinstance(kink, str) else value)
+        return [value for value in found if value is not None]
 
     def _add(self, value: Tensor, kink: Any) -> None:
         near = (value - kink).abs() < self.tolerance * value.abs().clamp(min=1.0)

@@ -161,7 +161,7 @@ __device__ __forceinline__ Acc* leave_moments(
 
 // What is read a second time stays in the L2 before anything else.
 __device__ __forceinline__ uint4 load_word_to_keep(const uint4* from) {
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
   uint64_t policy;
   uint4 word;
   asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
@@ -174,7 +174,7 @@ __device__ __forceinline__ uint4 load_word_to_keep(const uint4* from) {
 #endif
 }
 __device__ __forceinline__ uint2 load_word_to_keep(const uint2* from) {
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
   uint64_t policy;
   uint2 word;
   asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));

@@ -26,7 +26,7 @@ class Eager(NamedTuple):
     first_order: bool = False
 
 
-_KINDS = (nn.Linear, nn.BatchNorm1d, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+_KINDS = (nn.Linear, nn.BatchNorm1d, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.PReLU)
 _FORWARD = {kind: kind.forward for kind in _KINDS}
 _CALL, _CALL_IMPL = nn.Module.__call__, nn.Module._call_impl
 _PRE_HOOKS, _HOOKS = _module._global_forward_pre_hooks, _module._global_forward_hooks

@@ -34,7 +34,7 @@ __device__ __forceinline__ float quotient(float n, float d) {
 __device__ __forceinline__ double maximum(double x, double y) { return x != x || x > y ? x : y; }
 __device__ __forceinline__ double minimum(double x, double y) { return x != x || x < y ? x : y; }
 __device__ __forceinline__ float maximum(float x, float y) {
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
   float result;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
   return result;
@@ -43,7 +43,7 @@ __device__ __forceinline__ float maximum(float x, float y) {
 #endif
 }
 __device__ __forceinline__ float minimum(float x, float y) {
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
   float result;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
   return result;
@@ -78,17 +78,68 @@ __device__ __forceinline__ float exponential(float x, float factor = 1) {
 
 FUSEGEN_MATH square(A x) { return x * x; }
 
+// -1/2 g y^3 for y = 1 / sqrt(x), and -g y^2 for y = 1 / x: factor by factor, as y^3 may leave the
+// range where the gradient does not.
+FUSEGEN_MATH rsqrt_backward(A g, A y) { return A(-0.5) * g * y * y * y; }
+FUSEGEN_MATH reciprocal_backward(A g, A y) { return -g * y * y; }
+
+// x^exponent. Where a product or a root is more exact than pow, that is what PyTorch takes as well.
+FUSEGEN_MATH real_power(A x, A exponent, A) {
+  if (exponent == A(1)) return x;
+  if (exponent == A(2)) return x * x;
+  if (exponent == A(3)) return x * x * x;
+  if (exponent == A(0.5)) return sqrt(x);
+  if (exponent == A(-0.5)) return rsqrt(x);
+  if (exponent == A(-1)) return A(1) / x;
+  if (exponent == A(-2)) return A(1) / (x * x);
+  return pow(x, exponent);
+}
+// less_one: the exponent - 1, which would round here.
+FUSEGEN_MATH real_power_backward(A g, A x, A exponent, A less_one) {
+  return exponent == A(0) ? A(0) : g * (exponent * real_power(x, less_one, less_one));
+}
+FUSEGEN_MATH absolute_backward(A g, A x) { return g * (A(x > A(0)) - A(x < A(0))); }
+
 FUSEGEN_MATH relu(A x) { return maximum(x, A(0)); }
 FUSEGEN_MATH relu_backward(A g, A x) { return x <= A(0) ? A(0) : g; }
 
 FUSEGEN_MATH leaky_relu(A x, A slope) { return x > A(0) ? x : x * slope; }
 FUSEGEN_MATH leaky_relu_backward(A g, A x, A slope) { return x > A(0) ? g : g * slope; }
+// Of the weight of leaky_relu, where that is learnt.
+FUSEGEN_MATH prelu_weight_backward(A g, A x) { return x > A(0) ? A(0) : x * g; }
+
+FUSEGEN_MATH softsign(A x) { return x / (A(1) + fabs(x)); }
+// 1 / (1 + |x|)^2, and NaN at infinity, as PyTorch.
+FUSEGEN_MATH softsign_backward(A g, A x) {
+  const A q = A(1) / (A(1) + fabs(x));
+  return fma(x, A(0), g * q * q);
+}
+
+// ELU, SELU and CELU (ATen's elu): positive x, else negative (exp(inner x) - 1)
+FUSEGEN_MATH elu(A x, A positive, A negative, A inner) {
+  return x > A(0) ? x * positive : negative * expm1(x * inner);
+}
+FUSEGEN_MATH_FOR_OUT elu_backward(A g, A x, A positive, A negative, A inner) {
+  return x <= A(0) ? g * (inner * negative) * exponential<Out>(x * inner) : g * positive;
+}
 
 FUSEGEN_MATH_FOR_OUT sigmoid(A x) {
   return quotient(A(1), A(1) + exponential<Out>(-x));
 }
 // y (1 - y) as y - y y, rounded once; so is x (1 - s) below.
 FUSEGEN_MATH sigmoid_backward(A g, A y) { return g * fma(-y, y, y); }
+
+
+// logsigmoid(x) = min(x, 0) - log(1 + exp(-|x|));  logsigmoid'(x) = sigmoid(-x), to its own digits
+// where that is small
+FUSEGEN_MATH_FOR_OUT logsigmoid(A x) {
+  return minimum(x, A(0)) - log1p(exponential<Out>(-fabs(x)));
+}
+FUSEGEN_MATH_FOR_OUT logsigmoid_backward(A g, A x) {
+  const A e = exponential<Out>(-fabs(x));
+  const A s = quotient(A(1), A(1) + e);
+  return g * (x < A(0) ? s : e * s);
+}
 
 FUSEGEN_MATH tanh_backward(A g, A y) { return g * (A(1) - y * y); }
 
@@ -169,6 +220,14 @@ FUSEGEN_MATH hardswish(A x) {
 FUSEGEN_MATH hardswish_backward(A g, A x) {
   if (x <= A(-3)) return A(0);
   return x < A(3) ? g * (x * A(1.0 / 3.0) + A(0.5)) : g;
+}
+
+// hardsigmoid(x) = min(max(x + 3, 0), 6) / 6
+FUSEGEN_MATH hardsigmoid(A x) {
+  return minimum(maximum(x + A(3), A(0)), A(6)) * A(1.0 / 6.0);
+}
+FUSEGEN_MATH hardsigmoid_backward(A g, A x) {
+  return x > A(-3) && x < A(3) ? g * A(1.0 / 6.0) : A(0);
 }
 
 // softplus(x) = log(1 + exp(beta x)) / beta, the identity where beta x is above the threshold

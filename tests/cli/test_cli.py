@@ -171,3 +171,24 @@ def test_build_compiles_once(tmp_path: Path) -> None:
     assert (tmp_path / SPEC.stem / "_C.so").is_file() and "built in" in first.stderr
     second = run("build", "--output", tmp_path, SPEC)
     assert second.returncode == 0 and second.stderr.strip().endswith("is up to date")
+
+
+def test_a_spec_to_start_from(tmp_path: Path) -> None:
+    done = run("init", "demo", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "wrote specs/demo.yaml\nwrote specs/fusegen.schema.json\n"
+    assert run("schema").stdout == (tmp_path / "specs" / "fusegen.schema.json").read_text(encoding="utf-8")
+    again = run("init", "demo", cwd=tmp_path)
+    assert (again.returncode, again.stdout) == (2, "") and "specs/demo.yaml is there already" in again.stderr
+
+
+def test_ops() -> None:
+    assert "leaky_relu" in run("ops").stdout and run("ops", "relu6").stdout.startswith("relu6: min(max(x, 0), 6)\n")
+    done = run("ops", "softmax")
+    assert (done.returncode, done.stdout) == (2, "") and "the op 'softmax' is not supported" in done.stderr
+
+
+def test_a_target_that_the_plan_is_not_made_for(tmp_path: Path) -> None:
+    done = run("build", "--target", "sm_75", SPEC, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "") and "shared memory on sm_75" in " ".join(done.stderr.split())
+    assert not (tmp_path / "generated").exists(), "nothing is written"

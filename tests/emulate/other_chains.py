@@ -98,7 +98,15 @@ HAND_PICKED = {
     "layer_norm_of_input": Other((LN, GELU), linear=False),
     "rms_norm_of_input": Other((RMS, SILU), linear=False),
     "layer_norm_without_bias": Other(("{op: layer_norm, name: ln, bias: false}", SILU)),
-    "residual": Other(("{op: mul, input: x}", "{op: tanh}", "{op: add, input: x}")),
+    "residual": Other(
+        (
+            "{op: mul, input: x}",
+            "{op: prelu, name: act, num_parameters: features}",
+            "{op: tanh}",
+            "{op: prelu, name: one}",
+            "{op: add, input: x}",
+        )
+    ),
     "residual_detached": Other(("{op: sigmoid}", "{op: add, input: x, detach: true}")),
     "two_inputs": Other(
         ("{op: add, input: r}", BN, "{op: mul, input: s, swap: true}"), inputs=("r", "s"), square=False
@@ -193,7 +201,8 @@ HAND_PICKED = {
 ACTIVATIONS = (
     "{op: relu}", "{op: leaky_relu}", "{op: gelu}", "{op: gelu, approximate: tanh}", "{op: sigmoid}", "{op: tanh}",
     "{op: silu}", "{op: mish}", "{op: hardswish}", "{op: softplus}", "{op: square}", "{op: clamp, min: -1}",
-    "{op: clamp, min: -0.5, max: scale_by}", "{op: hardtanh}",
+    "{op: clamp, min: -0.5, max: scale_by}", "{op: hardtanh}", "{op: relu6}", "{op: elu}", "{op: selu}",
+    "{op: celu, alpha: scale_by}", "{op: softsign}", "{op: logsigmoid}", "{op: hardsigmoid}", "{op: abs}", "{op: neg}",
 )  # fmt: skip
 
 

@@ -10,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.nn import functional as F  # noqa: E402
+
 import fusegen  # noqa: E402
 from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.ops.catalogue import STEPS  # noqa: E402
@@ -31,6 +33,17 @@ inputs: {{x: [rows_of_x, 12]{inputs}}}
 dtypes: [float32]
 chain:
 {chain}"""
+
+
+def summed(*ops: str) -> str:
+    """The steps that compute the sum of several functions of x: one package, and so one compilation, for them all."""
+    steps = [f"op: {ops[0]}, save: s0"]
+    for index, op in enumerate(ops[1:]):
+        steps += [f"op: sub, value: s{index}", "op: add, input: x", f"op: {op}"]
+        steps += [f"op: add, value: s{index}, save: s{index + 1}"]
+    return "; ".join([*steps[:-1], steps[-1].split(", save")[0]])
+
+
 # By name: the steps, separated by semicolons. x is -7.5, -7.25, ..., so it meets every kink exactly.
 CHAINS = {
     "relu": "op: relu",
@@ -50,6 +63,21 @@ CHAINS = {
     "clamp_min": "op: clamp, min: -1.5",
     "clamp_max": "op: clamp, max: 2.0",
     "hardtanh": "op: hardtanh, min_val: -1.5, max_val: 2.0",
+    "kinks_and_tails": summed(
+        "relu6",
+        "elu, alpha: 0.5",
+        "selu",
+        "celu, alpha: 0.5",
+        "hardsigmoid",
+        "softsign",
+        "logsigmoid",
+        "abs",
+        "neg",
+        "prelu, name: one",
+        "prelu, name: each, num_parameters: 12, init: -0.5",
+    ),
+    # Of e^x and its like: their operands are positive.
+    "powers": "op: exp; op: sqrt; op: rsqrt; op: reciprocal; op: pow, exponent: -1.5; op: log; op: pow, exponent: 3",
     "minimum": "op: minimum, input: z; op: minimum, constant: 2.0",
     "maximum": "op: maximum, input: z, swap: true; op: maximum, constant: -2.0",
     "add_sub": (
@@ -92,7 +120,9 @@ def test_a_chain_whose_gradient_reads_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_op(name: str, tmp_path: Path, cache: Path) -> None:
+def test_op(name: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # PyTorch's gradient has 1/6 to the digits of a float, in double too.
+    monkeypatch.setattr(F, "hardsigmoid", lambda x: F.relu6(x + 3) / 6)
     plan = planned(name, CHAINS[name], tmp_path)
     write_files(render_all([plan]), tmp_path / "ops")
     module = fusegen.load(plan.spec.name, tmp_path / "ops")()

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import strategies as st
+from pydantic.fields import FieldInfo
 
-UNARY = ("relu", "gelu", "sigmoid", "tanh", "silu", "swish", "mish", "hardswish", "exp", "square")
-BINARY = ("add", "sub", "mul", "div", "minimum", "maximum")
+from fusegen.ops import activations, bounds, norms, powers
+from fusegen.ops.arithmetic import Arithmetic
+from fusegen.ops.scalars import Scalar
+from fusegen.ops.step import Step
+from fusegen.spec.base import NOT_NULL
+
+NORMS = {op: step for step in norms.STEPS for op in step.ops()}
+UNARY = {op: step for each in (activations, bounds, powers) for step in each.STEPS for op in step.ops()}
+BINARY = Arithmetic.ops()
 NAMES = (
     "a",
     "b",
@@ -57,40 +65,41 @@ class _Draft:
         self.arguments.setdefault(name, {"type": "float", **({} if default is None else {"default": default})})
         return name
 
-    def eps(self) -> dict[str, Any]:
-        return self.draw(st.sampled_from(({}, {"eps": 1e-3}, {"eps": 0.5}, {"affine": False})))
-
     def norm(self) -> dict[str, Any]:
-        kind = self.draw(st.sampled_from(("batch_norm", "group_norm", "layer_norm", "rms_norm")))
-        step = {"op": kind, "name": self.name(), **self.eps()}
-        if kind == "batch_norm":
-            step |= self.draw(
-                st.sampled_from(({}, {"momentum": None}, {"momentum": 0.3}, {"track_running_stats": False}))
-            )
-        if kind == "group_norm":
-            step["num_groups"] = self.draw(st.sampled_from((1, 4, 4, 4, "groups_of", 5)))
-            if step["num_groups"] == "groups_of":
-                self.arguments["groups_of"] = {"type": "int", "typical": 4}
-        if kind == "layer_norm":
-            step |= self.draw(st.sampled_from(({}, {"bias": False})))
-        if kind == "rms_norm":
-            step |= self.draw(st.sampled_from(({}, {"eps": None})))
-        return step
+        return self.of(NORMS)
 
     def unary(self) -> dict[str, Any]:
-        kind = self.draw(st.sampled_from((*UNARY, "leaky_relu", "softplus", "clamp", "hardtanh")))
-        extra: dict[str, Any] = {}
-        if kind == "leaky_relu" and self.draw(st.booleans()):
-            extra = {"negative_slope": self.number()}
-        if kind == "softplus" and self.draw(st.booleans()):
-            extra = {"beta": 2, "threshold": self.number()}
-        if kind == "clamp":
-            extra = self.draw(st.sampled_from(({"min": -1}, {"max": 0.5}, {"min": -1, "max": 2})))
-        if kind == "hardtanh":
-            extra = {"min_val": -2, "max_val": self.number()}
-        if kind == "gelu":
-            extra = self.draw(st.sampled_from(({}, {"approximate": "tanh"})))
-        return {"op": kind, **extra}
+        step = self.of(UNARY)
+        if step["op"] == "clamp" and step.keys() <= {"op"}:
+            step["min"] = -1
+        if step["op"] == "hardtanh":
+            step["min_val"] = -2
+        return step
+
+    def of(self, models: dict[str, type[Step]]) -> dict[str, Any]:
+        """An op with some of the keys that its model has."""
+        op = self.draw(st.sampled_from(sorted(models)))
+        step: dict[str, Any] = {"op": op}
+        for key, field in models[op].model_fields.items():
+            if key not in ("op", "save") and (field.is_required() or self.draw(st.integers(0, 2)) == 0):
+                step[key] = self.of_key(key, field)
+        return step
+
+    def of_key(self, key: str, field: FieldInfo) -> Any:
+        """A value for a key: an argument where one may stand, an example of the model's, or null where that is one."""
+        if key == "name":
+            return self.name()
+        if key == "num_groups":
+            size = self.draw(st.sampled_from((1, 4, 4, 4, "groups_of", 5)))
+            if size == "groups_of":
+                self.arguments["groups_of"] = {"type": "int", "typical": 4}
+            return size
+        if key == "num_parameters":
+            return self.draw(st.sampled_from((1, self.width, self.width, 5)))
+        if field.annotation in (Scalar, Scalar | None):
+            return self.number()
+        may_be_null = [None] if type(None) in get_args(field.annotation) and NOT_NULL not in field.metadata else []
+        return self.draw(st.sampled_from([*field.examples, *may_be_null]))
 
     def binary(self) -> dict[str, Any]:
         step = {"op": self.draw(st.sampled_from(BINARY)), **self.operand()}

@@ -9,6 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from fusegen.ops.catalogue import STEPS
+from fusegen.ops.lacking import LACKING, OTHER_NAMES
+from fusegen.spec.annotations import fields
+from fusegen.spec.model import ARGUMENTS, SpecModel
+
 Path = tuple[str | int, ...]
 
 WORDS = (
@@ -22,17 +27,9 @@ NUMBERS = (
     0, 1, -1, 2, 3, 7, 16, 2**31 - 1, 2**31, 2**53, 2**53 + 1, 2**63, 10**30, -(10**30), 0.0, -0.0, 0.5, -1.5, 1e-5,
     1e-320, 1e308, -1e308, math.inf, -math.inf, math.nan,
 )  # fmt: skip
-KEYS = (
-    "op", "name", "out_features", "bias", "parameter", "shape", "init", "constant", "value", "input", "swap", "detach",
-    "save", "eps", "momentum", "affine", "track_running_stats", "num_groups", "min", "max", "min_val", "max_val",
-    "approximate", "negative_slope", "beta", "threshold", "type", "default", "is", "typical", "fusegen", "about",
-    "class", "dims", "arguments", "inputs", "dtypes", "targets", "chain",
-)  # fmt: skip
-OPS = (
-    "linear", "add", "sub", "mul", "div", "minimum", "maximum", "relu", "leaky_relu", "gelu", "sigmoid", "tanh", "silu",
-    "swish", "mish", "hardswish", "softplus", "exp", "square", "clamp", "hardtanh", "batch_norm", "group_norm",
-    "layer_norm", "rms_norm", "softmax",
-)  # fmt: skip
+STEP_KEYS = tuple(dict.fromkeys(key for step in STEPS for key in fields(step)))
+KEYS = tuple(dict.fromkeys([*STEP_KEYS, *(key for each in ARGUMENTS for key in fields(each)), *fields(SpecModel)]))
+OPS = (*(op for step in STEPS for op in step.ops()), *LACKING, *OTHER_NAMES)
 
 scalars = st.one_of(
     st.none(),
@@ -54,7 +51,7 @@ values = st.recursive(
 steps = st.builds(
     lambda op, rest: {"op": op, **rest},
     st.sampled_from(OPS),
-    st.dictionaries(st.sampled_from(KEYS[:26]), values, max_size=4),
+    st.dictionaries(st.sampled_from(STEP_KEYS), values, max_size=4),
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fusegen.ir.extent import CHANNEL, FULL, ROW
 from fusegen.ir.graph import Graph
-from fusegen.plan.devices import DEVICES, planning_device
+from fusegen.plan.devices import DEVICES, misfit, planning_device
 from fusegen.plan.model import Program, Schedule, Tensor
 from fusegen.plan.plan import Plan
 from fusegen.plan.schedule import Scheduler
@@ -180,3 +180,12 @@ def test_launch_shapes_come_from_the_table_of_devices() -> None:
     assert both.l2_bytes == DEVICES["sm_80"].l2_bytes < DEVICES["sm_90"].l2_bytes < DEVICES["sm_100"].l2_bytes
     assert both.most_cluster == 1 and planning_device(["sm_90", "sm_100"]).most_cluster == 8
     assert planning_device(["sm_90a"]) == DEVICES["sm_90"]
+    # A GPU with more multiprocessors may be the slower one.
+    assert planning_device(["sm_89", "sm_90"]).name == "H100" and DEVICES["sm_89"].multiprocessors > 132
+
+
+def test_targets_of_a_build_have_the_memory_that_the_plan_is_made_for() -> None:
+    assert misfit(DEVICES["sm_90"], "sm_100a") is None and misfit(DEVICES["sm_86"], "sm_120") is None
+    assert "add sm_120 to them" in str(misfit(DEVICES["sm_90"], "sm_120"))
+    assert "unsupported target 'sm_70'" in str(misfit(DEVICES["sm_90"], "sm_70"))
+    assert "unsupported target 'sm_80a'" in str(misfit(DEVICES["sm_80"], "sm_80a"))

@@ -85,7 +85,7 @@ def test_a_catalogue_of_one_op() -> None:
 
 
 def test_problems_of_reading_come_with_those_of_validation() -> None:
-    document = parse_yaml(TEXT.replace("about:", "name: again\nsubject:"), "f", lenient=True)
+    document = parse_yaml(TEXT.replace("inputs:", "name: again\nwhatever:"), "f", lenient=True)
     with pytest.raises(SpecError) as caught:
         validate(Spec, document)
     assert [d.code for d in caught.value.diagnostics] == ["FG202", "FG105", "FG201"]

@@ -288,11 +288,15 @@ def test_special_values_have_to_stand_where_eager_has_them():
         (lambda v: torch.min(v, torch.tensor(0.5)), [0.5]),
         (lambda v: v.clamp(min=0.25), [0.25]),
         (torch.nn.functional.mish, []),
+        (torch.nn.functional.relu6, [0.0, 6.0]),
+        (torch.nn.functional.hardswish, [-3.0, 3.0]),
+        (torch.nn.PReLU(), [0.0]),
+        (torch.abs, [0.0]),
     ],
 )
 def test_kinks_are_found(step, kinks):
     values = torch.linspace(-3, 3, 601)  # no kink among them but 0, +-1, +-2
-    values = torch.cat((values[(values.abs() * 4 % 1 - 0.5).abs() < 0.45], torch.tensor(kinks)))
+    values = torch.cat((values[(values.abs() * 4 % 1 - 0.5).abs() < 0.45], torch.tensor(kinks))).detach()
     with Kinks(torch.float32) as found:
         step(values[None])
     near = [] if found.near is None else values[found.near[0]].tolist()

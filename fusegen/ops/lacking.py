@@ -1,0 +1,141 @@
+"""Ops that people look for and the catalogue lacks, each with what to do instead, and other names of those it has."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from fusegen.errors import quote
+
+_CUT = "end the chain before it, and call it on the module's result"
+_IN_FRONT = "call it first, and give its result to the chain, as [rows, channels]"
+_FAMILIES = {
+    "a chain has no reductions": (
+        f"{_CUT}; to add a tensor is 'add'",
+        "sum mean prod amin amax argmin argmax std var norm cumsum cumprod logsumexp count_nonzero median topk sort "
+        "reduce_sum reduce_mean",
+    ),
+    "a chain has no reductions over a dimension": (
+        f"{_CUT}; the smaller and the larger of two operands are 'minimum' and 'maximum'",
+        "min max reduce_min reduce_max",
+    ),
+    "a chain has no softmax": (_CUT, "softmax log_softmax softmin softmax2d gumbel_softmax"),
+    "a chain has no convolution": (
+        _IN_FRONT,
+        "conv convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d unfold fold",
+    ),
+    "a chain has no pooling": (
+        _IN_FRONT,
+        "pooling max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
+        "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
+        "adaptive_max_pool2d adaptive_max_pool3d lp_pool2d global_avg_pool",
+    ),
+    "kernels draw no random numbers": (
+        "apply it to the module's input or result",
+        "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout rrelu bernoulli",
+    ),
+    "the only matrix product is that of 'linear', as the first step": (
+        "if one operand is a learnt weight, that is 'linear'; otherwise " + _IN_FRONT,
+        "matmul mm bmm batch_matmul addmm baddbmm addmv mv dot outer einsum bilinear tensordot",
+    ),
+    "the norms are batch_norm, group_norm, layer_norm and rms_norm": (
+        "a row of [rows, channels] has no positions to normalise over",
+        "instance_norm instance_norm1d instance_norm2d instance_norm3d local_response_norm lrn normalize weight_norm "
+        "spectral_norm batch_norm2d batch_norm3d sync_batch_norm",
+    ),
+    "activations keep the shape [rows, channels]": (
+        "change the shape of the module's input or result",
+        "flatten unflatten reshape view transpose permute squeeze unsqueeze expand repeat cat concat stack chunk split "
+        "pad narrow gather index_select interpolate upsample pixel_shuffle glu reglu geglu swiglu",
+    ),
+    "a chain has no attention, embeddings or recurrence": (
+        _IN_FRONT,
+        "attention scaled_dot_product_attention multihead_attention embedding embedding_bag rnn lstm gru",
+    ),
+    "a loss is not a chain": (
+        "call it on the module's result",
+        "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss bce_loss binary_cross_entropy kl_div",
+    ),
+    "its function is not in the catalogue yet": (
+        "docs/adding_an_op.md says how to add one",
+        "threshold hardshrink softshrink tanhshrink sin cos tan asin acos atan sinh cosh asinh acosh atanh erf erfc "
+        "erfinv exp2 expm1 log2 log10 log1p floor ceil round trunc frac fmod remainder sign sgn where lerp addcmul "
+        "addcdiv isnan nan_to_num logit logaddexp hypot atan2 eq ne lt le gt ge",
+    ),
+    "it changes nothing": ("leave the step out", "identity noop contiguous clone"),
+}
+# The name without '_' and in small letters -> the name, the reason, and what to do.
+LACKING = {
+    re.sub("_", "", name): (name, reason, advice)
+    for reason, (advice, names) in _FAMILIES.items()
+    for name in names.split()
+}
+# The same of other names -> the op, with the keys that make it the one that is meant.
+OTHER_NAMES = {
+    other: name
+    for name, others in {
+        "linear": "gemm dense fc fullyconnected",
+        "add": "plus bias biasadd addbias residual residualadd addition",
+        "sub": "subtract subtraction minus",
+        "mul": "multiply multiplication times scale scaling",
+        "div": "divide division truedivide",
+        "sigmoid": "logistic expit",
+        "clamp": "clip clampmin clampmax",
+        "neg": "negate negative",
+        "abs": "absolute fabs",
+        "pow": "power",
+        "square": "sqr squared",
+        "sqrt": "squareroot",
+        "rsqrt": "inversesqrt",
+        "reciprocal": "inverse inv recip",
+        "log": "ln loge",
+        "exp": "exponential",
+        "leaky_relu": "lrelu",
+        "batch_norm": "batchnorm1d bn",
+        "group_norm": "gn",
+        "rms_norm": "rootmeansquarenorm",
+        "gelu": "geluerf",
+        "gelu, approximate: tanh": "gelutanh gelufast gelunew",
+    }.items()
+    for other in others.split()
+}
+# The least likeness, by difflib, of what may be meant: a guess of what is there can be tried, one of what is not helps
+# only if it is right.
+_LIKE, _VERY_LIKE = 0.7, 0.8
+
+
+def unknown_op(op: str, known: Iterable[str]) -> tuple[str, str | None]:
+    """What to say of an op that is not in the catalogue, and a hint. known: the ops that are."""
+    word = _plain(op)
+    names = {_plain(name): name for name in reversed(list(known))} | OTHER_NAMES
+    if word in OTHER_NAMES:
+        return f"unknown op {quote(op)}", f"it is called {quote(OTHER_NAMES[word])} here"
+    if word in LACKING:
+        _, reason, advice = LACKING[word]
+        return f"the op {quote(op)} is not supported: {reason}", advice
+    likeness, meant = _nearest(word, names)
+    other, lacking = _nearest(word, LACKING)
+    if other > max(likeness, _VERY_LIKE):
+        name, reason, _ = LACKING[lacking]
+        return f"unknown op {quote(op)}", f"{quote(name)}, if that is meant, is not supported: {reason}"
+    if likeness >= _LIKE:
+        return f"unknown op {quote(op)}", f"did you mean {quote(names[meant])}?"
+    return f"unknown op {quote(op)}", "`fusegen ops` lists those that there are"
+
+
+def _plain(op: str) -> str:
+    """The op without what people write differently: `nn.LeakyReLU` and `leaky_relu` are one."""
+    return re.sub(r"[\W_]", "", op.lower().removeprefix("torch.").removeprefix("nn.").removeprefix("f."))[:64]
+
+
+def _nearest(word: str, words: Iterable[str]) -> tuple[float, str]:
+    """How much the nearest of some words is like this one, and that word."""
+    matcher = difflib.SequenceMatcher()
+    matcher.set_seq2(word)
+    best = (0.0, "")
+    for other in words:
+        matcher.set_seq1(other)
+        if matcher.real_quick_ratio() >= best[0] and matcher.quick_ratio() >= best[0]:
+            best = max(best, (matcher.ratio(), other))
+    return best

@@ -1,0 +1,66 @@
+"""A spec to start from, with a comment for every key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic_core import PydanticCustomError
+
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.paths import DEFAULT_SPECS
+from fusegen.reference.keys import flow, keys_of
+from fusegen.reference.ops import known_ops
+from fusegen.reference.schema import COMMENT, write_beside
+from fusegen.spec.annotations import fields
+from fusegen.spec.model import SpecModel
+from fusegen.spec.names import check_spec_name
+
+_STEPS = (
+    {"op": "linear", "name": "fc", "out_features": "hidden"},
+    {"op": "batch_norm", "name": "norm"},
+    {"op": "add", "parameter": "shift", "shape": ["hidden"], "init": "zeros"},
+    {"op": "mul", "constant": "factor"},
+    {"op": "gelu"},
+)
+# Of these a spec to start from does well without.
+_LEFT_OUT = ("class",)
+
+
+def spec_text(name: str) -> str:
+    """The spec. Its values are the examples of the models."""
+    examples = {key: field.examples[0] for key, field in fields(SpecModel).items() if field.examples}
+    lines = [COMMENT, "# `fusegen ops` lists what a step may be; `fusegen plan` says what becomes of the chain."]
+    for key in keys_of(SpecModel, _LEFT_OUT):
+        value = {"name": name, "chain": _STEPS}.get(key.name, examples[key.name])
+        lines += ["", f"# {key.about[0].upper()}{key.about[1:]}.", *_entry(key.name, value)]
+    return "\n".join([*lines, ""])
+
+
+def _entry(key: str, value: object) -> list[str]:
+    """A key and its value: a mapping and the chain on lines of their own."""
+    if isinstance(value, dict):
+        return [f"{key}:", *(f"  {name}: {flow(each)}" for name, each in value.items())]
+    if value is _STEPS:
+        formulas = [known_ops()[step["op"]].formula_of(step["op"]) for step in _STEPS]
+        return [f"{key}:", *(f"  - {flow(step)}  # {text}" for step, text in zip(_STEPS, formulas, strict=True))]
+    return [f"{key}: {flow(value)}"]
+
+
+def write_spec(name: str, directory: Path = DEFAULT_SPECS) -> list[Path]:
+    """Writes <name>.yaml and the schema that it names, and returns what was written. Raises SpecError rather than
+    replace a spec."""
+    try:
+        check_spec_name(name)
+    except PydanticCustomError as error:
+        raise SpecError([Diagnostic("FG206", error.message())]) from None
+    path = directory / f"{name}.yaml"
+    if path.exists():
+        raise SpecError([Diagnostic("FG502", f"{path} is there already", hint="give another name")])
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with open(path, "x", encoding="utf-8", newline="\n") as file:
+            file.write(spec_text(name))
+        schema = write_beside(directory)
+    except OSError as error:
+        raise SpecError([Diagnostic("FG502", f"{error.filename or path}: {error.strerror}")]) from None
+    return [path, *([schema] if schema else [])]

@@ -1,0 +1,96 @@
+"""Functions of one formula in float32 and double beside PyTorch in double, relative to each value in the tails, too."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tests.emulate.functions import Functions, grid
+
+SCALE, ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+
+
+def of_input(function: str, constants: str = "", by_result: str = "") -> tuple[str, str]:
+    """The calls of a function of x and of its gradient."""
+    value = f"{function}{by_result if function == 'logsigmoid' else ''}(x{constants})"
+    return value, f"{function}_backward{by_result}(A(1), x{constants})"
+
+
+def of_output(function: str) -> tuple[str, str]:
+    return f"{function}(x)", f"{function}_backward(A(1), {function}(x))"
+
+
+# The value and the gradient in C++, and the function in PyTorch.
+CASES = [
+    (*of_input("elu", ", A(1), A(0.5), A(1)", "<Out>"), lambda x: F.elu(x, 0.5)),
+    (*of_input("elu", f", A({SCALE}), A({SCALE * ALPHA}), A(1)", "<Out>"), F.selu),
+    (*of_input("elu", ", A(1), A(0.5), A(2)", "<Out>"), lambda x: F.celu(x, 0.5)),
+    (*of_input("softsign"), F.softsign),
+    (*of_input("logsigmoid", "", "<Out>"), F.logsigmoid),
+    (*of_input("hardsigmoid"), lambda x: F.relu6(x + 3) / 6),  # F's gradient has 1/6 to a float's digits
+    (*of_input("hardtanh", ", A(0), A(6)"), F.relu6),
+    ("fabs(x)", "absolute_backward(A(1), x)", torch.abs),
+    (*of_input("leaky_relu", ", A(0.25)"), lambda x: F.prelu(x, torch.tensor([0.25], dtype=x.dtype))),
+    ("sqrt(x)", "A(1) / (A(2) * sqrt(x))", torch.sqrt),
+    (*of_output("rsqrt"), torch.rsqrt),
+    ("log(x)", "A(1) / x", torch.log),
+    (*of_output("reciprocal"), torch.reciprocal),
+    *(
+        (*of_input("real_power", f", A({e}), A({e - 1!r})"), lambda x, e=e: torch.pow(x, e))
+        for e in (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0, 1.1, -1.5)
+    ),
+]
+NAMES = [value for value, _, _ in CASES] + [gradient for _, gradient, _ in CASES]
+SPECIAL = torch.tensor([0.0, -0.0, 1e-40, -1e-40, -3.0, 3.0, 6.0, -1.0, math.inf, -math.inf, math.nan])
+ULP = 2.0**-23
+
+
+@pytest.fixture(scope="module")
+def evaluate(tmp_path_factory):
+    return Functions(NAMES, tmp_path_factory.mktemp("functions"))
+
+
+def eager(x: torch.Tensor) -> torch.Tensor:
+    """Values, then gradients, in the dtype of x."""
+    found = []
+    for _, _, function in CASES:
+        leaf = x.clone().requires_grad_()
+        value = function(leaf)
+        (slope,) = torch.autograd.grad(value.sum(), leaf)
+        found.append((value.detach(), slope))
+    return torch.stack([*(value for value, _ in found), *(slope for _, slope in found)])
+
+
+def test_float32_is_exact_to_some_ulps_of_each_value(evaluate) -> None:
+    """Where the value is a normal float and eager can tell it. Kinks are among the points."""
+    x = torch.cat([grid(87.0), torch.tensor([-3.0, 3.0, 6.0, 0.0])])
+    found, exact = evaluate("float32", x).double(), eager(x.double())
+    plain = eager(x).double()
+    normal = (exact.abs() > 1.2e-38) & (exact.abs() < 3.4e38) & plain.isfinite()
+    error, theirs = (((each - exact).abs() / exact.abs())[normal] for each in (found, plain))
+    excess = error - (2 * theirs).clamp(min=4 * ULP)
+    index = normal.nonzero()[excess.argmax()]
+    assert excess.max() <= 0, (NAMES[index[0]], x[index[1]], error[excess.argmax()] / ULP)
+    assert (found[exact == 0] == 0).all()
+
+
+def test_double(evaluate) -> None:
+    x = grid(20.0).double()
+    assert torch.allclose(evaluate("float64", x), eager(x), rtol=1e-13, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("out", ["float16", "float32", "float64"])
+def test_special_values_are_those_of_eager(evaluate, out: str) -> None:
+    """At the edges of a function's domain, at kinks, and for what is no number."""
+    found, exact = evaluate(out, SPECIAL), eager(SPECIAL.double())
+    most = torch.finfo(torch.float64 if out == "float64" else torch.float32).max
+    for row, name in enumerate(NAMES):
+        for x, mine, theirs in zip(SPECIAL.tolist(), found[row].tolist(), exact[row].tolist(), strict=True):
+            assert math.isnan(mine) == math.isnan(theirs), (name, x, mine, theirs)
+            if abs(theirs) > most:
+                assert mine == math.copysign(math.inf, theirs), (name, x, mine, theirs)
+            elif not math.isnan(theirs):
+                assert math.isfinite(mine), (name, x, mine, theirs)
