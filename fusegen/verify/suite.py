@@ -140,8 +140,9 @@ class Suite:
         return compare_steps(fused, original, batches, seed=self.seed)
 
     def _gradcheck(self, size: Sizes, mode: Mode) -> list[Comparison]:
-        fused, _, inputs = self._pair("gradcheck", size, mode)
-        return gradients.gradcheck(self.subject.package, fused, inputs)
+        fused, original, inputs = self._pair("gradcheck", size, mode)
+        detaches = any(getattr(step, "detach", False) for step in self.subject.plan.spec.chain)
+        return gradients.gradcheck(self.subject.package, fused, inputs, original if detaches else None)
 
     def _pair(self, check: str, size: Sizes, mode: Mode) -> tuple[nn.Module, nn.Module, list[Tensor]]:
         text = f"{self.seed} {check} {size} {mode.name}"
