@@ -110,6 +110,9 @@ class LeakyRelu(Step):
     def eager(self, x: str) -> str:
         return f"F.leaky_relu({x}, {scalar_text(self.negative_slope)})"
 
+    def converted(self) -> list[float | str]:
+        return [self.negative_slope]
+
 
 class Softplus(Step):
     op: Literal["softplus"]
@@ -122,6 +125,9 @@ class Softplus(Step):
 
     def eager(self, x: str) -> str:
         return f"F.softplus({x}, {scalar_text(self.beta)}, {scalar_text(self.threshold)})"
+
+    def converted(self) -> list[float | str]:
+        return [self.beta, self.threshold]
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         return "float32" if dtypes.autocast else running
@@ -150,6 +156,9 @@ class Clamp(Step):
         ]
         return f"torch.clamp({x}, {', '.join(bounds)})"
 
+    def converted(self) -> list[float | str]:
+        return [bound for bound in (self.min, self.max) if bound is not None]
+
 
 class Hardtanh(Step):
     """As clamp, but passes no gradient at the bounds."""
@@ -166,6 +175,14 @@ class Hardtanh(Step):
 
     def eager(self, x: str) -> str:
         return f"F.hardtanh({x}, {scalar_text(self.min_val)}, {scalar_text(self.max_val)})"
+
+    def refused(self, owner: str, training: bool) -> list[str]:
+        if not isinstance(self.min_val, str) and not isinstance(self.max_val, str):
+            return []  # `build` has looked
+        return [f"{scalar_text(self.min_val)} > {scalar_text(self.max_val)}"]
+
+    def converted(self) -> list[float | str]:
+        return [self.min_val, self.max_val]
 
 
 STEPS = (Relu, Mish, Hardswish, Sigmoid, Tanh, Exp, Square, Silu, Gelu, LeakyRelu, Softplus, Clamp, Hardtanh)

@@ -189,7 +189,11 @@ class GemmBiasHardtanhMishGroupnorm(_support.FusedModule):
         if _why:
             return None, _why
         _groups = groupnorm.num_groups
-        if _groups < 1 or _channels % _groups or x.shape[0] == 1 and _groups == _channels:
+        if (
+            type(groupnorm.num_groups) is not int
+            or _groups < 1 or _channels % _groups
+            or x.shape[0] == 1 and _groups == _channels
+        ):
             return None, _support.REFUSED
         gemm_input = x
         if _autocast:

@@ -23,7 +23,7 @@ __all__ = ["GemmGroupnormHardtanh"]
 
 
 def _import_support():
-    """What all packages here share, by its path: this package may be imported by any name."""
+    """What all packages beside this one share. By its path, since a package may be imported by any name."""
     path = Path(__file__).resolve().parents[1] / "support" / "__init__.py"
     name = f"_fusegen_support_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if name not in sys.modules:
@@ -40,7 +40,7 @@ def _import_support():
 _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode.
+# The dtypes of activations and parameters -> the dtype mode, without and with autocast.
 _MODES = {
     (torch.float32, torch.float32): 0,
     (torch.bfloat16, torch.bfloat16): 1,
@@ -90,16 +90,15 @@ _fused = _support.Operator(
 
 
 class GemmGroupnormHardtanh(_support.FusedModule):
-    """Fused kernels of
+    """Linear, group norm, hardtanh (KernelBench level 2, problem 30).
 
-        y = gemm(x)
-        y = group_norm(y)
-        y = F.hardtanh(y, hardtanh_min, hardtanh_max)
+    y = gemm(x)
+    y = group_norm(y)
+    y = F.hardtanh(y, hardtanh_min, hardtanh_max)
 
     x: [batch, in_features]
     Returns [batch, out_features].
-    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
-    bfloat16 or float16.
+    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
     """
 
@@ -163,7 +162,7 @@ class GemmGroupnormHardtanh(_support.FusedModule):
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _device = x.device.type
-        _autocast = _support.is_autocast(_device)
+        _autocast = torch.is_autocast_enabled(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype
         if _autocast and _activation != torch.float64:
@@ -181,7 +180,11 @@ class GemmGroupnormHardtanh(_support.FusedModule):
         if _why:
             return None, _why
         _groups = group_norm.num_groups
-        if _groups < 1 or _channels % _groups or x.shape[0] == 1 and _groups == _channels:
+        if (
+            type(group_norm.num_groups) is not int
+            or _groups < 1 or _channels % _groups
+            or x.shape[0] == 1 and _groups == _channels
+        ):
             return None, _support.REFUSED
         gemm_input = x
         if _autocast:
@@ -189,6 +192,8 @@ class GemmGroupnormHardtanh(_support.FusedModule):
             gemm_weight = gemm_weight.to(_activation)
         _why = (
             _support.not_numbers(group_norm.eps, self.hardtanh_max, self.hardtanh_min)
+            or _support.refused(self.hardtanh_min > self.hardtanh_max)
+            or _support.beyond(_activation, self.hardtanh_min, self.hardtanh_max)
         )
         if _why:
             return None, _why

@@ -173,7 +173,11 @@ class GemmMultiplyLeakyrelu(_support.FusedModule):
         if _autocast:
             gemm_input = gemm_input.to(_activation)
             gemm_weight = gemm_weight.to(_activation)
-        _why = _support.not_numbers(self.multiplier, self.negative_slope)
+        _why = (
+            _support.not_numbers(self.multiplier, self.negative_slope)
+            or _support.beyond(_activation, self.negative_slope)
+            or _support.far_from_one((self.multiplier,), ())
+        )
         if _why:
             return None, _why
         return _fused, (

@@ -183,13 +183,20 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
         if _why:
             return None, _why
         _groups = gn.num_groups
-        if _groups < 1 or _channels % _groups or x.shape[0] == 1 and _groups == _channels:
+        if (
+            type(gn.num_groups) is not int
+            or _groups < 1 or _channels % _groups
+            or x.shape[0] == 1 and _groups == _channels
+        ):
             return None, _support.REFUSED
         fc_input = x
         if _autocast:
             fc_input = fc_input.to(_activation)
             fc_weight = fc_weight.to(_activation)
-        _why = _support.not_numbers(gn.eps, self.negative_slope)
+        _why = (
+            _support.not_numbers(gn.eps, self.negative_slope)
+            or _support.beyond(_activation, self.negative_slope)
+        )
         if _why:
             return None, _why
         return _fused, (

@@ -187,7 +187,11 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
         if _why:
             return None, _why
         _groups = group_norm.num_groups
-        if _groups < 1 or _channels % _groups or x.shape[0] == 1 and _groups == _channels:
+        if (
+            type(group_norm.num_groups) is not int
+            or _groups < 1 or _channels % _groups
+            or x.shape[0] == 1 and _groups == _channels
+        ):
             return None, _support.REFUSED
         matmul_input = x
         if _autocast:

@@ -3,6 +3,7 @@
 It needs torch and nothing else.
 """
 
+from .constants import beyond, far_from_one, not_numbers, refused
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator, Package
 from .stand_in import (
@@ -14,13 +15,11 @@ from .stand_in import (
     SOME_FROZEN,
     Eager,
     elsewhere,
-    is_autocast,
     misfit,
     misfit_operand,
     misfit_statistics,
     misfit_weight,
     no_mode,
-    not_numbers,
     obstacle,
     other_shape,
     tensor,
@@ -39,9 +38,10 @@ __all__ = [
     "KernelUse",
     "Operator",
     "Package",
+    "beyond",
     "check_shape",
     "elsewhere",
-    "is_autocast",
+    "far_from_one",
     "misfit",
     "misfit_operand",
     "misfit_statistics",
@@ -50,6 +50,7 @@ __all__ = [
     "not_numbers",
     "obstacle",
     "other_shape",
+    "refused",
     "tensor",
     "unexpected",
 ]
