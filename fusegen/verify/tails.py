@@ -21,7 +21,8 @@ from fusegen.plan.plan import Plan
 from fusegen.verify.policy import EAGER_FACTOR, Comparison, Error
 from fusegen.verify.run import Run, run
 
-# How many ulps are rounding: 16-bit results are rounded once or twice, from float32. The kernels may have twice as many.
+# How many ulps are rounding: 16-bit results are rounded once or twice, from float32. The kernels may have twice as
+# many.
 FEW = {torch.float32: 4.0, torch.bfloat16: 1.0, torch.float16: 1.0}
 _NEIGHBOURS = {torch.float32: 8, torch.bfloat16: 1, torch.float16: 1}
 _MANTISSAS = 48

@@ -23,7 +23,7 @@ __all__ = ["GemmGroupnormHardtanh"]
 
 
 def _import_support():
-    """What all packages beside this one share. By its path, since a package may be imported by any name."""
+    """What all packages here share, by its path: this package may be imported by any name."""
     path = Path(__file__).resolve().parents[1] / "support" / "__init__.py"
     name = f"_fusegen_support_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if name not in sys.modules:
@@ -40,7 +40,7 @@ def _import_support():
 _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
-# The dtypes of activations and parameters -> the dtype mode, without and with autocast.
+# The dtypes of activations and parameters -> the dtype mode.
 _MODES = {
     (torch.float32, torch.float32): 0,
     (torch.bfloat16, torch.bfloat16): 1,
@@ -90,15 +90,16 @@ _fused = _support.Operator(
 
 
 class GemmGroupnormHardtanh(_support.FusedModule):
-    """Linear, group norm, hardtanh (KernelBench level 2, problem 30).
+    """Fused kernels of
 
-    y = gemm(x)
-    y = group_norm(y)
-    y = F.hardtanh(y, hardtanh_min, hardtanh_max)
+        y = gemm(x)
+        y = group_norm(y)
+        y = F.hardtanh(y, hardtanh_min, hardtanh_max)
 
     x: [batch, in_features]
     Returns [batch, out_features].
-    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to bfloat16 or float16.
+    The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
+    bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
     """
 
@@ -162,7 +163,7 @@ class GemmGroupnormHardtanh(_support.FusedModule):
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _device = x.device.type
-        _autocast = torch.is_autocast_enabled(_device)
+        _autocast = _support.is_autocast(_device)
         _modes = _AUTOCAST_MODES if _autocast else _MODES
         _activation = x.dtype
         if _autocast and _activation != torch.float64:
