@@ -1,4 +1,4 @@
-"""When the kernels may take a module's constants: numbers that PyTorch accepts and that can be folded.
+"""When kernels may take a module's constants: numbers that PyTorch accepts and that can be folded.
 
 Constants are attributes, which may have changed since the module was made.
 """
@@ -9,8 +9,8 @@ import torch
 
 from .stand_in import REFUSED, Eager
 
-# Kernels multiply constants with each other and with 1 / deviation: these bounds keep the products in
-# the range of normal numbers.
+# Kernels multiply constants with each other and with 1 / deviation: this keeps the products in the
+# range of normal numbers.
 _FOLDED = 2.0**40
 FAR_FROM_ONE = Eager("constants that the kernels would multiply are too large or too small")
 
