@@ -42,9 +42,18 @@ reference, and the relative Frobenius norm. The constants are in `fusegen/verify
   ulp up or down).
 - **NaN and infinity.** In the output they are where eager has them. Gradients and buffers are finite where eager's
   are; whether a sum of infinities is infinite or NaN depends on the order of its terms.
+- **Tails.** A chain that is a function of one value is swept over its arguments on a GPU: every 16-bit number, float32
+  ones of every exponent and more where functions change. Each result and each derivative is judged by its own ulps.
+  Where eager is within 4 of them (float32) or 1 (16 bits), the fused result is within twice as many, subnormal results
+  included; where eager has lost its digits nothing is asked. `tests/gpu/test_tails.py` makes such a chain of every
+  function in the catalogue.
+- **Range.** Constants are multiplied with each other only where the product is a normal number in any case
+  (`fusegen/ir/ranges.py`). Statistics are float32's: a norm of values whose deviation is beyond 1.8e19 over the root of
+  their number has an infinite variance, as in PyTorch's kernels for GPUs, and gives its bias. With deviations of 1e18
+  it is right; around 1e19 squares about the first value may overflow a factor of 3 before Welford's do.
 - **Reproducibility.** Two runs on the same device, with the same sizes and alignment, give the same bits.
 - **float64** exists in verification builds only. `torch.autograd.gradcheck` runs on it: the same kernels, instantiated
-  for double, against finite differences.
+  for double, against finite differences. These see through a detach, so what a chain detaches is held as it was.
 
 TF32 is off, norm parameters, running statistics and inputs are random, and outputs are poisoned before each run.
 

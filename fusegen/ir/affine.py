@@ -12,9 +12,8 @@ What rounding allows:
   x a + (b + c), and (x + b) + c - mean becomes x - (mean - (b + c)). The rounding error of b + c is one of b, c or
   their sum, as is the error of x + b. Only where x is exact and cancels b could eager have none; `Simplifier` says
   what counts as exact. A sum by itself, (x + b) + c, keeps its order.
-- Scales are multiplied with each other, (x * a) * c becomes x * (a * c), and shifts with later scales. NaN and
-  infinity come out alike unless a * c leaves the range of normal numbers, or a scale behind a shift is infinite:
-  (x * a + b) * inf is infinite where x * inf + b * inf may be NaN.
+- Scales are multiplied with each other, (x * a) * c becomes x * (a * c), and shifts with later scales, as far as the
+  products stay normal numbers: `ranges`.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from dataclasses import dataclass, replace
 
 from fusegen.ir.extent import SCALAR, Extent, broadcast
 from fusegen.ir.graph import Graph, Node
+from fusegen.ir.ranges import is_in_range, is_moderate
 
 Coefficient = Node | tuple
 """A node, or (op, coefficient, ...): an expression that has not been given a name yet."""
@@ -45,6 +45,14 @@ class Form:
     scales: tuple[Node, ...] = ()
     shift: Coefficient | None = None
     owner: str = ""
+
+    @property
+    def is_bare(self) -> bool:
+        return self.center is None and not self.scales and self.shift is None
+
+    def can_be_scaled(self, factors: Iterable[Node]) -> bool:
+        """Whether its coefficients stay in the range of numbers, multiplied by these factors."""
+        return self.is_bare or is_in_range((*self.scales, *factors))
 
     def scaled(self, factors: Iterable[Node]) -> Form:
         factors = tuple(factors)
@@ -130,8 +138,8 @@ def merged_literals(graph: Graph, factors: Iterable[Node]) -> tuple[Node, ...]:
     factors = tuple(factors)
     literals = [factor.attribute for factor in factors if factor.op == "literal"]
     value = math.prod(literals)
-    if len(literals) > 1 and (value == 0 or not math.isfinite(value)):
-        return factors  # a product that left the range is not the product
+    if len(literals) > 1 and not is_moderate(factors):
+        return factors  # as PyTorch multiplies them, one after the other
     others = tuple(factor for factor in factors if factor.op != "literal")
     return others if value == 1 else (*others, graph.literal(value))
 

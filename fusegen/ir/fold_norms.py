@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from fusegen.ir.affine import Coefficient, Form, extent_of, factors_of, fits, product, written
 from fusegen.ir.extent import Extent
 from fusegen.ir.graph import Node
+from fusegen.ir.ranges import is_in_range
 
 if TYPE_CHECKING:
     from fusegen.ir.simplify import Simplifier
@@ -55,7 +56,7 @@ def _centered(s: Simplifier, x: Node, mean: Node, owner: str) -> Form:
 def _rescale(s: Simplifier, node: Node) -> Form:
     x, rrms = node.operands
     form, inverse = s.forms[x], s.value(rrms)
-    if form.shift is not None or extent_of(*form.scales, inverse).is_full:
+    if form.shift is not None or extent_of(*form.scales, inverse).is_full or not form.can_be_scaled((inverse,)):
         form = Form(s.value(x))
     return replace(form.scaled((inverse,)), owner=_owner(node))
 
@@ -79,7 +80,7 @@ def _through_norm(
     cancel down to rounding errors, to which each factor of q would add its own.
     """
     over, owner, count = sums[0].extent, _owner(hat), s.value(inverse_n)
-    h, common, (slope, *mean) = _common_factors(s, g, [s.value(each) for each in sums], over)
+    h, common, (slope, *mean) = _common_factors(s, g, [s.value(each) for each in sums], over, inverse)
     form = s.forms[hat]
     if node not in s.summed and form.shift is None and all(fits(scale, over) for scale in form.scales):
         t, scales = written(s.graph, replace(form, scales=()), f"{owner}_centered", False), form.scales
@@ -96,11 +97,14 @@ def _through_norm(
 
 
 def _common_factors(
-    s: Simplifier, g: Node, sums: Sequence[Node], over: Extent
+    s: Simplifier, g: Node, sums: Sequence[Node], over: Extent, inverse: Node
 ) -> tuple[Node, tuple[Node, ...], list[tuple[Node, ...]]]:
-    """(h, k, the factors of each sum without k) with g = h k, for a k that every sum has as well."""
+    """(h, k, the factors of each sum without k) with g = h k, for a k that every sum has as well, and that may be
+    multiplied by 1 / deviation."""
     form = s.forms[g]
     common = tuple(scale for scale in form.scales if fits(scale, over))
+    if not is_in_range((*common, inverse)):
+        common = ()
     reduced = [_without(factors_of(total), common) for total in sums]
     if form.shift is not None or not common or not all(reduced):
         return s.value(g), (), [factors_of(total) for total in sums]

@@ -20,9 +20,10 @@ KERNEL_NAMES = frozenset(
     sum_in_warp sum_over_lanes sum_over_warps sum_over_y thread_index warp_count widen average_factor behind bounded_exp
     columns_of clamp clamp_backward clamp_max clamp_max_backward clamp_min clamp_min_backward erf exp gelu_slope
     gelu_tanh gelu_tanh_backward hardswish hardswish_backward hardtanh hardtanh_backward leaky_relu
-    leaky_relu_backward log1p maximum maximum_backward minimum minimum_backward mish mish_slope normal_cdf quotient
-    reciprocal relu relu_backward rsqrt sigmoid sigmoid_backward silu_slope softplus softplus_backward square tanh
-    tanh_backward across again height seat seat_of sum_over_rows Seat begin fetch here next take end_row wait_for_rows
+    leaky_relu_backward log1p maximum maximum_backward minimum minimum_backward mish mish_slope normal_cdf
+    exponential_beside_one inverse logistic kShowsTiny reciprocal relu relu_backward rsqrt sigmoid sigmoid_backward
+    silu_slope softplus softplus_backward square tanh tanh_backward across again height seat seat_of sum_over_rows Seat
+    begin fetch here next take end_row wait_for_rows
     Incoming Place kCopied kRowsAhead kWarps inverse_part left moments_of_parts moments_over_warps sum_in_lanes
     warp_counts Values first_values kEarly of_first values values_of kVectorsAtOnce one_of widen_values
     kLarge kRowWarps load_constants loaded place places kHasRuns kRuns Run RowColumns row_columns Crossing RowLoad

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from fusegen.ir.extent import CHANNEL, FULL, SCALAR, Extent, broadcast
 from fusegen.ir.graph import Graph, Node
+from fusegen.ir.ranges import is_moderate
 
 
 def sum_to(graph: Graph, value: Node, extent: Extent) -> Node:
     """`value` summed over every axis that `extent` lacks.
 
     Factors that do not vary over the summed axes are multiplied afterwards, so that e.g. the sums of g, of g *
-    weight and of
-    g / divisor over the rows are one sum. The whole of a matrix is summed by columns first, for the same reason.
+    weight and of g / divisor over the rows are one sum. The whole of a matrix is summed by columns first, for the same
+    reason. A constant that is far from 1 stays where it is: see `ranges`.
     """
     if value.extent == extent:
         return value
@@ -29,7 +30,7 @@ def sum_to(graph: Graph, value: Node, extent: Extent) -> Node:
 
 
 def _factors(graph: Graph, value: Node) -> list[Node]:
-    if value.op == "mul":
+    if value.op == "mul" and is_moderate(value.operands):
         return [factor for operand in value.operands for factor in _factors(graph, operand)]
     if value.op == "negate":
         return [graph.literal(-1), *_factors(graph, value.operands[0])]

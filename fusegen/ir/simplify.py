@@ -3,8 +3,8 @@
 The pass runs behind autodiff, on the forward and on the backward program alike. Four rules:
 
 - A chain of affine steps is one form ((x - center) * scale + shift), see `affine`.
-- The moments of x a + b are those of x: mean(x a + b) = mean(x) a + b and var(x a + b) = var(x) a^2, where a and b
-  are constant over what is reduced.
+- The moments of x a + b are those of x a: mean(x a + b) = mean(x a) + b and var(x a + b) = var(x a), where b is
+  constant over what is reduced. Not those of x: var(x) may be infinite or zero where var(x a) is neither.
 - Factors that are constant over what is summed leave the sum: sum(w t) = w sum(t).
 - The gradient through a normalisation takes its sums as coefficients, see `fold_norms`.
 
@@ -21,6 +21,7 @@ from dataclasses import replace
 from fusegen.ir import fold_norms
 from fusegen.ir.affine import Coefficient, Form, emit, extent_of, factors_of, fits, merged_literals, written
 from fusegen.ir.graph import Graph, Node, ancestors, verify
+from fusegen.ir.ranges import is_in_range, is_moderate
 
 
 def simplify(
@@ -150,7 +151,7 @@ def _mul(s: Simplifier, node: Node) -> Form:
 
 def _scaled(s: Simplifier, node: Node, operand: Node, factors: Sequence[Node]) -> Form:
     form = s.settled(operand)
-    if extent_of(*form.scales, form.shift, *factors).is_full:
+    if extent_of(*form.scales, form.shift, *factors).is_full or not form.can_be_scaled(factors):
         form = Form(s.value(operand))
     return replace(form, owner=form.owner or node.name).scaled(factors)
 
@@ -161,7 +162,8 @@ def _product(s: Simplifier, node: Node) -> Form:
     scales: tuple[Node, ...] = ()
     for operand in node.operands:
         form = s.forms[operand]
-        if form.shift is None and form.scales and not extent_of(*scales, *form.scales).is_full:
+        together = (*scales, *form.scales)
+        if form.shift is None and form.scales and not extent_of(*together).is_full and is_in_range(together):
             scales += form.scales
             parts.append(written(s.graph, replace(form, scales=()), f"{form.owner}_centered", False))
         else:
@@ -204,7 +206,7 @@ def _sum(s: Simplifier, node: Node) -> Form:
     (operand,) = node.operands
     form = s.forms[operand]
     outer = tuple(scale for scale in form.scales if fits(scale, node.extent))
-    if form.shift is not None or not outer:
+    if form.shift is not None or not outer or not is_moderate(outer):
         return _same(s, node)
     inner = replace(form, scales=tuple(scale for scale in form.scales if scale not in outer))
     value = written(s.graph, inner, f"{operand.name}_unscaled", True)
@@ -220,14 +222,16 @@ def _moments(s: Simplifier, node: Node) -> Form:
     """The moments of the base; `moments_of` says what they have to be mapped by."""
     (operand,) = node.operands
     form = s.settled(operand)
-    if form.center is not None or not all(fits(each, node.extent) for each in (*form.scales, form.shift)):
+    if form.center is not None or not fits(form.shift, node.extent):
         form = Form(s.value(operand))
+    if form.scales:
+        form = Form(written(s.graph, replace(form, shift=None), f"{operand.name}_scaled", True), shift=form.shift)
     s.moments_of[node] = form
     return Form(s.graph.add("moments", form.base, extent=node.extent, name=node.name))
 
 
 def _mean(s: Simplifier, node: Node) -> Form:
-    """mean(x a + b) = mean(x) a + b."""
+    """mean(x + b) = mean(x) + b."""
     return Form(_mapped_mean(s, node.operands[0], node.name))
 
 
@@ -237,18 +241,10 @@ def _mapped_mean(s: Simplifier, moments: Node, name: str) -> Node:
 
 
 def _variance(s: Simplifier, node: Node) -> Form:
-    """var(x a + b) = (var(x) a) a: a^2 alone would leave the range of numbers first.
-
-    var(x) itself leaves float32's at deviations of x below 1e-19 or above 1e19, whatever a brings them back to.
-    Zero times the mean keeps a NaN or an infinity of a or b visible, as the variance of the values would.
-    """
+    """var(x + b) = var(x). Zero times the mean keeps a NaN or an infinity of b visible, as that of the values would."""
     (moments,) = node.operands
-    form = s.moments_of[moments]
-    scales = merged_literals(s.graph, form.scales)
     coefficient: Coefficient = _of_base(s, moments, "variance", node.name)
-    for factor in (*scales, *scales):
-        coefficient = ("mul", coefficient, factor)
-    if scales or form.shift is not None:
+    if s.moments_of[moments].shift is not None:
         mean = _mapped_mean(s, moments, f"{node.name.removesuffix('_variance')}_mean")
         coefficient = ("add", coefficient, ("vanishing", mean))
     return Form(emit(s.graph, coefficient, node.name))
@@ -257,8 +253,7 @@ def _variance(s: Simplifier, node: Node) -> Form:
 def _of_base(s: Simplifier, moments: Node, op: str, name: str) -> Node:
     """The mean or variance of the base that `moments_of` names; `name` is what that of the values is called."""
     form = s.moments_of[moments]
-    changed = form.scales or form.shift is not None
-    return s.graph.add(op, s.value(moments), name=f"{name}_of_{form.base.name}" if changed else name)
+    return s.graph.add(op, s.value(moments), name=f"{name}_of_{form.base.name}" if form.shift is not None else name)
 
 
 ELEMENT_WISE: dict[str, Rule] = {

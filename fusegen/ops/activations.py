@@ -124,6 +124,9 @@ class LeakyRelu(Step):
     def eager(self, x: str) -> str:
         return f"F.leaky_relu({x}, {scalar_text(self.negative_slope)})"
 
+    def converted(self) -> list[float | str]:
+        return [self.negative_slope]
+
 
 class Prelu(Step):
     """nn.PReLU: the weight is learnt."""
@@ -208,6 +211,9 @@ class Softplus(Step):
 
     def eager(self, x: str) -> str:
         return f"F.softplus({x}, {scalar_text(self.beta)}, {scalar_text(self.threshold)})"
+
+    def converted(self) -> list[float | str]:
+        return [self.beta, self.threshold]
 
 
 STEPS = (

@@ -125,6 +125,11 @@ class Arithmetic(Step):
             operand = f"{x}.new_full((), {operand})"
         return f"torch.{self.op}({operand}, {x})" if self.swap else f"torch.{self.op}({x}, {operand})"
 
+    def converted(self) -> list[float | str]:
+        if self.constant is None or self.op in _INFIX:
+            return []
+        return [self.name or self.constant]
+
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         if self.parameter is not None:
             # A parameter without dimensions takes part in promotion like a Python number.

@@ -35,6 +35,9 @@ class Clamp(Step):
         ]
         return f"torch.clamp({x}, {', '.join(bounds)})"
 
+    def converted(self) -> list[float | str]:
+        return [bound for bound in (self.min, self.max) if bound is not None]
+
 
 class Hardtanh(Step):
     """As clamp, but passes no gradient at the bounds."""
@@ -53,6 +56,14 @@ class Hardtanh(Step):
 
     def eager(self, x: str) -> str:
         return f"F.hardtanh({x}, {scalar_text(self.min_val)}, {scalar_text(self.max_val)})"
+
+    def refused(self, owner: str, training: bool) -> list[str]:
+        if not isinstance(self.min_val, str) and not isinstance(self.max_val, str):
+            return []  # `build` has looked
+        return [f"{scalar_text(self.min_val)} > {scalar_text(self.max_val)}"]
+
+    def converted(self) -> list[float | str]:
+        return [self.min_val, self.max_val]
 
 
 class Relu6(Step):

@@ -67,6 +67,12 @@ class BatchNorm(Norm):
             xhat = normalisation.with_given(chain.graph, x, *running, eps, self.name)
         return self._affine(chain, xhat)
 
+    def refused(self, owner: str, training: bool) -> list[str]:
+        batch = training or not self.track_running_stats
+        # In evaluation nothing else looks at the momentum.
+        number = f"isinstance({owner}.momentum, (int, float, type(None)))"
+        return [f"{owner}.eps {'<=' if batch else '<'} 0", f"not {number}"]
+
     def _update(self, chain, mean: Node, variance: Node) -> None:
         """running = (1 - f) running + f batch, with the unbiased variance, as nn.BatchNorm does."""
         graph, name = chain.graph, self.name

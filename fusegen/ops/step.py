@@ -89,6 +89,17 @@ class Step(BaseModel):
         """Lines of reset_parameters() that draw anew what the op owns, as `construct` drew it."""
         return [f"self.{self.name}.reset_parameters()"] if self.module else []  # type: ignore[attr-defined]
 
+    def refused(self, owner: str, training: bool) -> list[str]:
+        """Conditions on the op's constants under which PyTorch raises an error, as Python in a method of the module.
+
+        owner: the variable that holds the op's submodule. training: whether the variant is that of training.
+        """
+        return []
+
+    def converted(self) -> list[float | str]:
+        """The constants that PyTorch converts to the dtype of the tensor, which it refuses to do beyond its range."""
+        return []
+
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         """The dtype of PyTorch's result for an operand of dtype `running`."""
         if not dtypes.autocast or self.autocast == "as it is":

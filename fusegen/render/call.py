@@ -11,6 +11,7 @@ from fusegen.plan.plan import Plan
 from fusegen.render.environment import wrap
 from fusegen.render.functions import as_tuple, repr_double, variable
 from fusegen.render.operators import OpRenderer
+from fusegen.render.preconditions import preconditions
 
 _WIDTH = 100
 
@@ -188,7 +189,7 @@ class CallRenderer:
             return []
         several = [step for step in norms if step.num_groups != 1]
         lines = []
-        conditions = []
+        conditions = [f"type({self.local[step.name]}.num_groups) is not int" for step in norms]
         if several:
             lines.append(f"_groups = {self.local[several[0].name]}.num_groups")
             conditions.append("_groups < 1 or _channels % _groups")
@@ -196,7 +197,8 @@ class CallRenderer:
             conditions.append(f"{self.first}.shape[0] == 1 and _groups == _channels")
         if any(step.num_groups == 1 for step in norms):
             conditions.append(f"{self.first}.shape[0] == 1 and _channels == 1")
-        lines += [f"if {' or '.join(conditions)}:", "    return None, _support.REFUSED"]
+        lines += ["if (", *(f"    {'or ' if i else ''}{text}" for i, text in enumerate(conditions)), "):"]
+        lines.append("    return None, _support.REFUSED")
         others = [f"{self.local[step.name]}.num_groups != _groups" for step in several[1:]]
         others += [f"{self.local[step.name]}.num_groups != 1" for step in norms if step.num_groups == 1]
         if others:
@@ -273,6 +275,7 @@ class CallRenderer:
                 f"_{name}_cumulative = _{name}_momentum is None",
                 f"if _{name}_cumulative:  # a cumulative average, by the count on the device",
                 f"    _{name}_momentum = 0.0",
+                *_refuse([f"_support.not_numbers(_{name}_momentum)"]),
                 f"if _{name}_momentum < 0:",
                 "    return None, _support.NEGATIVE_MOMENTUM",
                 f"_{name}_batches = None",
@@ -314,9 +317,7 @@ class CallRenderer:
             elif variant.chain.contraction and name == self.first:
                 source = f"{source}.view_as({source})"  # torch.compile takes no tensor twice in one call
             arguments.append(source)
-        lines = []
-        if numbers:
-            lines += _refuse([f"_support.not_numbers({', '.join(numbers)})"])
+        lines = _refuse(preconditions(self.plan, variant, numbers, self.local))
         body = wrap(", ".join(arguments), _WIDTH - 20, 0).splitlines()
         return [
             *lines,

@@ -1,17 +1,25 @@
-"""Every gradient against finite differences, on the double precision build of the same kernels."""
+"""Every gradient against finite differences, on the double precision build of the same kernels.
+
+Finite differences see through a detach: what is detached moves with the value that is varied. So a chain with one is
+differenced in PyTorch's operators, with what is detached held as it was.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
+from torch.overrides import TorchFunctionMode
 
 from fusegen.verify.policy import Comparison
 from fusegen.verify.run import input_name, leaves, undisturbed
+
+Function = Callable[[Tensor], Tensor]
 
 
 @contextlib.contextmanager
@@ -26,10 +34,57 @@ def double_precision(package: ModuleType) -> Iterator[None]:
         package._MODES = plain
 
 
-def gradcheck(package: ModuleType, fused: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
+class _Detached(TorchFunctionMode):
+    """Keeps what is detached while `recording`, and later gives the same in the same order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recording, self.values, self.given = True, [], 0
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if func is not Tensor.detach:
+            return func(*args, **(kwargs or {}))
+        if self.recording:
+            self.values.append(args[0].detach().clone())
+            return self.values[-1]
+        self.given += 1
+        return self.values[(self.given - 1) % len(self.values)]
+
+
+def _with_detached_held(fused: Function, original: Function, at: Tensor) -> Function:
+    """The original's values, with what it detaches as it is at one point, and the gradient of `fused` there."""
+    held = _Detached()
+    with held, torch.no_grad():
+        original(at)
+    held.recording = False
+
+    class Held(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, value: Tensor) -> Tensor:
+            ctx.save_for_backward(value)
+            with held:
+                return original(value)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            with torch.enable_grad():
+                value = ctx.saved_tensors[0].detach().requires_grad_()
+                result = fused(value)
+            found = None
+            if result.requires_grad:
+                (found,) = torch.autograd.grad(result, value, grad, allow_unused=True)
+            return torch.zeros_like(value) if found is None else found
+
+    return Held.apply
+
+
+def gradcheck(
+    package: ModuleType, fused: nn.Module, inputs: Sequence[Tensor], original: nn.Module | None = None
+) -> list[Comparison]:
     """torch.autograd.gradcheck of the output by each input and parameter, in train and eval.
 
-    fused, inputs: in float64. Central differences of 1e-6 leave about 1e-9; kinks are so far apart that random data
+    fused, inputs: in float64. original: the chain in PyTorch's operators, in float64 and with the same state, where the
+    chain detaches something. Central differences of 1e-6 leave about 1e-9; kinks are so far apart that random data
     does not meet one.
     """
     results = []
@@ -39,25 +94,31 @@ def gradcheck(package: ModuleType, fused: nn.Module, inputs: Sequence[Tensor]) -
             given |= {name: p for name, p in fused.named_parameters() if p.requires_grad}
             for name in given:
                 label = f"gradcheck {name}, {'train' if train else 'eval'}"
-                results.append(Comparison.statement(label, *_checked(fused, given, name, train, len(inputs))))
+                results.append(Comparison.statement(label, *_checked(fused, original, given, name, train, len(inputs))))
     return results
 
 
-def _checked(fused: nn.Module, given: dict[str, Tensor], name: str, train: bool, count: int) -> tuple[bool, str]:
+def _checked(
+    fused: nn.Module, original: nn.Module | None, given: dict[str, Tensor], name: str, train: bool, count: int
+) -> tuple[bool, str]:
     fixed = list(given.values())[:count]
     index = list(given).index(name)
 
-    def output(value: Tensor) -> Tensor:
-        inputs = [value if position == index else x.detach() for position, x in enumerate(fixed)]
-        replaced = {} if index < count else {name: value}
-        return torch.func.functional_call(fused, replaced, tuple(inputs))
+    def output(module: nn.Module) -> Function:
+        def call(value: Tensor) -> Tensor:
+            inputs = [value if position == index else x.detach() for position, x in enumerate(fixed)]
+            replaced = {} if index < count else {name: value}
+            return torch.func.functional_call(module, replaced, tuple(inputs))
 
-    with undisturbed(fused):
-        fused.train(train)
+        return call
+
+    at = given[name].detach().clone()
+    with undisturbed(fused), undisturbed(original or fused):
+        function = output(fused.train(train))
+        if original is not None:
+            function = _with_detached_held(function, output(original.train(train)), at)
         try:
-            torch.autograd.gradcheck(
-                output, given[name].detach().clone().requires_grad_(), eps=1e-6, atol=1e-6, rtol=1e-5, nondet_tol=0.0
-            )
+            torch.autograd.gradcheck(function, at.requires_grad_(), eps=1e-6, atol=1e-6, rtol=1e-5, nondet_tol=0.0)
         except GradcheckError as error:
             return False, " ".join(str(error).split())[:200]
     return True, ""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fusegen.verify.cuda_autocast import CudaAutocast
 from fusegen.verify.kinks import Kinks
 
 
@@ -91,10 +92,14 @@ def draw_gradient(
 
 
 def autocast(inputs: Sequence[Tensor], dtype: torch.dtype | None) -> contextlib.AbstractContextManager:
-    """Autocast to `dtype` on the inputs' kind of device; nothing where `dtype` is None."""
-    if dtype is None:
-        return contextlib.nullcontext()
-    return torch.autocast(inputs[0].device.type, dtype)
+    """Autocast to `dtype` as CUDA has it, where the inputs are; nothing where `dtype` is None."""
+    stack = contextlib.ExitStack()
+    if dtype is not None:
+        device = inputs[0].device.type
+        stack.enter_context(torch.autocast(device, dtype))
+        if device == "cpu":
+            stack.enter_context(CudaAutocast(dtype))
+    return stack
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.plan.model import Mode
-from fusegen.verify import behaviour, execution, gradients, memory, nonfinite, operators
+from fusegen.verify import behaviour, execution, gradients, memory, nonfinite, operators, tails
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.policy import Comparison
 from fusegen.verify.sizes import LARGE, PANELS, SMALL, Sizes, several, sizes, typical
@@ -63,6 +63,9 @@ class Suite:
         made = {finding.check for finding in report.findings}
         if self.subject.device != "cuda":
             report.skipped |= {check: "needs a GPU" for check in _BEHAVIOUR if check not in made}
+        if "tails" not in made:
+            alone = tails.applies(self.subject.plan)
+            report.skipped["tails"] = "needs a GPU" if alone else "the chain is no function of its input's values alone"
         if "gradcheck" not in made:
             report.skipped["gradcheck"] = "no float64 kernels; `fusegen build --verification` has them"
         report.seconds = time.perf_counter() - began
@@ -77,6 +80,7 @@ class Suite:
             for name, check in _BEHAVIOUR.items():
                 for size in self._behaviour_sizes(name):
                     yield from self._one(name, size, mode, "", self._behaviour, check, size, mode)
+        yield from self.tails()
         yield from self.training(self._size())
         yield from self.gradcheck()
 
@@ -92,6 +96,14 @@ class Suite:
                     place = "train" if train else "eval"
                     work = functools.partial(self._numerics, each, mode, autocast, train)
                     yield from self._one("numerics", each, mode, place, work)
+
+    def tails(self) -> Iterator[Finding]:
+        """All arguments of a chain that is a function of one value, on a GPU: emulated exponentials are the host's."""
+        if self.subject.device != "cuda" or not tails.applies(self.subject.plan):
+            return
+        for mode in self.modes():
+            if mode.plain:
+                yield from self._one("tails", self._size(), mode, "", self._tails, mode)
 
     def training(self, size: Sizes) -> Iterator[Finding]:
         """A few optimiser steps of both modules."""
@@ -132,6 +144,11 @@ class Suite:
     def _behaviour(self, check: Check, size: Sizes, mode: Mode) -> list[Comparison]:
         return check(*self._pair(check.__name__, size, mode))
 
+    def _tails(self, mode: Mode) -> list[Comparison]:
+        dtype, size = getattr(torch, mode.roles["activation"]), self._size()
+        fused, original, _ = self._pair("tails", size, mode)
+        return tails.comparisons(tails.sweep(fused, original, dtype, self.subject.device, size.channels), dtype)
+
     def _steps(self, size: Sizes, mode: Mode) -> list[Comparison]:
         fused, original, inputs = self._pair("training", size, mode)
         batches = [[torch.randn_like(x) for x in inputs] for _ in range(STEPS)]
@@ -140,8 +157,9 @@ class Suite:
         return compare_steps(fused, original, batches, seed=self.seed)
 
     def _gradcheck(self, size: Sizes, mode: Mode) -> list[Comparison]:
-        fused, _, inputs = self._pair("gradcheck", size, mode)
-        return gradients.gradcheck(self.subject.package, fused, inputs)
+        fused, original, inputs = self._pair("gradcheck", size, mode)
+        detaches = any(getattr(step, "detach", False) for step in self.subject.plan.spec.chain)
+        return gradients.gradcheck(self.subject.package, fused, inputs, original if detaches else None)
 
     def _pair(self, check: str, size: Sizes, mode: Mode) -> tuple[nn.Module, nn.Module, list[Tensor]]:
         text = f"{self.seed} {check} {size} {mode.name}"

@@ -56,7 +56,7 @@ _package = _support.Package(
     name="gemm_batchnorm_gelu_relu",
     module=__name__,
     file=__file__,
-    sources="0eb4aa06b843",  # the digest of what _C.so is compiled from
+    sources="8d1a4a2611f0",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode
@@ -208,7 +208,11 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
             )
             if _why:
                 return None, _why
-            _why = _support.not_numbers(batch_norm.eps)
+            _why = (
+                _support.not_numbers(batch_norm.eps)
+                or _support.refused(batch_norm.eps < 0)
+                or _support.refused(not isinstance(batch_norm.momentum, (int, float, type(None))))
+            )
             if _why:
                 return None, _why
             return _eval, (
@@ -221,6 +225,9 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
         _batch_norm_cumulative = _batch_norm_momentum is None
         if _batch_norm_cumulative:  # a cumulative average, by the count on the device
             _batch_norm_momentum = 0.0
+        _why = _support.not_numbers(_batch_norm_momentum)
+        if _why:
+            return None, _why
         if _batch_norm_momentum < 0:
             return None, _support.NEGATIVE_MOMENTUM
         _batch_norm_batches = None
@@ -234,7 +241,11 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
                 return None, _why
         else:
             _batch_norm_mean, _batch_norm_var = None, None
-        _why = _support.not_numbers(batch_norm.eps, _batch_norm_momentum)
+        _why = (
+            _support.not_numbers(batch_norm.eps, _batch_norm_momentum)
+            or _support.refused(batch_norm.eps <= 0)
+            or _support.refused(not isinstance(batch_norm.momentum, (int, float, type(None))))
+        )
         if _why:
             return None, _why
         if _batch_norm_cumulative and _batch_norm_batches is not None:

@@ -57,7 +57,7 @@ _package = _support.Package(
     name="gemm_bias_hardtanh_mish_groupnorm",
     module=__name__,
     file=__file__,
-    sources="3e7c0dffea18",  # the digest of what _C.so is compiled from
+    sources="c99e06e1eee2",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode
@@ -188,7 +188,11 @@ class GemmBiasHardtanhMishGroupnorm(_support.FusedModule):
         if _why:
             return None, _why
         _groups = groupnorm.num_groups
-        if _groups < 1 or _channels % _groups or x.shape[0] == 1 and _groups == _channels:
+        if (
+            type(groupnorm.num_groups) is not int
+            or _groups < 1 or _channels % _groups
+            or x.shape[0] == 1 and _groups == _channels
+        ):
             return None, _support.REFUSED
         gemm_input = x
         if _autocast:

@@ -55,7 +55,7 @@ _package = _support.Package(
     name="gemm_groupnorm_hardtanh",
     module=__name__,
     file=__file__,
-    sources="db86e5b2b2a3",  # the digest of what _C.so is compiled from
+    sources="8868884bde8a",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode
@@ -180,7 +180,11 @@ class GemmGroupnormHardtanh(_support.FusedModule):
         if _why:
             return None, _why
         _groups = group_norm.num_groups
-        if _groups < 1 or _channels % _groups or x.shape[0] == 1 and _groups == _channels:
+        if (
+            type(group_norm.num_groups) is not int
+            or _groups < 1 or _channels % _groups
+            or x.shape[0] == 1 and _groups == _channels
+        ):
             return None, _support.REFUSED
         gemm_input = x
         if _autocast:
@@ -188,6 +192,8 @@ class GemmGroupnormHardtanh(_support.FusedModule):
             gemm_weight = gemm_weight.to(_activation)
         _why = (
             _support.not_numbers(group_norm.eps, self.hardtanh_max, self.hardtanh_min)
+            or _support.refused(self.hardtanh_min > self.hardtanh_max)
+            or _support.beyond(_activation, self.hardtanh_min, self.hardtanh_max)
         )
         if _why:
             return None, _why

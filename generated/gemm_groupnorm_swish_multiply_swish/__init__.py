@@ -57,7 +57,7 @@ _package = _support.Package(
     name="gemm_groupnorm_swish_multiply_swish",
     module=__name__,
     file=__file__,
-    sources="6bbcedf892e2",  # the digest of what _C.so is compiled from
+    sources="a68e8d00fcbd",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode
@@ -189,7 +189,11 @@ class GemmGroupnormSwishMultiplySwish(_support.FusedModule):
         if _why:
             return None, _why
         _groups = group_norm.num_groups
-        if _groups < 1 or _channels % _groups or x.shape[0] == 1 and _groups == _channels:
+        if (
+            type(group_norm.num_groups) is not int
+            or _groups < 1 or _channels % _groups
+            or x.shape[0] == 1 and _groups == _channels
+        ):
             return None, _support.REFUSED
         gemm_input = x
         if _autocast:

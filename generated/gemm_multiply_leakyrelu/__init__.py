@@ -55,7 +55,7 @@ _package = _support.Package(
     name="gemm_multiply_leakyrelu",
     module=__name__,
     file=__file__,
-    sources="932725547b97",  # the digest of what _C.so is compiled from
+    sources="1d529a62373b",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode
@@ -172,7 +172,11 @@ class GemmMultiplyLeakyrelu(_support.FusedModule):
         if _autocast:
             gemm_input = gemm_input.to(_activation)
             gemm_weight = gemm_weight.to(_activation)
-        _why = _support.not_numbers(self.multiplier, self.negative_slope)
+        _why = (
+            _support.not_numbers(self.multiplier, self.negative_slope)
+            or _support.beyond(_activation, self.negative_slope)
+            or _support.far_from_one((self.multiplier,), ())
+        )
         if _why:
             return None, _why
         return _fused, (

@@ -54,7 +54,7 @@ _package = _support.Package(
     name="gemm_scale_bn",
     module=__name__,
     file=__file__,
-    sources="431ad8618aa1",  # the digest of what _C.so is compiled from
+    sources="5c0c177c7356",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode
@@ -216,7 +216,11 @@ class GemmScaleBn(_support.FusedModule):
             )
             if _why:
                 return None, _why
-            _why = _support.not_numbers(bn.eps)
+            _why = (
+                _support.not_numbers(bn.eps)
+                or _support.refused(bn.eps < 0)
+                or _support.refused(not isinstance(bn.momentum, (int, float, type(None))))
+            )
             if _why:
                 return None, _why
             return _eval, (
@@ -229,6 +233,9 @@ class GemmScaleBn(_support.FusedModule):
         _bn_cumulative = _bn_momentum is None
         if _bn_cumulative:  # a cumulative average, by the count on the device
             _bn_momentum = 0.0
+        _why = _support.not_numbers(_bn_momentum)
+        if _why:
+            return None, _why
         if _bn_momentum < 0:
             return None, _support.NEGATIVE_MOMENTUM
         _bn_batches = None
@@ -242,7 +249,11 @@ class GemmScaleBn(_support.FusedModule):
                 return None, _why
         else:
             _bn_mean, _bn_var = None, None
-        _why = _support.not_numbers(bn.eps, _bn_momentum)
+        _why = (
+            _support.not_numbers(bn.eps, _bn_momentum)
+            or _support.refused(bn.eps <= 0)
+            or _support.refused(not isinstance(bn.momentum, (int, float, type(None))))
+        )
         if _why:
             return None, _why
         if _bn_cumulative and _bn_batches is not None:

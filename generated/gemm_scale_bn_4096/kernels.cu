@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       const Acc gemm_product = widen(gemm_product_in[v]);
-      if (here.at == begin.at) bn_moments_sums[v].pilot = gemm_product;
-      add_value(bn_moments_sums[v], gemm_product);
+      if (here.at == begin.at) bn_moments_sums[v].pilot = gemm_product * scale[v];
+      add_value(bn_moments_sums[v], gemm_product * scale[v]);
     }
   }
   Moments<Acc> bn_moments[kVec];
@@ -141,10 +141,10 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
   Acc bn_scale[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc bn_mean_of_gemm_product = bn_moments[v].mean;
-    bn_mean[v] = bn_mean_of_gemm_product * scale[v] + bn_mean_shift[v];
-    const Acc bn_variance_of_gemm_product = bn_moments[v].m2 / Acc(rows);
-    bn_variance[v] = bn_variance_of_gemm_product * scale[v] * scale[v] + bn_mean[v] * Acc(0);
+    const Acc bn_mean_of_times_scale_scaled = bn_moments[v].mean;
+    bn_mean[v] = bn_mean_of_times_scale_scaled + bn_mean_shift[v];
+    const Acc bn_variance_of_times_scale_scaled = bn_moments[v].m2 / Acc(rows);
+    bn_variance[v] = bn_variance_of_times_scale_scaled + bn_mean[v] * Acc(0);
     bn_rstd[v] = rsqrt(bn_variance[v] + bn_eps);
     bn_center[v] = bn_mean[v] - bn_mean_shift[v];
     bn_scale[v] = bn_weight[v] * bn_rstd[v];
@@ -196,8 +196,8 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
 template <typename T, typename Out, typename Param, int kVec>
 __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_forward_panel(
     const T* __restrict__ gemm_product_ptr,
-    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ scale_ptr,
+    const T* __restrict__ gemm_bias_ptr,
     const Param* __restrict__ bn_weight_ptr,
     const Param* __restrict__ bn_bias_ptr,
     Accumulate<T>* __restrict__ bn_mean_ptr,
@@ -274,11 +274,11 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
       if (column == 0 && bn_momentum >= 0) {
         if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
       }
-      const Acc bn_mean_of_gemm_product = bn_moments.mean;
+      const Acc bn_mean_of_times_scale_scaled = bn_moments.mean;
       const Acc bn_mean_shift = gemm_bias * scale;
-      const Acc bn_mean = bn_mean_of_gemm_product * scale + bn_mean_shift;
-      const Acc bn_variance_of_gemm_product = bn_moments.m2 / Acc(rows);
-      const Acc bn_variance = bn_variance_of_gemm_product * scale * scale + bn_mean * Acc(0);
+      const Acc bn_mean = bn_mean_of_times_scale_scaled + bn_mean_shift;
+      const Acc bn_variance_of_times_scale_scaled = bn_moments.m2 / Acc(rows);
+      const Acc bn_variance = bn_variance_of_times_scale_scaled + bn_mean * Acc(0);
       const Acc bn_rstd = rsqrt(bn_variance + bn_eps);
       const Acc bn_center = bn_mean - bn_mean_shift;
       const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
@@ -319,6 +319,8 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
         gemm_product_in[u] = load_to_keep(columns, gemm_product_ptr + int64_t(at) * channels);
       }
     };
+    Acc scale[kVec];
+    load_values(columns, scale_ptr, active, scale);
     PilotSums<Acc> bn_moments_sums[kVec] = {};
 
     for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
@@ -330,8 +332,8 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           const Acc gemm_product = widen(gemm_product_in[u][v]);
-          if (at == first + int(threadIdx.y)) bn_moments_sums[v].pilot = gemm_product;
-          add_value(bn_moments_sums[v], gemm_product);
+          if (at == first + int(threadIdx.y)) bn_moments_sums[v].pilot = gemm_product * scale[v];
+          add_value(bn_moments_sums[v], gemm_product * scale[v]);
         }
       }
     }
@@ -388,9 +390,10 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
 
 // Column sums, one partial result per block of rows.
 
-template <typename T, int kVec, bool kPacked>
+template <typename T, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const T* __restrict__ gemm_product_ptr,
+    const Param* __restrict__ scale_ptr,
     Accumulate<T>* __restrict__ partials,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
@@ -401,6 +404,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
+  Acc scale[kVec];
+  load_values(columns, scale_ptr, active, scale);
 
   PilotSums<Acc> bn_moments_sums[kVec] = {};
 
@@ -412,8 +417,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
       const Acc gemm_product = widen(gemm_product_in[v]);
-      if (is_first) bn_moments_sums[v].pilot = gemm_product;
-      add_value(bn_moments_sums[v], gemm_product);
+      if (is_first) bn_moments_sums[v].pilot = gemm_product * scale[v];
+      add_value(bn_moments_sums[v], gemm_product * scale[v]);
     }
   };
   // First the lines that are complete, if vectors may move them.
@@ -556,11 +561,11 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   if (column == 0 && bn_momentum >= 0) {
     if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
   }
-  const Acc bn_mean_of_gemm_product = bn_moments.mean;
+  const Acc bn_mean_of_times_scale_scaled = bn_moments.mean;
   const Acc bn_mean_shift = gemm_bias * scale;
-  const Acc bn_mean = bn_mean_of_gemm_product * scale + bn_mean_shift;
-  const Acc bn_variance_of_gemm_product = bn_moments.m2 / Acc(rows);
-  const Acc bn_variance = bn_variance_of_gemm_product * scale * scale + bn_mean * Acc(0);
+  const Acc bn_mean = bn_mean_of_times_scale_scaled + bn_mean_shift;
+  const Acc bn_variance_of_times_scale_scaled = bn_moments.m2 / Acc(rows);
+  const Acc bn_variance = bn_variance_of_times_scale_scaled + bn_mean * Acc(0);
   const Acc bn_rstd = rsqrt(bn_variance + bn_eps);
   const Acc bn_center = bn_mean - bn_mean_shift;
   const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
@@ -720,7 +725,7 @@ cudaError_t train_forward_launch(
     if (error != cudaSuccess) return error;
     return launch_in_order(train_forward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
         kPanelWarps * (2 * panel.block.x * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr,
-        gemm_bias_ptr, scale_ptr, bn_weight_ptr, bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
+        scale_ptr, gemm_bias_ptr, bn_weight_ptr, bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
         bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr, bn_scale_ptr, y_ptr,
         bn_num_batches_tracked_ptr, partials, counters, Acc(a.bn_eps), Acc(a.bn_momentum), rows,
         channels, panel.panels, panel.slices, panel.lag);
@@ -738,9 +743,9 @@ cudaError_t train_forward_launch(
     auto* bn_scale_ptr = scratch.take<Acc>(channels);
     if (scratch.measures()) return cudaSuccess;
     cudaError_t error = cudaSuccess;
-    error = launch(train_forward_partials<T, kVec, kPacked>, sum.grid, sum.block,
-        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, partials, rows, channels,
-        sum.lines, sum.lines_per_block, sum.period, whole);
+    error = launch(train_forward_partials<T, Param, kVec, kPacked>, sum.grid, sum.block,
+        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, scale_ptr, partials,
+        rows, channels, sum.lines, sum.lines_per_block, sum.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(train_forward_finalise<T, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, scale_ptr, bn_weight_ptr,

@@ -57,7 +57,7 @@ _package = _support.Package(
     name="matmul_bn_bias_div_swish",
     module=__name__,
     file=__file__,
-    sources="77fcf89f5038",  # the digest of what _C.so is compiled from
+    sources="f867ee5bda98",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode
@@ -226,7 +226,12 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
             )
             if _why:
                 return None, _why
-            _why = _support.not_numbers(bn.eps, self.divide_value)
+            _why = (
+                _support.not_numbers(bn.eps, self.divide_value)
+                or _support.refused(bn.eps < 0)
+                or _support.refused(not isinstance(bn.momentum, (int, float, type(None))))
+                or _support.far_from_one((), (self.divide_value,))
+            )
             if _why:
                 return None, _why
             return _eval, (
@@ -239,6 +244,9 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         _bn_cumulative = _bn_momentum is None
         if _bn_cumulative:  # a cumulative average, by the count on the device
             _bn_momentum = 0.0
+        _why = _support.not_numbers(_bn_momentum)
+        if _why:
+            return None, _why
         if _bn_momentum < 0:
             return None, _support.NEGATIVE_MOMENTUM
         _bn_batches = None
@@ -252,7 +260,12 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
                 return None, _why
         else:
             _bn_mean, _bn_var = None, None
-        _why = _support.not_numbers(bn.eps, _bn_momentum, self.divide_value)
+        _why = (
+            _support.not_numbers(bn.eps, _bn_momentum, self.divide_value)
+            or _support.refused(bn.eps <= 0)
+            or _support.refused(not isinstance(bn.momentum, (int, float, type(None))))
+            or _support.far_from_one((), (self.divide_value,))
+        )
         if _why:
             return None, _why
         if _bn_cumulative and _bn_batches is not None:

@@ -56,7 +56,7 @@ _package = _support.Package(
     name="matmul_groupnorm_leakyrelu_sum",
     module=__name__,
     file=__file__,
-    sources="39e9e7fe1db5",  # the digest of what _C.so is compiled from
+    sources="c5524ccc0974",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode
@@ -182,13 +182,20 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
         if _why:
             return None, _why
         _groups = gn.num_groups
-        if _groups < 1 or _channels % _groups or x.shape[0] == 1 and _groups == _channels:
+        if (
+            type(gn.num_groups) is not int
+            or _groups < 1 or _channels % _groups
+            or x.shape[0] == 1 and _groups == _channels
+        ):
             return None, _support.REFUSED
         fc_input = x
         if _autocast:
             fc_input = fc_input.to(_activation)
             fc_weight = fc_weight.to(_activation)
-        _why = _support.not_numbers(gn.eps, self.negative_slope)
+        _why = (
+            _support.not_numbers(gn.eps, self.negative_slope)
+            or _support.beyond(_activation, self.negative_slope)
+        )
         if _why:
             return None, _why
         return _fused, (

@@ -56,7 +56,7 @@ _package = _support.Package(
     name="matmul_swish_sum_groupnorm",
     module=__name__,
     file=__file__,
-    sources="a729fbf29c42",  # the digest of what _C.so is compiled from
+    sources="c1e94f894825",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode
@@ -186,7 +186,11 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
         if _why:
             return None, _why
         _groups = group_norm.num_groups
-        if _groups < 1 or _channels % _groups or x.shape[0] == 1 and _groups == _channels:
+        if (
+            type(group_norm.num_groups) is not int
+            or _groups < 1 or _channels % _groups
+            or x.shape[0] == 1 and _groups == _channels
+        ):
             return None, _support.REFUSED
         matmul_input = x
         if _autocast:

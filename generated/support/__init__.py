@@ -3,6 +3,7 @@
 It needs torch and nothing else.
 """
 
+from .constants import beyond, far_from_one, not_numbers, refused
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator, Package
 from .stand_in import (
@@ -20,7 +21,6 @@ from .stand_in import (
     misfit_statistics,
     misfit_weight,
     no_mode,
-    not_numbers,
     obstacle,
     other_shape,
     tensor,
@@ -39,8 +39,10 @@ __all__ = [
     "KernelUse",
     "Operator",
     "Package",
+    "beyond",
     "check_shape",
     "elsewhere",
+    "far_from_one",
     "is_autocast",
     "misfit",
     "misfit_operand",
@@ -50,6 +52,7 @@ __all__ = [
     "not_numbers",
     "obstacle",
     "other_shape",
+    "refused",
     "tensor",
     "unexpected",
 ]

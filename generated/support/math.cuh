@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 namespace fusegen {
@@ -16,16 +18,37 @@ namespace fusegen {
 
 FUSEGEN_MATH reciprocal(A x) { return A(1) / x; }
 
-// n / d for a denominator of 1 or more, to 2 ulp: the correctly rounded division costs ten times as
-// much, and the exponentials that go in are no more exact. An infinite d gives 0.
-__device__ __forceinline__ double quotient(double n, double d) { return n / d; }
-__device__ __forceinline__ float quotient(float n, float d) {
+// 1 / d for d from 1 to 2^126, zero for more: to 1 ulp, or for results in float32 to half an ulp by
+// a step of Newton's. The correctly rounded division takes many more instructions.
+template <typename Out>
+__device__ __forceinline__ double inverse(double d) {
+  return 1 / d;
+}
+template <typename Out>
+__device__ __forceinline__ float inverse(float d) {
 #if defined(__CUDACC__)
-  float inverse;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(d));  // __fdividef also scales tiny d
-  return n * inverse;
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(d));  // __fdividef also scales tiny d
+  if constexpr (sizeof(Out) > 2) result = fma(result, fma(-d, result, 1.0f), result);
+  return result;
 #else
-  return n / d;
+  return 1 / d;
+#endif
+}
+
+// 1 / (1 + e) for any e >= 0. A quarter of the denominator has a reciprocal that is a normal number
+// for all finite e: x / (1 + exp(-x)) is one down to x = -88.7, where the reciprocal itself is not.
+template <typename Out>
+__device__ __forceinline__ double logistic(double e) {
+  return 1 / (1 + e);
+}
+template <typename Out>
+__device__ __forceinline__ float logistic(float e) {
+#if defined(__CUDACC__)
+  const float result = 0.25f * inverse<Out>(fma(e, 0.25f, 0.25f));
+  return sizeof(Out) > 2 && e == INFINITY ? 0.0f : result;  // of which Newton's step makes NaN
+#else
+  return 1 / (1 + e);
 #endif
 }
 
@@ -61,9 +84,13 @@ __device__ __forceinline__ float approximate_exp2(float x) {
 }
 #endif
 
+// Whether results of type Out show what becomes of numbers that are less than a normal float.
+template <typename Out>
+constexpr bool kShowsTiny = !std::is_same_v<Out, __half>;
+
 // exp(factor x), as exact as a result of type Out can show. For one of 16 bits the relative error
-// is up to (2 |factor x| + 4) 2^-24, where the type itself rounds by 2^-12 at least, and what is
-// less than a normal float is zero.
+// is up to (2 |factor x| + 8) 2^-24, where the type itself rounds by 2^-12 at least. The square of
+// a root, which is a normal number also where the result is less than one.
 template <typename Out>
 __device__ __forceinline__ double exponential(double x, double factor = 1) {
   return exp(factor * x);
@@ -71,9 +98,27 @@ __device__ __forceinline__ double exponential(double x, double factor = 1) {
 template <typename Out>
 __device__ __forceinline__ float exponential(float x, float factor = 1) {
 #if defined(__CUDACC__)
-  if constexpr (sizeof(Out) == 2) return approximate_exp2(x * (factor * 1.4426950408889634f));
+  if constexpr (sizeof(Out) == 2 && kShowsTiny<Out>) {
+    const float root = approximate_exp2(x * (factor * 0.72134752044448170f));
+    return root * root;
+  } else if constexpr (sizeof(Out) == 2) {
+    return approximate_exp2(x * (factor * 1.4426950408889634f));
+  }
 #endif
   return exp(factor * x);
+}
+
+// exp(x) where one is added to it, beside which less than a normal float is nothing.
+template <typename Out>
+__device__ __forceinline__ double exponential_beside_one(double x) {
+  return exp(x);
+}
+template <typename Out>
+__device__ __forceinline__ float exponential_beside_one(float x) {
+#if defined(__CUDACC__)
+  if constexpr (sizeof(Out) == 2) return approximate_exp2(x * 1.4426950408889634f);
+#endif
+  return exp(x);
 }
 
 FUSEGEN_MATH square(A x) { return x * x; }
@@ -123,9 +168,7 @@ FUSEGEN_MATH_FOR_OUT elu_backward(A g, A x, A positive, A negative, A inner) {
   return x <= A(0) ? g * (inner * negative) * exponential<Out>(x * inner) : g * positive;
 }
 
-FUSEGEN_MATH_FOR_OUT sigmoid(A x) {
-  return quotient(A(1), A(1) + exponential<Out>(-x));
-}
+FUSEGEN_MATH_FOR_OUT sigmoid(A x) { return logistic<Out>(exponential_beside_one<Out>(-x)); }
 // y (1 - y) as y - y y, rounded once; so is x (1 - s) below.
 FUSEGEN_MATH sigmoid_backward(A g, A y) { return g * fma(-y, y, y); }
 
@@ -150,8 +193,11 @@ FUSEGEN_MATH silu_slope(A x, A s) { return fma(s, fma(-x, s, x), s); }
 // density phi(x) = exp(-x^2/2) / sqrt(2 pi)
 FUSEGEN_MATH_FOR_OUT normal_pdf(A x) {
 #if defined(__CUDACC__)
-  // The factor is part of the exponent.
-  if constexpr (sizeof(Out) == 2) {
+  // The factor is part of the exponent. A square, as in exponential().
+  if constexpr (sizeof(Out) == 2 && kShowsTiny<Out>) {
+    const A root = approximate_exp2(fma(x * x, -0.36067376022224085f, -0.66287403236807960f));
+    return root * root;
+  } else if constexpr (sizeof(Out) == 2) {
     return approximate_exp2(fma(x * x, -0.72134752044448170f, -1.3257480647361592f));
   }
 #endif
@@ -162,15 +208,17 @@ FUSEGEN_MATH_FOR_OUT normal_cdf(A x) {
     return A(0.5) + A(0.5) * erf(x * A(0.70710678118654752440));
   } else {
     // Phi(-|x|) as phi(x) times a polynomial of t, without a constant (the form of Abramowitz and
-    // Stegun 1964, 7.1.26). Fitted to a relative error of 4e-6 wherever phi(x) is a normal float,
-    // which the sum of 1/2 and erf is far from in the left tail. The slope of gelu is then right to
-    // 2e-6, of values up to 1.1.
-    const A t = quotient(A(1), A(1) + A(0.307) * fabs(x));
-    A tail = A(-0.1907188118) * t + A(0.4863836039);
-    tail = tail * t + A(0.0078334966);
-    tail = tail * t + A(0.3460848275);
-    tail = tail * t + A(0.2960285585);
-    tail = tail * t + A(0.3077001615);
+    // Stegun 1964, 7.1.26), fitted where results of the type are not zero. bfloat16 has a long
+    // tail: a relative error of 4e-6 wherever phi(x) is a normal float, which the sum of 1/2 and
+    // erf is far from. float16 has more digits where the slope of gelu is nearly zero: an error of
+    // 2e-8 for |x| < 1, relatively of 2e-6 for |x| < 4.
+    constexpr bool kLong = kShowsTiny<Out>;
+    const A t = inverse<Out>(A(1) + A(kLong ? 0.307 : 0.28) * fabs(x));
+    A tail = A(kLong ? -0.1907188118 : -0.2646385716) * t + A(kLong ? 0.4863836039 : 0.9753775881);
+    tail = tail * t + A(kLong ? 0.0078334966 : -0.5918463239);
+    tail = tail * t + A(kLong ? 0.3460848275 : 0.6730310513);
+    tail = tail * t + A(kLong ? 0.2960285585 : 0.1692728514);
+    tail = tail * t + A(kLong ? 0.3077001615 : 0.2921175854);
     tail = tail * t * normal_pdf<Out>(x);
     return x < A(0) ? tail : A(1) - tail;
   }
@@ -184,8 +232,8 @@ FUSEGEN_MATH gelu_tanh_inner(A x) {
 }
 FUSEGEN_MATH_FOR_OUT gelu_tanh(A x) { return x * sigmoid<Out>(gelu_tanh_inner(x)); }
 FUSEGEN_MATH_FOR_OUT gelu_tanh_backward(A g, A x) {
-  const A e = exponential<Out>(-gelu_tanh_inner(x));
-  const A s = quotient(A(1), A(1) + e);
+  const A e = exponential_beside_one<Out>(-gelu_tanh_inner(x));
+  const A s = logistic<Out>(e);
   const A rest = s > A(0) ? e * s : A(1);  // 1 - s, to its own digits where s is nearly 1
   const A slope = A(1.59576912160573071176) * (A(1) + A(3 * 0.044715) * x * x);
   return g * (s + x * s * rest * slope);
@@ -199,13 +247,13 @@ FUSEGEN_MATH bounded_for_mish(A x) { return minimum(x, A(20)); }
 FUSEGEN_MATH_FOR_OUT bounded_exp(A x) { return exponential<Out>(bounded_for_mish(x)); }
 FUSEGEN_MATH_FOR_OUT mish(A x, A e) {
   const A n = e * fma(e, A(0.5), A(1));
-  const A value = x * quotient(n, n + A(1));
+  const A value = x * (n * inverse<Out>(n + A(1)));
   // t is 1 beyond 20 but for the quotient's own error, which a result of 16 bits does not show.
   return sizeof(Out) > 2 && x > A(20) ? x : value;
 }
 FUSEGEN_MATH_FOR_OUT mish_slope(A x, A e) {
   const A n = e * fma(e, A(0.5), A(1));
-  const A r = quotient(A(1), n + A(1));
+  const A r = inverse<Out>(n + A(1));
   const A rest = fma(A(2), n, -e) * r * r;
   // NaN at infinity, as PyTorch.
   if constexpr (sizeof(Out) > 2) return x > A(20) ? x * A(0) + A(1) : fma(x, rest, n * r);
@@ -219,7 +267,7 @@ FUSEGEN_MATH hardswish(A x) {
 }
 FUSEGEN_MATH hardswish_backward(A g, A x) {
   if (x <= A(-3)) return A(0);
-  return x < A(3) ? g * (x * A(1.0 / 3.0) + A(0.5)) : g;
+  return x < A(3) ? g * ((x + A(1.5)) * A(1.0 / 3.0)) : g;  // to its own digits about the root
 }
 
 // hardsigmoid(x) = min(max(x + 3, 0), 6) / 6
@@ -234,8 +282,11 @@ FUSEGEN_MATH hardsigmoid_backward(A g, A x) {
 FUSEGEN_MATH_FOR_OUT softplus(A x, A beta, A threshold) {
   return x * beta > threshold ? x : log1p(exponential<Out>(x * beta)) / beta;
 }
+// The sigmoid as e / (e + 1), which keeps its digits as long as e does. It is 1 from 80 on, where e
+// stays bounded.
 FUSEGEN_MATH_FOR_OUT softplus_backward(A g, A x, A beta, A threshold) {
-  return x * beta > threshold ? g : g * sigmoid<Out>(x * beta);
+  const A e = exponential<Out>(minimum(x * beta, A(80)));
+  return x * beta > threshold ? g : g * (e * inverse<Out>(e + A(1)));
 }
 
 // clamp passes the gradient at both bounds, hardtanh at neither.

@@ -166,14 +166,6 @@ def other_shape(norm, channels):
     return None if norm.normalized_shape == (channels,) else OTHER_SHAPE
 
 
-def not_numbers(*values):
-    """The first constant that is no number of Python's, such as a tensor or None."""
-    for value in values:
-        if not isinstance(value, (int, float)):
-            return Eager(f"a constant is a {type(value).__name__}, not a number")
-    return None
-
-
 def no_mode(modes, key):
     """No kernel was generated for these dtypes of activations, parameters and further inputs."""
     there = "; ".join(sorted(_dtypes_text(each) for each in modes)) or "none"

@@ -5,6 +5,7 @@
 // rows, or of one row that is divided as a Seat says.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "launch.cuh"
@@ -48,11 +49,19 @@ __device__ __forceinline__ void add_values(PilotSums<Acc>& sums, Moments<Acc> pa
   sums.squares += part.m2 + count * distance * distance;
 }
 
+// Squares without a part of them. Those that have left the range stay infinite, as in PyTorch's
+// kernels, which gives a reciprocal deviation of zero: infinity less infinity would be NaN.
+template <typename Acc>
+__device__ __forceinline__ Acc without(Acc squares, Acc part) {
+  return squares < Acc(INFINITY) ? squares - part : squares;
+}
+
 template <typename Acc>
 __device__ __forceinline__ Moments<Acc> moments_of(const PilotSums<Acc>& sums, Acc count) {
   if (count == Acc(0)) return {Acc(0), Acc(0)};
   const Acc distance = sums.sum / count;
-  return {sums.pilot + distance, sums.squares - sums.sum * distance};
+  const Acc m2 = without(sums.squares, sums.sum * distance);
+  return {sums.pilot + distance, m2};
 }
 
 // Sums N values of each array over those threads of a warp that have the same columns. Once a
@@ -107,7 +116,7 @@ __device__ __forceinline__ void sum_over_y(Acc* shared, Acc (&first)[N], More (&
 template <typename Acc>
 __device__ __forceinline__ void correct(Moments<Acc>& moments, Acc distances, Acc inverse_count) {
   const Acc rest = distances * inverse_count;
-  const Acc m2 = moments.m2 - distances * rest;
+  const Acc m2 = without(moments.m2, distances * rest);
   moments = {moments.mean + rest, m2 < Acc(0) ? Acc(0) : m2};
 }
 

@@ -42,6 +42,9 @@ int run(const void* points, void* results, int64_t n) {
 }
 
 extern "C" int run_float16(const void* x, void* y, int64_t n) { return run<__half, float>(x, y, n); }
+extern "C" int run_bfloat16(const void* x, void* y, int64_t n) {
+  return run<__nv_bfloat16, float>(x, y, n);
+}
 extern "C" int run_float32(const void* x, void* y, int64_t n) { return run<float, float>(x, y, n); }
 extern "C" int run_float64(const void* x, void* y, int64_t n) { return run<double, double>(x, y, n); }
 """

@@ -86,6 +86,13 @@ def test_as_accurate_as_eager(chain, size, train, dtype):
     assert not failures(compare_module(fused, original, [x], train=train))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_as_accurate_as_eager_under_autocast(chain, dtype):
+    """Which on the CPU has norms in 16 bits, and on CUDA in float32: `verify` compares with the latter."""
+    fused, original, x = pair(chain, SIZES[0])
+    assert not failures(compare_module(fused, original, [x], autocast_dtype=dtype))
+
+
 def test_same_parameters_from_the_same_seed(chain):
     original_chain, fused_class = chain
     states = []

@@ -67,6 +67,8 @@ class Case:
             x[1:] += FAR
         elif self.kind == "constant":
             x = (10 ** torch.linspace(-3, 4, self.sets)).expand(self.values, -1) * 1.1
+        elif self.kind in LARGE:
+            x *= LARGE[self.kind]
         elif self.kind in SPECIAL:
             x[0, ::3] = SPECIAL[self.kind]
             x[-1, 1::12] = SPECIAL[self.kind]
@@ -75,6 +77,8 @@ class Case:
         return x.contiguous()
 
 
+# Where squares of distances, or sums of them, leave the range of float32: 1 / deviation is zero then.
+LARGE = {"1e18": 1e18, "1e19": 1e19, "1e20": 1e20, "1e30": 1e30}
 SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 CASES = [
     *(
@@ -87,6 +91,7 @@ CASES = [
             "first of each thread of a block an outlier",
             "all but the first far away",
             "constant",
+            *LARGE,
             *SPECIAL,
         )
     ),
@@ -117,6 +122,7 @@ _OUTLIERS = [case for case in CASES if "first" in case.kind]
 _FAR = [case for case in CASES if case.kind.startswith("far")]
 _CONSTANT = [case for case in CASES if case.kind == "constant"]
 _SPECIAL = [case for case in CASES if case.kind in SPECIAL]
+_LARGE = [case for case in CASES if case.kind in ("1e20", "1e30")]
 _FEW = [case for case in CASES if case.kind == "plain" and case.values in (1, 2, 3, 5)]
 _REDUCE = {"file": "reduce.cuh"}
 
@@ -143,7 +149,11 @@ BROKEN = [
             ),
             *_broken(
                 _BATCH, schedule, "a pilot that is not subtracted from the squares", _OUTLIERS,
-                "sums.squares - sums.sum * distance", "sums.squares", "moments_of", **_REDUCE,
+                "sums.sum * distance", "Acc(0)", "moments_of", **_REDUCE,
+            ),
+            *_broken(
+                _BATCH, schedule, "infinity less infinity", _LARGE, "squares < Acc(INFINITY)", "true", "without",
+                **_REDUCE,
             ),
             *_broken(
                 _BATCH, schedule, "sums that are not finite count as none", _SPECIAL,

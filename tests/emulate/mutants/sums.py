@@ -234,10 +234,10 @@ MOMENTS = [
     *(
         Mutant(f"{within}: {name}", run, old, new, caught, within=within, file="reduce.cuh", nth=nth, of=of)
         for within, name, run, old, new, caught, nth, of in (
-            ("moments_of", "the pilot's distance stays", "column", "sums.squares - sums.sum * distance", "sums.squares",
+            ("moments_of", "the pilot's distance stays", "column", "sums.sum * distance", "Acc(0)",
              wrong("y", "bn_running_var"), 0, 1),
-            ("moments_of", "the pilot's distance stays, split", "split", "sums.squares - sums.sum * distance",
-             "sums.squares", wrong("y", "bn_running_var"), 0, 1),
+            ("moments_of", "the pilot's distance stays, split", "split", "sums.sum * distance",
+             "Acc(0)", wrong("y", "bn_running_var"), 0, 1),
             ("moments_of", "the pilot is the mean", "split", "sums.pilot + distance", "sums.pilot",
              wrong("y", "bn_running_mean"), 0, 1),
             ("moments_of", "no rows", "few rows", "if (count == Acc(0)) return {Acc(0), Acc(0)};",

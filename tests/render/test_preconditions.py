@@ -1,0 +1,139 @@
+"""No kernel runs where PyTorch refuses a constant: what constants were made of, whatever they were changed to since."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.emulate.building import module_class, write  # noqa: E402
+
+SPEC = """\
+fusegen: 1
+name: constants
+about: Every op that has constants
+dims: {batch: 32, features: 12}
+arguments:
+  features: {type: dim}
+  groups: {type: int, typical: 3}
+  low: {type: float, default: -2.0}
+  high: {type: float, default: 2.0}
+  slope: {type: float, default: 0.1}
+  beta: {type: float, default: 1.0}
+  threshold: {type: float, default: 20.0}
+  lower: {type: float, default: -1.0}
+  upper: {type: float, default: 1.0}
+  least: {type: float, default: -0.5}
+  less: {type: float, default: 0.5}
+  factor: {type: float, default: 3.0}
+  divisor: {type: float, default: 2.0}
+inputs:
+  x: [batch, features]
+dtypes: [float32, float16]
+chain:
+  - {op: batch_norm, name: bn}
+  - {op: mul, constant: factor}
+  - {op: div, constant: divisor}
+  - {op: hardtanh, min_val: low, max_val: high}
+  - {op: leaky_relu, negative_slope: slope}
+  - {op: softplus, beta: beta, threshold: threshold}
+  - {op: clamp, min: lower, max: upper}
+  - {op: maximum, constant: least}
+  - {op: sub, constant: less}
+  - {op: layer_norm, name: ln}
+  - {op: group_norm, name: gn, num_groups: groups}
+"""
+NAMES = ("low", "high", "slope", "beta", "threshold", "lower", "upper", "least", "less", "factor", "divisor")
+VALUES = (0, 0.0, -1.0, -3.0, 3.0, 1e5, -1e5, 1e39, -1e39, math.inf, -math.inf, math.nan, 10**30, True, None, 1j, "1")
+
+
+@pytest.fixture(scope="module")
+def cls(tmp_path_factory):
+    root: Path = tmp_path_factory.mktemp("constants")
+    return module_class(write("constants", SPEC, root), root)
+
+
+@pytest.fixture
+def module(cls):
+    return cls(12, 3)
+
+
+def raised(module, x) -> type[Exception] | None:
+    try:
+        module.fusegen_reference(x)
+    except Exception as error:  # whatever PyTorch has
+        return type(error)
+    return None
+
+
+def kernels_run(module, x) -> bool:
+    return module._fusegen_call(x, _count=False)[0] is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("name", [*NAMES, "bn.eps", "bn.momentum", "ln.eps", "gn.eps", "gn.num_groups"])
+def test_no_kernel_runs_where_pytorch_raises(module, name: str, dtype) -> None:
+    module, x = module.to(dtype), torch.randn(8, 12, dtype=dtype)
+    owner, _, attribute = name.rpartition(".")
+    owner = module.get_submodule(owner)
+    usual = getattr(owner, attribute)
+    assert kernels_run(module, x) and raised(module, x) is None
+    for training in (True, False):
+        module.train(training)
+        for value in VALUES:
+            setattr(owner, attribute, value)
+            error = raised(module, x)
+            assert error is None or not kernels_run(module, x), f"{name} = {value!r}: {error}"
+            if error is not None:
+                with pytest.raises(error):
+                    module(x)
+        setattr(owner, attribute, usual)
+    assert kernels_run(module, x)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("low", 3.0), ("high", -3.0), ("bn.eps", 0.0), ("lower", 1e39), ("beta", 1e39), ("least", 1e39), ("less", True)],
+)
+def test_what_pytorch_refuses(module, name: str, value: object) -> None:
+    """As of torch 2.13; the test above asks the torch at hand."""
+    x = torch.randn(8, 12)
+    owner, _, attribute = name.rpartition(".")
+    setattr(module.get_submodule(owner), attribute, value)
+    assert not kernels_run(module, x)
+
+
+@pytest.mark.parametrize("value", [torch.tensor(0.5), None, 1j, True, 10**30])
+def test_what_is_no_number_is_not_for_the_kernels(module, value: object) -> None:
+    module.factor = value
+    assert not kernels_run(module, torch.randn(8, 12))
+
+
+@pytest.mark.parametrize(
+    ("factor", "divisor", "folds"),
+    [
+        (1e12, 1.0, True),
+        (1e-12, 1.0, True),
+        (0.0, 1.0, True),
+        (-1e6, 1e-6, True),
+        (1e7, 1e-6, False),
+        (1.0, 1e-37, False),
+        (1.0, 1e-320, False),
+        (1.0, 0.0, False),
+        (1e13, 1.0, False),
+        (1e-13, 1.0, False),
+        (math.nan, 1.0, False),
+        (math.inf, 1.0, False),
+    ],
+)
+def test_constants_are_folded_as_far_as_their_products_are_numbers(module, factor, divisor, folds) -> None:
+    module.factor, module.divisor = factor, divisor
+    assert kernels_run(module, torch.randn(8, 12)) == folds
+
+
+def test_constants_that_nothing_is_multiplied_with_may_be_any(module) -> None:
+    module.less, module.slope, module.upper = 1e38, 1e30, math.inf
+    assert kernels_run(module, torch.randn(8, 12))
