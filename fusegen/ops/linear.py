@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fusegen.ir.extent import CHANNEL, Dim
 from fusegen.ir.graph import Node
@@ -13,6 +13,8 @@ from fusegen.spec.names import AttributeName
 
 class Linear(Step):
     """nn.Linear: the product by the vendor library, the bias as `Parameter.in_product` says."""
+
+    owns: ClassVar = ("input", "weight", "product", "bias")
 
     op: Literal["linear"]
     name: AttributeName

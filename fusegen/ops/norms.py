@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Dim, segment
 from fusegen.ir.graph import Node
@@ -15,6 +15,8 @@ from fusegen.spec.names import AttributeName, Identifier
 
 class Norm(Step):
     """A normalisation kept as a submodule `name`; its eps stays an attribute of that submodule."""
+
+    owns: ClassVar = ("weight", "bias", "eps")
 
     name: AttributeName
     eps: NotNegative | Identifier = 1e-5
@@ -46,6 +48,8 @@ class Norm(Step):
 
 class BatchNorm(Norm):
     """nn.BatchNorm1d: per-channel statistics over the rows in training, running statistics in evaluation."""
+
+    owns: ClassVar = (*Norm.owns, "momentum", "running_mean", "running_var", "num_batches_tracked")
 
     op: Literal["batch_norm"]
     eps: Positive | Identifier = 1e-5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -41,9 +41,14 @@ class StepError(Exception):
 
 
 class Step(BaseModel):
-    """One entry of a spec's chain; each subclass is one op of the catalogue."""
+    """One entry of a spec's chain; each subclass is one op of the catalogue.
+
+    owns: what the ops are given of the submodule `name`: they call `bn.weight` bn_weight, or so.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    owns: ClassVar[tuple[str, ...]] = ()
 
     save: Given[Identifier] = None
 

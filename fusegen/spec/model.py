@@ -14,7 +14,7 @@ from fusegen.spec import checks
 from fusegen.spec.annotations import fields
 from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, problem
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.names import AttributeName, ClassName, Identifier, SpecName, camel_case
+from fusegen.spec.names import ArgumentName, ClassName, Identifier, SpecName, camel_case
 from fusegen.spec.wording import suggest
 
 FORMAT_VERSION = 1
@@ -109,7 +109,7 @@ class SpecModel(SpecPart):
     about: Annotated[str, Field(max_length=MAX_ABOUT_LENGTH), AfterValidator(_about)]
     class_: Given[ClassName] = Field(default=None, alias="class")
     dims: dict[Identifier, PositiveInt] = Field(default_factory=dict, max_length=MAX_NAMES)
-    arguments: dict[AttributeName, Argument] = Field(default_factory=dict, max_length=MAX_NAMES)
+    arguments: dict[ArgumentName, Argument] = Field(default_factory=dict, max_length=MAX_NAMES)
     inputs: Annotated[dict[Identifier, Shape], Field(min_length=1, max_length=MAX_NAMES)]
     dtypes: Annotated[
         Listing[Annotated[str, AfterValidator(_dtype), Plain("a dtype")]],
