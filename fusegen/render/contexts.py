@@ -230,7 +230,7 @@ class KernelContext:
         return [s.v for s in sweep.sums if not s.moments and not self.is_partial(s)]
 
     def moments_of(self, sweep: Sweep) -> list[str]:
-        """The moments that a sweep takes over a segment; `x_total` is the sum that the mean of `x` is made of."""
+        """The moments that a sweep takes over a segment; `x_summed` is the sum that the mean of `x` is made of."""
         return [s.name for s in sweep.sums if s.moments and not self.is_partial(s)]
 
     @property

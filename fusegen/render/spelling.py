@@ -23,7 +23,7 @@ ENDINGS = {
     "kept": "an element that is on its way to its tile",
     "staged": "values of columns in shared memory",
     "terms": "what is added to a sum, or enters moments",
-    "total": "the sum that a mean is made of",
+    "summed": "the sum that a mean is made of",
     "all": "the sum of all threads",
     "shifted": "sums of values less the first one",
     "seen": "how many values those are of",

@@ -166,7 +166,7 @@ forward_row(
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc groupnorm_moments_total = Acc(0);
+    Acc groupnorm_moments_summed = Acc(0);
     Acc mish_value_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -189,10 +189,10 @@ forward_row(
         mish_value_held[i][v] = mish_value_v;
         groupnorm_moments_terms[v] = columns[i].has(v) ? mish_value_v : Acc(0);
       }
-      if (active) groupnorm_moments_total += sum_of(groupnorm_moments_terms);
+      if (active) groupnorm_moments_summed += sum_of(groupnorm_moments_terms);
     }
-    sum_in_lanes(lanes, lane, groupnorm_moments_total);
-    Moments<Acc> groupnorm_moments_v{groupnorm_moments_total * inverse_part, Acc(0)};
+    sum_in_lanes(lanes, lane, groupnorm_moments_summed);
+    Moments<Acc> groupnorm_moments_v{groupnorm_moments_summed * inverse_part, Acc(0)};
     Acc groupnorm_moments_rest = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {

@@ -159,7 +159,7 @@ forward_row(
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc group_norm_moments_total = Acc(0);
+    Acc group_norm_moments_summed = Acc(0);
     Acc gemm_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -177,10 +177,10 @@ forward_row(
         gemm_held[i][v] = gemm_v;
         group_norm_moments_terms[v] = columns[i].has(v) ? gemm_v : Acc(0);
       }
-      if (active) group_norm_moments_total += sum_of(group_norm_moments_terms);
+      if (active) group_norm_moments_summed += sum_of(group_norm_moments_terms);
     }
-    sum_in_lanes(lanes, lane, group_norm_moments_total);
-    Moments<Acc> group_norm_moments_v{group_norm_moments_total * inverse_part, Acc(0)};
+    sum_in_lanes(lanes, lane, group_norm_moments_summed);
+    Moments<Acc> group_norm_moments_v{group_norm_moments_summed * inverse_part, Acc(0)};
     Acc group_norm_moments_rest = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {

@@ -155,7 +155,7 @@ forward_row(
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc norm_moments_total = Acc(0);
+    Acc norm_moments_summed = Acc(0);
     Acc linear_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -173,10 +173,10 @@ forward_row(
         linear_held[i][v] = linear_v;
         norm_moments_terms[v] = columns[i].has(v) ? linear_v : Acc(0);
       }
-      if (active) norm_moments_total += sum_of(norm_moments_terms);
+      if (active) norm_moments_summed += sum_of(norm_moments_terms);
     }
-    sum_in_lanes(lanes, lane, norm_moments_total);
-    Moments<Acc> norm_moments_v{norm_moments_total * inverse_part, Acc(0)};
+    sum_in_lanes(lanes, lane, norm_moments_summed);
+    Moments<Acc> norm_moments_v{norm_moments_summed * inverse_part, Acc(0)};
     Acc norm_moments_rest = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {

@@ -157,7 +157,7 @@ forward_row(
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc gn_moments_total = Acc(0);
+    Acc gn_moments_summed = Acc(0);
     Acc fc_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -175,10 +175,10 @@ forward_row(
         fc_held[i][v] = fc_v;
         gn_moments_terms[v] = columns[i].has(v) ? fc_v : Acc(0);
       }
-      if (active) gn_moments_total += sum_of(gn_moments_terms);
+      if (active) gn_moments_summed += sum_of(gn_moments_terms);
     }
-    sum_in_lanes(lanes, lane, gn_moments_total);
-    Moments<Acc> gn_moments_v{gn_moments_total * inverse_part, Acc(0)};
+    sum_in_lanes(lanes, lane, gn_moments_summed);
+    Moments<Acc> gn_moments_v{gn_moments_summed * inverse_part, Acc(0)};
     Acc gn_moments_rest = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
