@@ -17,7 +17,6 @@ from fusegen.bench.clock import Machine
 from fusegen.bench.scale import read_scale
 from fusegen.bench.scale_text import report
 from fusegen.emulate import compile_kernels
-from fusegen.plan.plan import RESULT
 from fusegen.tune.agreement import agreeing
 from fusegen.tune.launchers import EmulatedLaunchers
 from fusegen.tune.tail import Tail
@@ -77,7 +76,7 @@ def _beside_double(chain: Chain, size: Any) -> None:
         if training and chain.plan.chain.batch_norms and size.rows == 1:
             continue
         forward, backward = tail.programs(variant)
-        names = [chain.plan.chain.source.name, *chain.plan.chain.tail_inputs, f"grad_{RESULT}"]
+        names = [chain.plan.chain.source.name, *chain.plan.chain.tail_inputs, variant.result_gradient]
         tensors = {name: tail.tensors[name] for name in names if name in tail.tensors}
         expected = tail_reference(chain.plan, module, tensors, chain.mode, training)
         for program in (forward, backward):

@@ -27,7 +27,7 @@ CODES: dict[str, str] = {
     "FG204": "a value of the wrong type",
     "FG205": "a value that is not allowed here",
     "FG206": "a name that is no identifier or is reserved",
-    "FG207": "a name that clashes with an attribute of torch.nn.Module",
+    "FG207": "a name that every generated module has for something already",
     "FG208": "one name for two things",
     "FG209": "a symbol that `dims` does not declare",
     "FG210": "a symbol that nothing uses",

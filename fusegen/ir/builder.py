@@ -10,7 +10,6 @@ from fusegen.ir.chain import Buffer, Chain, Constant, Contraction, Input, Parame
 from fusegen.ir.extent import ALL, CHANNEL, FULL, SCALAR, Dim, Extent
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.mistakes import Field, Mistakes
-from fusegen.ir.names import OP_NAMES, REFERENCE_NAMES
 from fusegen.ir.symbols import Symbols
 from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
@@ -18,9 +17,6 @@ from fusegen.spec.wording import nearest
 Held = TypeVar("Held", Parameter, Buffer, Constant)
 
 INITS = ("randn", "rand", "ones", "zeros")
-
-_TAKEN = "the name '{}' is taken: the generated code has an argument or a variable of that name"
-_TAKEN_HINT = "choose another name"
 
 
 class ChainBuilder:
@@ -52,11 +48,11 @@ class ChainBuilder:
         self._stand_ins: set[str] = set()
         self._saved: dict[str, Node] = {}
         self._saved_by: dict[str, int] = {}
-        self._attributes: dict[str, str] = {}
+        # Before any value has a name, so that they are called alike in training and in evaluation.
+        owned = [(step.name, key) for step in spec.chain if step is not None for key in step.owns]
+        self._derived = {each: self.graph.claim("_".join(each)) for each in dict.fromkeys(owned)}
         self._owners: dict[str, object] = {}
         self._source: Node | None = None
-        for name in OP_NAMES.intersection(spec.inputs):
-            mistakes.add("FG206", _TAKEN.format(name), ("inputs", name), _TAKEN_HINT, key=True)
 
     # From the first step to the last
 
@@ -82,7 +78,8 @@ class ChainBuilder:
         self.symbols.constructed((self.channels,), None)
         self.symbols.constructed((out,), "out_features")
         source = self.inputs[0].name if self.inputs else "x"
-        self.contraction = Contraction(step.name, source, self.channels, out)
+        names = [self._name_of(step.name, key) for key in ("input", "weight", "product")]
+        self.contraction = Contraction(step.name, source, self.channels, out, *names)
         self._places.setdefault(step.name, self.mistakes.place("name"))
         self.channels = out
         return self._begin(self.contraction.product)
@@ -95,8 +92,6 @@ class ChainBuilder:
             self.refuse("FG208", f"a value named '{name}' exists already", "save")
         elif name in self.spec.inputs:
             self.refuse("FG208", f"'{name}' is an input: a value needs another name", "save")
-        elif name in REFERENCE_NAMES:
-            self.refuse("FG206", _TAKEN.format(name), "save", _TAKEN_HINT)
         self._saved.setdefault(name, value or self.graph.tensor(name, FULL))
         self._saved_by.setdefault(name, self.step)
 
@@ -211,13 +206,13 @@ class ChainBuilder:
         self, module: str, key: str, shape: tuple[Dim, ...], extent: Extent, in_product: bool = False
     ) -> Node:
         """A parameter of the submodule `module`."""
-        name = f"{module}_{key}"
+        name = self._name_of(module, key)
         self._own(module)
         self._declare(self.parameters, Parameter(name, f"{module}.{key}", shape, extent, in_product), "name")
         return self.graph.tensor(name, extent)
 
     def buffer(self, module: str, key: str, extent: Extent = CHANNEL) -> Node:
-        name = f"{module}_{key}"
+        name = self._name_of(module, key)
         self._declare(self.buffers, Buffer(name, f"{module}.{key}", extent, integer=extent == SCALAR), "name")
         return self.graph.tensor(name, extent)
 
@@ -295,26 +290,26 @@ class ChainBuilder:
         self.symbols.constructed((self.channels,), None)
         if isinstance(value, str):
             self.symbols.argument(value, key, ("float", "int"))
-        name = f"{module}_{key}"
+        name = self._name_of(module, key)
         self._declare(self.constants, Constant(name, f"{module}.{key}"), "name")
         return self.graph.scalar(name)
 
     # Names
 
+    def _name_of(self, module: str, key: str) -> str:
+        """The ops' name of what the module calls `bn.weight`: bn_weight, unless the spec so calls something else."""
+        return self._derived[module, key]
+
     def _declare(self, table: dict[str, Held], thing: Held, field: str) -> None:
-        """Notes something that the module holds. `bn.eps` and an attribute `bn_eps` would have one name."""
-        before = self._attributes.setdefault(thing.name, thing.attribute)
-        if before != thing.attribute:
-            message = f"the generated code would call both {before} and {thing.attribute} '{thing.name}'"
-            self.refuse("FG305", message, field, "rename one")
+        """Notes something that the module holds. It and the inputs are arguments of one op."""
+        if thing.name in self.spec.inputs and thing.name not in table:
+            self.refuse("FG305", f"'{thing.name}' is an input, too", field, "rename one")
         table[thing.name] = thing
         self._places.setdefault(thing.name, self.mistakes.place(field))
 
     def _own(self, name: str, field: str = "name", owner: str | None = None, hint: str | None = None) -> None:
         """Notes an attribute of the module; two steps cannot own the same. owner: "argument" if that holds it for
         all steps."""
-        if name in OP_NAMES:
-            self.refuse("FG206", _TAKEN.format(name), field, _TAKEN_HINT)
         if self._owners.setdefault(name, owner or self.step) != (owner or self.step):
             self.refuse("FG305", f"two steps would own the attribute '{name}'", field, hint)
 
@@ -325,5 +320,8 @@ def _text(shape: tuple[Dim | None, ...]) -> str:
 
 def _names(spec) -> frozenset[str]:
     """What the spec calls its tensors and constants."""
-    operands = [step.parameter or step.name for step in spec.chain if hasattr(step, "parameter")]
-    return frozenset({*spec.inputs, *spec.arguments, *operands} - {None})
+    steps = [step for step in spec.chain if step is not None]
+    operands = [step.parameter or step.name for step in steps if hasattr(step, "parameter")]
+    # An argument of a norm is its attribute, not the module's.
+    constants = [value for step in steps if not step.owns for value in vars(step).values() if isinstance(value, str)]
+    return frozenset({*spec.inputs, *operands, *spec.arguments.keys() & constants} - {None})

@@ -21,25 +21,17 @@ class Input:
 class Contraction:
     """The matrix product that the chain begins with: its result is the graph's leaf `product`.
 
-    name: the linear layer it belongs to. source: the module's input that it multiplies.
+    name: the linear layer it belongs to. source: the module's input that it multiplies. operand, weight, product: what
+    the ops call that input, the layer's weight and the result.
     """
 
     name: str
     source: str
     in_features: Dim
     out_features: Dim
-
-    @property
-    def operand(self) -> str:
-        return f"{self.name}_input"
-
-    @property
-    def weight(self) -> str:
-        return f"{self.name}_weight"
-
-    @property
-    def product(self) -> str:
-        return f"{self.name}_product"
+    operand: str
+    weight: str
+    product: str
 
 
 @dataclass(frozen=True)
@@ -110,3 +102,8 @@ class Chain:
     batch_norms: list[tuple[str, bool]] = field(default_factory=list)
     group_counts: dict[Dim, DocumentPath] = field(default_factory=dict)
     places: dict[str, DocumentPath] = field(default_factory=dict)
+
+    def name_of(self, attribute: str) -> str:
+        """The ops' name of a parameter, buffer or constant of the module. attribute: such as "bn.weight"."""
+        tables = (self.parameters, self.buffers, self.constants)
+        return next(name for table in tables for name, each in table.items() if each.attribute == attribute)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.ir.builder import ChainBuilder
 from fusegen.ir.chain import Chain
-from fusegen.ir.clashes import clashes
 from fusegen.ir.graph import verify
 from fusegen.ir.mistakes import Mistakes
 from fusegen.ops.step import StepError
@@ -41,8 +40,6 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
         builder.remember(step.save, running)
         builder.assume([written[index].get(key) for key in sorted(mistakes.missing_keys)], running)
     chain = builder.finish(running)
-    for message, place in clashes(chain):
-        mistakes.add("FG305", message, place, "rename an input, a step or a parameter", key=len(place) == 2, last=True)
     if not mistakes.found:
         verify([chain.result, *chain.updates.values()])
     return chain, mistakes.found

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from fusegen.errors import InternalError
 from fusegen.ir.extent import SCALAR, Extent, broadcast
-from fusegen.ir.names import is_kernels_own
 
 LEAVES = frozenset({"tensor", "scalar", "literal", "count"})
 REDUCTIONS = frozenset({"sum", "moments"})
@@ -51,7 +50,8 @@ class Node:
 class Graph:
     """Builds nodes, each expression once. Node indices are a topological order.
 
-    spec_names: names that the spec gives to tensors and constants; only they may have them.
+    spec_names: names that the spec gives to tensors and constants; only they may have them. Everything else gives way,
+        by a number behind its name.
     first_index: the index of the first node made here; those of adopted nodes are below.
     """
 
@@ -60,6 +60,19 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     _known: dict[tuple, Node] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
+    _claimed: set[str] = field(default_factory=set)
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """The names of tensors and constants, which no other value may have."""
+        return self.spec_names | self._claimed
+
+    def claim(self, name: str) -> str:
+        """A name for a tensor or constant that the spec has no name for: this one, or where that is taken one like
+        it."""
+        unique = self._unique(name)
+        self._claimed.add(unique)
+        return unique
 
     def add(
         self,
@@ -75,7 +88,8 @@ class Graph:
             extent = broadcast(*(operand.extent for operand in operands))
         key = _key(op, operands, attribute, extent)
         if key not in self._known:
-            unique = self._unique(name, named_by_spec=op in ("tensor", "scalar"))
+            own = op in ("tensor", "scalar") and (name in self.spec_names or name in self._claimed)
+            unique = name if own else self._unique(name)
             node = Node(op, operands, attribute, extent, unique, self.first_index + len(self.nodes), temporary)
             self.nodes.append(node)
             self._known[key] = node
@@ -100,9 +114,8 @@ class Graph:
     def literal(self, value: float) -> Node:
         return self.add("literal", name="literal", extent=SCALAR, attribute=float(value))
 
-    def _unique(self, name: str, named_by_spec: bool = False) -> str:
-        reserved = is_kernels_own(name) or (name in self.spec_names and not named_by_spec)
-        seen = self._names.setdefault(name, 1 if reserved else 0)
+    def _unique(self, name: str) -> str:
+        seen = self._names.setdefault(name, 1 if name in self.spec_names else 0)
         self._names[name] = seen + 1
         return name if seen == 0 else self._unique(f"{name}_{seen + 1}")
 

@@ -60,7 +60,7 @@ class Simplifier:
         rounded: Collection[Node],
         opaque: Collection[Node],
     ) -> None:
-        self.graph = Graph(graph.spec_names, first_index=graph.first_index + len(graph.nodes))
+        self.graph = Graph(graph.reserved, first_index=graph.first_index + len(graph.nodes))
         self.nodes, self.given, self.rounded, self.opaque = nodes, set(given), set(rounded), set(opaque)
         sums = [operand for node in nodes if node.op == "sum" for operand in node.operands]
         self.summed = set(ancestors(sums, self.given))

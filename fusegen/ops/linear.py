@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from fusegen.ir.extent import CHANNEL, Dim
 from fusegen.ir.graph import Node
@@ -14,6 +14,8 @@ from fusegen.spec.names import AttributeName
 
 class Linear(Step):
     """nn.Linear. Only as the first step: the vendor library makes the product."""
+
+    owns: ClassVar = ("input", "weight", "product", "bias")
 
     op: Literal["linear"]
     name: Annotated[AttributeName, meaning("the attribute of the module that holds the nn.Linear", "fc")]

@@ -21,6 +21,7 @@ class Tensor:
     optional: the pointer may be null (the module lacks the tensor, or nobody wants the result).
     in_product: it is a linear layer's bias, which the library has added already in modes of 16 bits; null there.
     scratch: lives in the workspace, from one kernel of a schedule to a later one.
+    gradient_of: the tensor of whose values it has the gradient; empty for all else.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Tensor:
     optional: bool = False
     in_product: bool = False
     scratch: bool = False
+    gradient_of: str = ""
 
     @property
     def extent(self) -> Extent:
@@ -133,7 +135,11 @@ class Program:
 
 @dataclass(frozen=True)
 class Variant:
-    """One behaviour of the module: "train", "eval", or "" where both are the same."""
+    """One behaviour of the module: "train", "eval", or "" where both are the same.
+
+    result, result_gradient: the names of the chain's result and of the gradient that comes to it: `y` and `grad_y`,
+    unless the spec calls something else so.
+    """
 
     name: str
     chain: Chain
@@ -141,6 +147,13 @@ class Variant:
     backward: Program
     saved: tuple[Tensor, ...]
     needs_source: bool
+    result: str
+    result_gradient: str
+
+    @property
+    def gradients(self) -> dict[str, Tensor]:
+        """What the backward program makes, by the name of what it is the gradient of."""
+        return {tensor.gradient_of: tensor for tensor in self.backward.outputs}
 
 
 @dataclass(frozen=True)

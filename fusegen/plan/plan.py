@@ -12,14 +12,14 @@ from fusegen.ir.extent import FULL
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.devices import Device, planning_device
 from fusegen.plan.folding import Folding
-from fusegen.plan.model import Mode, Program, Tensor, Variant
+from fusegen.plan.model import Mode, Program, Role, Tensor, Variant
 from fusegen.plan.modes import modes
 from fusegen.plan.refusals import refusals
 from fusegen.plan.tuning import Tuning
 from fusegen.spec.model import SpecModel
 from fusegen.spec.validate import merge
 
-RESULT = "y"
+_RESULT = "y"
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,14 @@ def make_plan(spec: SpecModel, document) -> Plan:
 def _variant(name: str, chain: Chain) -> Variant:
     prefix = f"{name}_" if name else ""
     graph = chain.graph
-    grad = graph.tensor(f"grad_{RESULT}", FULL)
+    result = graph.claim(_RESULT)
+    grad = graph.tensor(graph.claim(f"grad_{result}"), FULL)
     leaves = {node.name: node for node in _leaves(chain)}
+    names = {name: graph.claim(f"grad_{name}") for name in leaves}
     gradients = differentiate(graph, chain.result, grad, list(leaves.values()))
-    outputs, reasons = _gradient_outputs(chain, gradients)
+    outputs, reasons = _gradient_outputs(chain, gradients, names)
     saved = _saved([tensor.node for tensor in outputs])
-    forward_outputs = [Tensor(RESULT, chain.result, "output")]
+    forward_outputs = [Tensor(result, chain.result, "output")]
     forward_outputs += [Tensor(node.name, node, "accumulator") for node in saved]
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
     sources = _sources(chain)
@@ -83,7 +85,7 @@ def _variant(name: str, chain: Chain) -> Variant:
     read = [grad_tensor, *sources, *kept]
     backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, rounded).program()
     needs_source = any(tensor.node is chain.source for tensor in backward.inputs)
-    return Variant(name, chain, forward, backward, tuple(kept), needs_source)
+    return Variant(name, chain, forward, backward, tuple(kept), needs_source, result, grad.name)
 
 
 def _leaves(chain: Chain) -> list[Node]:
@@ -108,18 +110,24 @@ def _sources(chain: Chain) -> list[Tensor]:
     return tensors
 
 
-def _gradient_outputs(chain: Chain, gradients: dict[Node, Node]) -> tuple[list[Tensor], list[str]]:
-    """The results of the backward program, and what is worth telling about them."""
+def _gradient_outputs(
+    chain: Chain, gradients: dict[Node, Node], names: dict[str, str]
+) -> tuple[list[Tensor], list[str]]:
+    """The results of the backward program, and what is worth telling about them. names: of each tensor's gradient."""
     source, reasons = chain.source, []
-    outputs = [Tensor(f"grad_{source.name}", gradients[source], "activation", optional=True)]
+
+    def gradient(name: str, node: Node, role: Role) -> Tensor:
+        return Tensor(names[name], gradients[node], role, optional=True, gradient_of=name)
+
+    outputs = [gradient(source.name, source, "activation")]
     for name, node in chain.tail_inputs.items():
         if node is not source and node in gradients:
-            outputs.append(Tensor(f"grad_{name}", gradients[node], f"input {name}", optional=True))
+            outputs.append(gradient(name, node, f"input {name}"))
     for parameter in chain.parameters.values():
         node = chain.graph.tensor(parameter.name, parameter.extent)
         if node not in gradients:
             continue
-        outputs.append(Tensor(f"grad_{parameter.name}", gradients[node], "parameter", optional=True))
+        outputs.append(gradient(parameter.name, node, "parameter"))
         if any(other.op == "vanishing" for other in ancestors([gradients[node]])):
             reasons.append(
                 f"the gradient of {parameter.attribute} is zero: a normalisation subtracts the mean behind it"

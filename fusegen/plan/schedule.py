@@ -25,6 +25,11 @@ class Phase:
     def family(self) -> tuple[str, Dim]:
         return self.axis, self.groups
 
+    @property
+    def unit(self) -> str:
+        """What is reduced to one value."""
+        return "column" if self.axis == "column" else "row" if self.groups == 1 else "group"
+
 
 class Scheduler:
     """Schedules one program.
@@ -107,15 +112,14 @@ class Scheduler:
             start -= 1
         earlier, resident = self.phases[:start], self.phases[start:]
         if earlier:
-            self.reasons.append(
-                f"{len(earlier)} reduction phase(s) run before the last stage: they reduce another axis"
-            )
+            before = " and ".join(dict.fromkeys(f"each {phase.unit}" for phase in earlier))
+            self.reasons.append(f"{before} is reduced before the last stage, which reduces each {resident[0].unit}")
         prefix, known, stored = self._reduce_phases(earlier, dict(self.given), [])
         schedules = []
         if resident:
             axis = resident[0].axis
             kernels, _ = (self._row if axis == "row" else self._column)(resident, known, stored)
-            schedules.append(Schedule(axis, tuple(prefix + kernels), self._why_resident(axis)))
+            schedules.append(Schedule(axis, tuple(prefix + kernels), self._why_resident(resident[0])))
         split, known, stored = self._reduce_phases(resident, known, stored)
         apply_, known = self._apply(known, stored)
         if self._panels_help(split, apply_):
@@ -134,15 +138,17 @@ class Scheduler:
         rows = any(t.extent.rows for part in (partials, last) for t in part.vectors)
         return bool(again) and not rows and not any(node.op == "moments" for node in self.terminal)
 
-    def _why_resident(self, axis: str) -> str:
-        unit = "row (or group of channels)" if axis == "row" else "tile of columns"
-        place = "registers" if axis == "row" else "shared memory"
-        return f"a whole {unit} stays in {place} from its reduction to its use: one read, one write"
+    def _why_resident(self, phase: Phase) -> str:
+        unit = {"row": "row", "group": "group of channels", "column": "tile of columns"}[phase.unit]
+        place = "shared memory" if phase.axis == "column" else "registers"
+        return f"a whole {unit} stays in {place} from its reduction to its use: its kernel reads it once"
 
     def _why_panel(self) -> str:
         return "a panel of columns stays in the L2 from its reduction to its use: the memory is read once"
 
     def _why_split(self, kind: str) -> str:
+        if kind == "stream" and not self.reductions:
+            return "nothing is reduced: one pass over memory"
         if kind == "stream":
             return "no result of a reduction is used element-wise: one pass over memory"
         return "for every size: each reduction phase reads its operands once, the last pass once more"
@@ -159,7 +165,7 @@ class Scheduler:
             keep = self._keep(done, known, stored, self.full_outputs)
             number = "" if len(self.phases) == 1 else f"_{position}"
             if phase.axis == "row":
-                name, about = f"{self.name}_segments{number}", "statistics of each row or group"
+                name, about = f"{self.name}_segments{number}", f"what each {phase.unit} is reduced to"
                 draft = Draft(name, "segment", known, [Sweep(phase.sums)], keep, groups=phase.groups, purpose=about)
                 kernels.append(draft.build())
             else:
@@ -222,7 +228,7 @@ class Scheduler:
             known,
             [sweep],
             partial_sums=self.terminal,
-            purpose="every result in one pass" if not self.phases else "results, with the statistics at hand",
+            purpose="every result in one pass" if not self.phases else "results, with what is reduced at hand",
         ).build()
         finalise, known = self._finalise_terminal(known, stored)
         return [kernel, *finalise], known
@@ -253,7 +259,7 @@ class Scheduler:
             vectors,
             partial_sums=self.terminal,
             groups=phases[0].groups,
-            purpose="each row or group in registers",
+            purpose=f"each {phases[0].unit} in registers",
         ).build()
         finalise, known = self._finalise_terminal(known, [*stored, *vectors])
         return [kernel, *finalise], known

@@ -5,23 +5,49 @@ from __future__ import annotations
 from typing import Any
 
 from fusegen.ir.extent import ALL, Dim
-from fusegen.ops.step import WIDTH
+from fusegen.ops.step import WIDTH, Step
 from fusegen.plan.model import Kernel, Mode, Program, Schedule, Tensor, Variant
+from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.plan.tuning import Architecture, ranges
 
 
 def summary(plan: Plan) -> dict[str, Any]:
-    """Stages, kernels, bytes and reasons. Bytes are those of the first mode at the typical sizes."""
+    """The chain, stages, kernels, bytes and reasons. Bytes are those of the first mode at the typical sizes."""
     data = {
         "name": plan.spec.name,
         "targets": list(plan.spec.targets),
-        "typical": {name: size for name, size in plan.spec.dims.items()},
-        "modes": [{"name": mode.name, **mode.roles} for mode in plan.modes],
+        "typical": typical(plan),
+        "inputs": {tensor.name: list(tensor.shape) for tensor in plan.chain.inputs},
+        "chain": [_step(step) for step in plan.spec.chain],
+        "modes": [{"name": mode.name, **mode.roles} for mode in plan.modes if is_built(mode)],
         "contraction": _contraction(plan),
         "variants": [_variant(plan, variant) for variant in plan.variants],
     }
     return data | {"tuning": [_architecture(plan, each) for each in plan.tuning]} if plan.tuning else data
+
+
+def _step(step: Step) -> dict[str, Any]:
+    """A step's fields as the spec may have them, defaults among them: another default is another chain."""
+    fields = step.model_dump(mode="json")
+    there = {key: value for key, value in fields.items() if value is not None or key in step.model_fields_set}
+    return {"op": there.pop("op"), **there}
+
+
+def typical(plan: Plan) -> dict[str, int]:
+    """The sizes that planning assumes: of symbols, and numbers of groups."""
+    groups = {name: each.typical for name, each in plan.spec.arguments.items() if each.type == "int"}
+    return {**plan.spec.dims, **groups}
+
+
+def is_built(mode: Mode) -> bool:
+    """Whether every build has the mode, not only one for verification."""
+    return mode.roles["activation"] != VERIFICATION_DTYPE
+
+
+def is_read(mode: Mode, tensor: Tensor) -> bool:
+    """Whether the kernels read an input in this mode: a bias that the library has added is no business of theirs."""
+    return not (tensor.in_product and WIDTH[mode.roles["activation"]] == 2)
 
 
 def _architecture(plan: Plan, architecture: Architecture) -> dict[str, Any]:
@@ -44,29 +70,48 @@ def _contraction(plan: Plan) -> dict[str, Any] | None:
     c = plan.chain.contraction
     if c is None:
         return None
+    bias = any(parameter.in_product for parameter in plan.chain.parameters.values())
+    narrow = {WIDTH[mode.roles["activation"]] == 2 for mode in plan.modes if is_built(mode)}
+    by = "aten::addmm in 16 bits, aten::mm in float32" if len(narrow) == 2 else "aten::addmm"
     return {
         "name": c.name,
         "in_features": c.in_features,
         "out_features": c.out_features,
-        "by": "aten::mm, or aten::linear in 16 bits",
+        "bias": bias,
+        "by": by if bias and True in narrow else "aten::mm",
     }
 
 
 def _variant(plan: Plan, variant: Variant) -> dict[str, Any]:
     return {
         "name": variant.name or "train and eval",
-        "saved": [*(["the contraction's output"] if variant.needs_source else []), *(t.name for t in variant.saved)],
+        "saved": _saved(variant),
+        "inputs_kept": _inputs_kept(variant),
         "programs": [_program(plan, variant.forward), _program(plan, variant.backward)],
     }
 
 
+def _saved(variant: Variant) -> list[str]:
+    """What the forward op makes for the backward op."""
+    c = variant.chain.contraction
+    return [*([c.product] if c and variant.needs_source else []), *(tensor.name for tensor in variant.saved)]
+
+
+def _inputs_kept(variant: Variant) -> list[str]:
+    """The module's inputs that the backward op reads."""
+    c = variant.chain.contraction
+    read = {tensor.name for tensor in variant.backward.inputs} | ({c.source} if c else set())
+    return [tensor.name for tensor in variant.chain.inputs if tensor.name in read]
+
+
 def _program(plan: Plan, program: Program) -> dict[str, Any]:
     mode = plan.modes[0]
-    floor = sum(_bytes(plan, mode, tensor) for tensor in (*program.inputs, *program.outputs))
+    read = [tensor for tensor in program.inputs if any(is_read(each, tensor) for each in plan.modes if is_built(each))]
+    floor = sum(_bytes(plan, mode, tensor) for tensor in (*read, *program.outputs))
     return {
         "name": program.name,
         "floor_bytes": floor,
-        "reads": [tensor.name for tensor in program.inputs],
+        "reads": [tensor.name for tensor in read],
         "writes": [tensor.name for tensor in program.outputs],
         "reasons": list(program.reasons),
         "schedules": [_schedule(plan, mode, program, schedule) for schedule in program.schedules],
@@ -97,6 +142,8 @@ def kernel_bytes(plan: Plan, mode: Mode, kernel: Kernel) -> int:
 
 
 def _bytes(plan: Plan, mode: Mode, tensor: Tensor) -> int:
+    if not is_read(mode, tensor):
+        return 0
     width = {"accumulator": 4, "count": 8}.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
     extent = tensor.extent
     rows = _size(plan, plan.chain.rows) if extent.rows else 1

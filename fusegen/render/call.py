@@ -13,6 +13,7 @@ from fusegen.render.functions import as_tuple, repr_double, variable
 from fusegen.render.operators import OpRenderer
 from fusegen.render.preconditions import preconditions
 
+_OURS = {"_dtype_mode": "_mode", "_groups": "_groups"}  # arguments that are none of the chain's
 _WIDTH = 100
 
 
@@ -46,7 +47,7 @@ class CallRenderer:
 
     def _locals(self) -> dict[str, str]:
         """By submodule: the variable that holds it, beside the arguments of the ops."""
-        taken = {argument.name for renderer in self.renderers for argument in renderer.forward().arguments}
+        taken = {argument.public for renderer in self.renderers for argument in renderer.forward().arguments}
         taken |= {tensor.name for tensor in self.chain.inputs} | set(self.chain.parameters)
         found: dict[str, str] = {}
         for step in self.owners:
@@ -238,7 +239,8 @@ class CallRenderer:
     def _variants(self) -> list[str]:
         chain = self.chain
         lines = self._default_eps()
-        replaced = {f"{step.name}_eps": f"_{step.name}_eps" for step in self.owners if step.op == "rms_norm"}
+        norms = [step.name for step in self.owners if step.op == "rms_norm"]
+        replaced = {chain.name_of(f"{name}.eps"): f"_{name}_eps" for name in norms}
         if not chain.batch_norms:
             return lines + self._apply(self.plan.variants[0], self.renderers[0], replaced, [])
         one_row = [f"if {self.first}.shape[0] == 1:", "    return None, _support.REFUSED"]
@@ -251,7 +253,7 @@ class CallRenderer:
             for statistic in ("mean", "var"):
                 attribute = f"{name}.running_{statistic}"
                 lines.append(f"_{name}_{statistic} = {self._tensor(attribute)}")
-                replaced[f"{name}_running_{statistic}"] = f"_{name}_{statistic}"
+                replaced[chain.name_of(attribute)] = f"_{name}_{statistic}"
                 statistics.append((attribute, f"_{name}_{statistic}"))
             lines += [
                 f"if (_{name}_mean is None) != (_{name}_var is None):",
@@ -293,8 +295,8 @@ class CallRenderer:
                 f"        _{name}_batches.add_(1)",
             ]
             replaced |= {
-                f"{name}_num_batches_tracked": f"_{name}_batches",
-                f"{name}_momentum": f"_{name}_momentum",
+                chain.name_of(f"{name}.num_batches_tracked"): f"_{name}_batches",
+                chain.name_of(f"{name}.momentum"): f"_{name}_momentum",
             }
         return lines + self._apply(self.plan.variants[0], self.renderers[0], replaced, before)
 
@@ -303,13 +305,11 @@ class CallRenderer:
     ) -> list[str]:
         """before: statements once nothing can refuse the call any more."""
         # What the result depends on only behind a detach gets no gradient, and autograd must not ask for one.
-        constant = {name for name, _, _ in renderer.sources()} - {
-            t.name.removeprefix("grad_") for t in variant.backward.outputs
-        }
+        constant = {name for name, _, _ in renderer.sources()} - variant.gradients.keys()
         arguments, numbers = [], []
         for argument in renderer.forward().arguments:
-            name = argument.name
-            source = replaced.get(name) or self._source(name)
+            name = argument.public
+            source = _OURS.get(name) or replaced.get(name) or self._source(name)
             if argument.cpp == "double":
                 numbers.append(source)
             if name in constant:
@@ -331,10 +331,6 @@ class CallRenderer:
     def _source(self, name: str) -> str:
         """Where an argument of the forward op comes from."""
         chain = self.chain
-        if name == "dtype_mode":
-            return "_mode"
-        if name == "groups":
-            return "_groups"
         if name in chain.constants:
             owner, attribute = self._owner(chain.constants[name].attribute)
             return f"{owner}.{attribute}"

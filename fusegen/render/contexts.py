@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fusegen.render.spelling import value
+
 _MOST_ARRAYS = 7  # values of each column that fit 64 registers beside the rest of a kernel
 
 
@@ -28,6 +30,11 @@ class Load:
     type: str
     condition: str = ""
     index: str = ""
+
+    @property
+    def v(self) -> str:
+        """What the loaded value is called."""
+        return value(self.name)
 
     @property
     def pack(self) -> str:
@@ -74,6 +81,11 @@ class Sum:
     value: str
     moments: bool
     slot: int
+
+    @property
+    def v(self) -> str:
+        """What the sum is called."""
+        return value(self.name)
 
 
 @dataclass(frozen=True)
@@ -215,10 +227,10 @@ class KernelContext:
 
     def totals(self, sweep: Sweep) -> list[str]:
         """The sums that a sweep takes over a segment; not its moments."""
-        return [s.name for s in sweep.sums if not s.moments and not self.is_partial(s)]
+        return [s.v for s in sweep.sums if not s.moments and not self.is_partial(s)]
 
     def moments_of(self, sweep: Sweep) -> list[str]:
-        """The moments that a sweep takes over a segment; `x_total` is the sum that the mean of `x` is made of."""
+        """The moments that a sweep takes over a segment; `x_summed` is the sum that the mean of `x` is made of."""
         return [s.name for s in sweep.sums if s.moments and not self.is_partial(s)]
 
     @property

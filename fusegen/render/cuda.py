@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -69,8 +70,11 @@ def render_kernels(plan: Plan) -> str:
 def chain_lines(plan: Plan) -> list[str]:
     """The chain in PyTorch's words, one line a step."""
     running, lines = plan.chain.inputs[0].name, []
+    taken = {*plan.spec.inputs, *(step.save for step in plan.spec.chain)}
+    names = itertools.chain(["y"], (f"y_{i}" for i in itertools.count(2)))
+    last = next(name for name in names if name not in taken)
     for step in plan.spec.chain:
-        result = step.save or "y"
+        result = step.save or last
         lines.append(f"{result} = {step.eager(running)}".replace("self.", ""))
         running = result
     return lines

@@ -14,7 +14,7 @@ Reference = Callable[[Node], str]
 
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 _ATOM = 9
-_LONGEST_INLINE = 64
+_LONGEST_INLINE = 76
 
 
 def literal(value: float) -> str:
@@ -68,8 +68,6 @@ class Expressions:
     def _operand(self, node: Node) -> tuple[str, int]:
         if node.op == "literal":
             return literal(node.attribute), _ATOM
-        if node.op == "scalar":
-            return node.name, _ATOM
         if node.op == "count":
             return f"Acc({self._count(node.attribute)})", _ATOM
         if node in self._inline:

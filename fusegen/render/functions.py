@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fusegen.ir.extent import CHANNEL, Dim
 from fusegen.plan.model import Tensor, Variant
-from fusegen.plan.plan import RESULT, Plan
+from fusegen.plan.plan import Plan
 from fusegen.render.operators import OpRenderer, dtype_field
 from fusegen.render.types import type_roles
 
@@ -49,7 +49,7 @@ def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
     saved = {tensor.name: tensor for tensor in variant.saved}
     found = []
     for name in renderer.forward().returns:
-        if name == RESULT:
+        if name == variant.result:
             found.append(_result("output", "rows", "channels"))
         elif name in saved:
             found.append(_result("accumulator", *_sizes(saved[name])))

@@ -11,6 +11,7 @@ from fusegen.render.contexts import Count, KernelContext, Load, Stage, Store, Su
 from fusegen.render.expressions import Expressions
 from fusegen.render.held import Held
 from fusegen.render.parameters import kernel_parameters
+from fusegen.render.spelling import spell, value
 from fusegen.render.types import element_type, pointer
 
 _MOST_CONSTANTS = 3  # of a column that fit registers beside sums of it, for eight columns
@@ -34,13 +35,13 @@ class KernelRenderer:
     def _reference(self, node: Node) -> str:
         if node.extent == CHANNEL and self.kernel.kind not in ("finalise", "total"):
             if node in self.element_vectors:
-                return node.name
+                return value(node.name)
             staged = self.large or self.many_constants
             place = "" if self.kernel.kind != "row" else "[kept]" if staged else "[i]"
-            return f"{node.name}{place}[v]"
+            return f"{value(node.name)}{place}[v]"
         if node.op == "moments" and self.kernel.kind == "column":
-            return f"{node.name}[v]"
-        return node.name
+            return f"{value(node.name)}[v]"
+        return value(node.name)
 
     def _many_constants(self) -> bool:
         """Whether a row kernel has more constants of a column than fit registers beside sums of it."""
@@ -89,7 +90,7 @@ class KernelRenderer:
     def _momentum(self, count: Tensor) -> str:
         """The momentum of the running statistics that a count belongs to."""
         uses = (node.operands for node in self.kernel.nodes if node.op == "average_factor")
-        return next(momentum.name for momentum, batches in uses if batches is count.node)
+        return next(value(momentum.name) for momentum, batches in uses if batches is count.node)
 
     def _counts(self, pass_: Pass) -> list[Count]:
         """The counts behind the running statistics that a pass stores."""
@@ -114,7 +115,7 @@ class KernelRenderer:
         column_lines: list[str] = []
         if not self.by_segment:
             pinned = self._pinned(columns)
-            column_arrays = [node.name for node in columns if node in pinned]
+            column_arrays = [value(node.name) for node in columns if node in pinned]
             column_lines = self.expressions.statements(
                 columns, self._uses_outside(columns), self._column(columns, pinned), pinned
             )
@@ -190,7 +191,7 @@ class KernelRenderer:
         self.element_vectors |= set(nodes) - pinned
 
         def declare(node: Node, text: str) -> str:
-            return f"{node.name}[v] = {text};" if node in pinned else f"const Acc {node.name} = {text};"
+            return f"{value(node.name)}[v] = {text};" if node in pinned else _constant(node, text)
 
         return declare
 
@@ -225,11 +226,11 @@ class KernelRenderer:
         return Stage(
             sweep,
             None,
-            [node.name for node in results if node in pinned],
+            [value(node.name) for node in results if node in pinned],
             lines,
             [self._store(t) for t in pass_.vector_stores],
             [self._load(t) for t in self.kernel.vectors if t.node in self.owned and t.node in behind],
-            [node.name for node in own if node in own_pinned],
+            [value(node.name) for node in own if node in own_pinned],
             own_lines,
             self._counts(pass_),
         )
@@ -255,7 +256,7 @@ class KernelRenderer:
         sinks += [t.node for t in stores]
         sinks += list(keep)
         held = [n for n in self.held.nodes if n in used and n not in keep]
-        lines = [f"const Acc {n.name} = {n.name}_held[i][v];" for n in held if self.kernel.kind == "row"]
+        lines = [_constant(n, f"{spell(n.name, 'held')}[i][v]") for n in held if self.kernel.kind == "row"]
         lines += self.expressions.statements(values, sinks, _constant)
         taken = []
         for node in sums:
@@ -299,7 +300,7 @@ def _is_grouped(node: Node) -> bool:
 
 
 def _constant(node: Node, text: str) -> str:
-    return f"const Acc {node.name} = {text};"
+    return f"const Acc {value(node.name)} = {text};"
 
 
 def _loads(kernel: Kernel) -> list[Tensor]:

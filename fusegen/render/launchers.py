@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fusegen.ir.extent import CHANNEL, ROW
-from fusegen.ir.names import type_name
 from fusegen.plan.model import Kernel, Mode, Program, Schedule, Tensor
 from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.render.contexts import KernelContext
 from fusegen.render.environment import wrap
 from fusegen.render.launcher_contexts import ModeContext, Pointer, ProgramContext, ScheduleContext, ScratchContext
 from fusegen.render.layout import WIDTH
+from fusegen.render.spelling import spell, type_name
 from fusegen.render.types import CPP, element_type, pointer, type_roles
 from fusegen.render.work import STREAMS, column_work, row_staged, row_work, stream_work
 
@@ -48,9 +48,9 @@ def program_pointers(program: Program) -> list[Pointer]:
 def _pointer(tensor: Tensor, const: str) -> Pointer:
     return Pointer(
         name=pointer(tensor),
-        field=tensor.name,
+        field=spell(tensor.name, "arg"),
         type=const + element_type(tensor),
-        declaration=f"{const}void* {tensor.name}",
+        declaration=f"{const}void* {spell(tensor.name, 'arg')}",
     )
 
 
@@ -80,20 +80,21 @@ class LauncherRenderer:
         program = self.program
         pointers = program_pointers(program)
         groups = ["groups"] if program.groups is not None else []
-        members = [*(each.field for each in pointers), "rows", "channels", *groups, *program.constants]
+        constants = [spell(name, "arg") for name in program.constants]
+        members = [*(each.field for each in pointers), "rows", "channels", *groups, *constants]
         tensors = list({t.name: t for t in (*program.inputs, *program.outputs)}.values())
-        elements = [t.name for t in tensors if t.extent.is_full]
+        elements = [t for t in tensors if t.extent.is_full]
         return ProgramContext(
             name=program.name,
             symbol=self.symbol,
             struct=type_name(program.name) + "Arguments",
             pointers=pointers,
             groups=program.groups is not None,
-            constants=list(program.constants),
+            constants=constants,
             schedules=[self._schedule(schedule) for schedule in program.schedules],
             members=members,
-            elements=elements,
-            vectors=[t.name for t in tensors if not t.extent.is_scalar and t.name not in elements],
+            elements=[spell(t.name, "arg") for t in elements],
+            vectors=[spell(t.name, "arg") for t in tensors if not t.extent.is_scalar and t not in elements],
             arrays=max(context.arrays for context in self.contexts.values()),
             types=", ".join(self.types),
         )

@@ -67,7 +67,7 @@ def _candidate(line: str, at: int) -> int | None:
         return at + 2
     if line.startswith(" += ", at):
         return at + 3
-    if line.startswith((" && ", " ? ", " : ", " + "), at):
+    if line.startswith((" && ", " ? ", " : ", " + ", " - "), at):
         return at + 1
     if line.startswith(") ", at) and line.lstrip().startswith("if (") and line[at + 2] not in "?:&|+-*/<>={":
         return at + 1

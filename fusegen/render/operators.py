@@ -9,18 +9,31 @@ from string import ascii_lowercase
 
 from fusegen.ir.extent import CHANNEL, FULL, SCALAR, Dim
 from fusegen.plan.model import Program, Role, Tensor, Variant
-from fusegen.plan.plan import RESULT, Plan
+from fusegen.plan.plan import Plan
 from fusegen.render.cuda import symbol
 from fusegen.render.launchers import program_pointers
+from fusegen.render.spelling import spell
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of an op: its C++ type and its type in the schema."""
+    """One argument of an op: its C++ type and its type in the schema. ours: no part of the chain, such as the mode."""
 
     name: str
     cpp: str
     schema: str
+    ours: bool = False
+
+    @property
+    def public(self) -> str:
+        """What the schema and Python call it: the chain's names as they are, ours with an underscore before them,
+        which no name of a spec has."""
+        return f"_{self.name}" if self.ours else self.name
+
+    @property
+    def local(self) -> str:
+        """What bindings.cpp calls it."""
+        return self.name if self.ours else spell(self.name, "arg")
 
 
 @dataclass
@@ -45,6 +58,11 @@ class Op:
     launcher_pointers: list[str] = field(default_factory=list)
     launcher_constants: list[str] = field(default_factory=list)
 
+    @property
+    def like(self) -> str:
+        """C++: the first argument, on whose device all happens."""
+        return _arg(self.first)
+
 
 _TENSOR = ("const Tensor&", "Tensor")
 _OPTIONAL = ("const OptionalTensor&", "Tensor?")
@@ -52,7 +70,7 @@ _OPTIONAL = ("const OptionalTensor&", "Tensor?")
 
 def dtype_field(role: Role) -> str:
     """The member of `Dtypes` that holds a role's dtype."""
-    return role.replace("input ", "")
+    return spell(role.removeprefix("input "), "dtype") if role.startswith("input ") else role
 
 
 class OpRenderer:
@@ -121,24 +139,24 @@ class OpRenderer:
 
     def _forward_checks(self, op: Op) -> None:
         chain = self.chain
-        op.sizes.append(f"const int64_t rows = {op.first}.size(0);")
+        op.sizes.append(f"const int64_t rows = {op.like}.size(0);")
         if chain.contraction:
             c = chain.contraction
-            op.sizes.append(f"const int64_t channels = {c.weight}.size(0);")
+            op.sizes.append(f"const int64_t channels = {_arg(c.weight)}.size(0);")
             expected = self._shape((chain.rows, c.in_features), first=True)
-            op.checks.append(f'args.matrix("{self.operand}", {self.operand}, dtypes.activation, {expected});')
-            op.checks.append(f"const int64_t in_features = {self.operand}.size(1);")
+            op.checks.append(f'args.matrix("{self.operand}", {_arg(self.operand)}, dtypes.activation, {expected});')
+            op.checks.append(f"const int64_t in_features = {_arg(self.operand)}.size(1);")
             expected = self._shape((c.out_features, c.in_features), first=True, second="in_features")
-            op.checks.append(f'args.matrix("{c.weight}", {c.weight}, dtypes.activation, {expected});')
+            op.checks.append(f'args.matrix("{c.weight}", {_arg(c.weight)}, dtypes.activation, {expected});')
         else:
-            op.sizes.append(f"const int64_t channels = {op.first}.size(1);")
+            op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
         for name, role, shape in self.sources():
             op.checks.append(self._input(name, role, shape))
         written = self._written()
         for buffer in self.buffers():
             if buffer.name in written:
                 expected = f"{self._dtype(buffer)}, {self._extent(buffer)}"
-                op.checks.append(f'args.buffer("{buffer.name}", {buffer.name}, {expected});')
+                op.checks.append(f'args.buffer("{buffer.name}", {_arg(buffer.name)}, {expected});')
             else:
                 op.checks.append(self._input(buffer.name, "parameter", (chain.channels,)))
         self._check_groups(op)
@@ -152,95 +170,91 @@ class OpRenderer:
         if chain.contraction:
             c = chain.contraction
             bias = self._library_bias()
+            operand, weight = _arg(c.operand), _arg(c.weight)
             product = (
-                f"glue::linear({c.operand}, {c.weight}, {bias})"
+                f"glue::linear({operand}, {weight}, {bias})"
                 if bias
-                else f"glue::mm({c.operand}, glue::transposed({c.weight}))"
+                else f"glue::mm({operand}, glue::transposed({weight}))"
             )
-            op.allocations.append(f"const Tensor {c.product} = {product};")
+            op.allocations.append(f"const Tensor {_out(c.product)} = {product};")
         returned = {t.name: t for t in program.outputs if t.name not in chain.buffers}
         for tensor in returned.values():
-            op.allocations.append(
-                f"const Tensor {tensor.name} = glue::empty({op.first}, {self._dtype(tensor)}, {self._extent(tensor)});"
-            )
+            made = f"glue::empty({op.like}, {self._dtype(tensor)}, {self._extent(tensor)})"
+            op.allocations.append(f"const Tensor {_out(tensor.name)} = {made};")
         names = list(returned)
         if self.variant.needs_source and chain.contraction:
             names.insert(1, chain.contraction.product)
         op.returns = names
-        raw = {chain.contraction.product} if chain.contraction else set()
-        op.call = self._call(program, raw)
-        op.results = [f"return {{{', '.join(names)}}};"]
+        made = {chain.contraction.product} if chain.contraction else set()
+        op.call = self._call(program, made)
+        op.results = [f"return {{{', '.join(_out(name) for name in names)}}};"]
         self._declare_bias(op, program)
 
     def _library_bias(self) -> str:
         """The bias that the library adds: in 16-bit dtypes only."""
         bias = next((p.name for p in self.chain.parameters.values() if p.in_product), None)
-        return f"bias_in_product ? OptionalTensor({bias}_in) : std::nullopt" if bias else ""
+        return f"bias_in_product ? OptionalTensor({spell(bias, 'in')}) : std::nullopt" if bias else ""
 
     # Backward
 
     def backward(self) -> Op:
         chain, program = self.chain, self.variant.backward
         op = self._op("backward", program)
-        op.arguments.append(Argument(f"grad_{RESULT}", *_TENSOR))
+        op.arguments.append(Argument(self.variant.result_gradient, *_TENSOR))
         c = chain.contraction
         if c:
             op.arguments += [Argument(self.operand, *_OPTIONAL), Argument(c.weight, *_OPTIONAL)]
         op.arguments += [Argument(t.name, *_TENSOR) for t in self.backward_inputs()]
-        op.first = f"grad_{RESULT}"
+        op.first = self.variant.result_gradient
         self._scalars(op, program.constants)
         op.needs = self.needs()
-        op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]"))
-        op.sizes = [f"const int64_t rows = {op.first}.size(0);", f"const int64_t channels = {op.first}.size(1);"]
+        op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]", ours=True))
+        op.sizes = [f"const int64_t rows = {op.like}.size(0);", f"const int64_t channels = {op.like}.size(1);"]
         shapes = {name: shape for name, _, shape in self.sources()}
         op.checks.append(self._input(op.first, "output", (chain.rows, chain.channels)))
         self._check_groups(op)
         for tensor in self.backward_inputs():
             shape = shapes.get(tensor.name)
             expected = self._shape(shape) if shape is not None else self._extent(tensor)
-            read = f'args.input("{tensor.name}", {tensor.name}, {self._dtype(tensor)}, {expected})'
-            op.checks.append(f"const Tensor {tensor.name}_in = {read};")
+            op.checks.append(_read(tensor.name, self._dtype(tensor), expected))
         self._backward_body(op, program)
         self._finish(op, "Tensor[]")
         return op
 
     def backward_inputs(self) -> list[Tensor]:
-        """What the backward op takes besides grad_y and the contraction's operands."""
-        return [t for t in self.variant.backward.inputs if t.name != f"grad_{RESULT}"]
+        """What the backward op takes besides the result's gradient and the contraction's operands."""
+        return [t for t in self.variant.backward.inputs if t.name != self.variant.result_gradient]
 
     def _backward_body(self, op: Op, program: Program) -> None:
         c = self.chain.contraction
         index = {name: i for i, name in enumerate(op.needs)}
-        shapes = {f"grad_{name}": shape for name, _, shape in self.sources()}
+        shapes = {name: shape for name, _, shape in self.sources()}
         for tensor in program.outputs:
-            name = tensor.name.removeprefix("grad_")
+            name = tensor.gradient_of
             wanted = (
                 f"needs[{index[name]}]"
                 if name in index
                 else f"needs[{index[self.operand]}] || needs[{index[c.weight]}]"
             )
-            expected = self._shape(shapes[tensor.name]) if tensor.name in shapes else self._extent(tensor)
-            op.allocations.append(
-                f"const auto {tensor.name} = glue::empty_if({wanted}, {op.first}, {self._dtype(tensor)}, {expected});"
-            )
+            expected = self._shape(shapes[name]) if name in shapes else self._extent(tensor)
+            made = f"glue::empty_if({wanted}, {op.like}, {self._dtype(tensor)}, {expected})"
+            op.allocations.append(f"const auto {_out(tensor.name)} = {made};")
         op.call = self._call(program, set())
         op.results.append("std::vector<Tensor> gradients;")
         if c:
-            grad = f"grad_{c.product}"
+            grad = _out(self.variant.gradients[c.product].name)
             op.results += [
                 "workspace.reset();  // the products may have its memory: they come later in the stream",
                 f"if (needs[{index[self.operand]}]) {{",
-                f'  gradients.push_back(glue::mm(*{grad}, args.required("{c.weight}", {c.weight})));',
+                f'  gradients.push_back(glue::mm(*{grad}, args.required("{c.weight}", {_arg(c.weight)})));',
                 "}",
                 f"if (needs[{index[c.weight]}]) {{",
-                f'  const Tensor& operand = args.required("{self.operand}", {self.operand});',
+                f'  const Tensor& operand = args.required("{self.operand}", {_arg(self.operand)});',
                 f"  gradients.push_back(glue::mm(glue::transposed(*{grad}), operand));",
                 "}",
             ]
-        small = [f"grad_{name}" for name in op.needs if not c or name not in (self.operand, c.weight)]
-        known = {t.name for t in program.outputs}
-        if small:
-            op.results += [f"if ({name}) gradients.push_back(*{name});" for name in small if name in known]
+        others = [self.variant.gradients[name] for name in op.needs if name in self.variant.gradients]
+        op.results += [f"if ({name}) gradients.push_back(*{name});" for name in (_out(t.name) for t in others)]
         op.results.append("return gradients;")
         self._declare_bias(op, program)
 
@@ -260,47 +274,46 @@ class OpRenderer:
             forward=direction == "forward",
             groups=program.groups is not None,
             launcher_pointers=[each.declaration for each in program_pointers(program)],
-            launcher_constants=list(program.constants),
+            launcher_constants=[_arg(name) for name in program.constants],
         )
 
     def _scalars(self, op: Op, constants: Sequence[str]) -> None:
-        op.arguments.append(Argument("dtype_mode", "int64_t", "int"))
+        op.arguments.append(Argument("dtype_mode", "int64_t", "int", ours=True))
         if self.groups:
-            op.arguments.append(Argument("groups", "int64_t", "int"))
+            op.arguments.append(Argument("groups", "int64_t", "int", ours=True))
         op.arguments += [Argument(name, "double", "float") for name in constants]
 
     def _finish(self, op: Op, result: str) -> None:
-        arguments = ", ".join(f"{a.schema} {a.name}" for a in op.arguments)
+        arguments = ", ".join(f"{a.schema} {a.public}" for a in op.arguments)
         result = f"({result})" if op.forward else result
-        op.schema = [
-            f"{line} " for line in textwrap.wrap(f"({arguments}) -> {result}", 84, break_on_hyphens=False)
-        ]
+        op.schema = [f"{line} " for line in textwrap.wrap(f"({arguments}) -> {result}", 84, break_on_hyphens=False)]
         op.schema[-1] = op.schema[-1].rstrip()
 
-    def _call(self, program: Program, raw: set[str]) -> list[str]:
-        """The launcher's arguments. raw: tensors passed as they are; others through their contiguous copy `*_in`."""
+    def _call(self, program: Program, made: set[str]) -> list[str]:
+        """The launcher's arguments. made: the tensors that the op has made itself; others it was given."""
         outputs = {t.name for t in program.outputs}
         pointers = []
         for tensor in program.inputs:
             if tensor.name in outputs:
                 continue
-            read = f"glue::read({tensor.name if tensor.name in raw else tensor.name + '_in'})"
+            read = f"glue::read({spell(tensor.name, 'out' if tensor.name in made else 'in')})"
             parameter = self.chain.parameters.get(tensor.name)
             in_product = parameter is not None and parameter.in_product
             pointers.append(f"bias_in_product ? nullptr : {read}" if in_product else read)
-        pointers += [f"glue::write({t.name})" for t in program.outputs]
+        buffers = self.chain.buffers
+        written = [_arg(t.name) if t.name in buffers else _out(t.name) for t in program.outputs]
+        pointers += [f"glue::write({name})" for name in written]
         groups = ["groups"] if program.groups is not None else []
         return [
             "int(dtype_mode)",
             *pointers,
             *("rows", "channels", *groups, "kChosen"),
-            *program.constants,
+            *(_arg(name) for name in program.constants),
             *("glue::write(workspace)", "launch.stream"),
         ]
 
     def _input(self, name: str, role: Role, shape: tuple[Dim, ...]) -> str:
-        kind = f"dtypes.{dtype_field(role)}"
-        return f'const Tensor {name}_in = args.input("{name}", {name}, {kind}, {self._shape(shape)});'
+        return _read(name, f"dtypes.{dtype_field(role)}", self._shape(shape))
 
     def _shape(self, shape: tuple[Dim, ...], first: bool = False, second: str = "") -> str:
         """A shape as C++ sizes. first: where symbols get their values, so that they fit any size."""
@@ -321,6 +334,19 @@ class OpRenderer:
     @staticmethod
     def _dtype(tensor: Tensor) -> str:
         return "ScalarType::Long" if tensor.role == "count" else f"dtypes.{dtype_field(tensor.role)}"
+
+
+def _arg(name: str) -> str:
+    return spell(name, "arg")
+
+
+def _out(name: str) -> str:
+    return spell(name, "out")
+
+
+def _read(name: str, dtype: str, shape: str) -> str:
+    """Checks an argument that a kernel reads, and makes it contiguous."""
+    return f'const Tensor {spell(name, "in")} = args.input("{name}", {_arg(name)}, {dtype}, {shape});'
 
 
 def ops(plan: Plan) -> list[Op]:

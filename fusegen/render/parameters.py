@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fusegen.plan.model import Kernel
 from fusegen.render.contexts import Parameter
+from fusegen.render.spelling import spell, value
 from fusegen.render.types import element_type, pointer
 
 
@@ -27,5 +28,8 @@ def kernel_parameters(kernel: Kernel) -> list[Parameter]:
         parameters.append(Parameter(f"{const}Accumulate<T>* {restrict}partials", "partials"))
     if kernel.parts:
         parameters.append(Parameter("unsigned* counters", "counters"))
-    parameters += [Parameter(f"Accumulate<T> {node.name}", f"Acc(a.{node.attribute})") for node in kernel.constants]
+    parameters += [
+        Parameter(f"Accumulate<T> {value(node.name)}", f"Acc(a.{spell(node.attribute, 'arg')})")
+        for node in kernel.constants
+    ]
     return parameters

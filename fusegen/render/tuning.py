@@ -5,13 +5,13 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass, fields
 
-from fusegen.ir.names import type_name
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import AUTOMATIC, ON_CHIP_IF_IT_FITS, PANELS_IF_THEY_FIT, SPLIT, Shapes
 from fusegen.plan.tuning import ranges
 from fusegen.plan.tuning_file import SUFFIX
 from fusegen.render.layout import WIDTH
+from fusegen.render.spelling import type_name
 
 _SCHEDULE = {
     AUTOMATIC: "kAutomatic",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fusegen.ir.names import input_type
 from fusegen.plan.model import Role, Tensor
+from fusegen.render.spelling import spell
 
 CPP = {"float32": "float", "bfloat16": "__nv_bfloat16", "float16": "__half", "float64": "double"}
 TORCH = {
@@ -17,7 +17,7 @@ _FIXED = {"activation": "T", "output": "Out", "parameter": "Param", "accumulator
 
 def type_parameter(role: Role) -> str:
     """The template parameter (or type) that stands for a role in emitted code."""
-    return _FIXED.get(role) or input_type(role.removeprefix("input "))
+    return _FIXED.get(role) or spell(role.removeprefix("input "), "type")
 
 
 def element_type(tensor: Tensor) -> str:
@@ -32,4 +32,4 @@ def type_roles(roles: dict[Role, str]) -> list[Role]:
 
 
 def pointer(tensor: Tensor) -> str:
-    return f"{tensor.name}_ptr"
+    return spell(tensor.name, "ptr")

@@ -14,7 +14,7 @@ from fusegen.spec import checks
 from fusegen.spec.annotations import fields
 from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, meaning, problem
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.names import AttributeName, ClassName, Identifier, SpecName, camel_case
+from fusegen.spec.names import ArgumentName, ClassName, Identifier, SpecName, camel_case
 from fusegen.spec.wording import suggest
 
 FORMAT_VERSION = 1
@@ -133,7 +133,7 @@ class SpecModel(SpecPart):
         ),
     ] = Field(default_factory=dict, max_length=MAX_NAMES)
     arguments: Annotated[
-        dict[AttributeName, Argument],
+        dict[ArgumentName, Argument],
         meaning(
             "of the module's constructor, in order",
             {"features": {"type": "dim"}, "hidden": {"type": "dim"}, "factor": {"type": "float", "default": 0.5}},

@@ -12,14 +12,12 @@ from fusegen.errors import quote
 from fusegen.paths import SUPPORT
 from fusegen.spec.base import Plain, problem
 from fusegen.spec.reserved import (
-    CPP_KEYWORDS,
-    CPP_MACRO_PREFIXES,
-    CPP_MACROS,
-    CUDA_BUILTINS,
-    GENERATED_NAMES,
+    CONSTRUCTOR_ARGUMENTS,
     MODULE_ATTRIBUTES,
     MODULE_GLOBALS,
+    MODULE_PREFIX,
     PYTHON_KEYWORDS,
+    PYTHON_NAMES,
     WINDOWS_DEVICES,
 )
 from fusegen.spec.wording import nearest
@@ -29,12 +27,10 @@ MAX_NAME_LENGTH = 64
 # ASCII only: letters that look alike would let two names pass for one, and C++ compilers differ on others.
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
+# C++ has no say: fusegen/render/spelling.py writes names so that they mean nothing else there.
 _RESERVED = (
     (PYTHON_KEYWORDS, "is a keyword of Python"),
-    (CPP_KEYWORDS, "is a keyword of C++"),
-    (CUDA_BUILTINS, "has a meaning of its own in CUDA"),
-    (CPP_MACROS, "is a macro of C++ compilers"),
-    (GENERATED_NAMES, "is used by the generated code itself"),
+    (PYTHON_NAMES, "is used by the generated code itself"),
 )
 
 # Directories beside the generated packages that are not packages.
@@ -53,8 +49,6 @@ def check_identifier(name: str) -> str:
         raise problem("FG206", f"{shown} is not a name", rule)
     if "__" in name:
         raise problem("FG206", f"the name {shown} has two underscores in a row, which C++ reserves")
-    if name.startswith(CPP_MACRO_PREFIXES):
-        raise problem("FG206", f"the name {shown} begins as macros of the headers do that the generated code includes")
     for words, why in _RESERVED:
         if name in words:
             raise problem("FG206", f"the name {shown} {why}")
@@ -68,11 +62,20 @@ def is_spoilt(name: str, known: Sequence[str]) -> bool:
 
 
 def check_attribute(name: str) -> str:
-    """As check_identifier, and no attribute that every nn.Module has; else a problem FG207."""
+    """As check_identifier, and no attribute that every module has already; else a problem FG207."""
     # First: `float` is both, and that it is a method of the module is the less surprising answer.
     if name in MODULE_ATTRIBUTES:
         raise problem("FG207", f"the name {quote(name)} is an attribute of every nn.Module")
+    if name.startswith(MODULE_PREFIX):
+        raise problem("FG207", f"the name {quote(name)} begins as the attributes that every generated module has")
     return check_identifier(name)
+
+
+def check_argument(name: str) -> str:
+    """As check_attribute, and no argument that every constructor has."""
+    if name in CONSTRUCTOR_ARGUMENTS:
+        raise problem("FG207", f"the name {quote(name)} is an argument of every generated constructor")
+    return check_attribute(name)
 
 
 def check_class(name: str) -> str:
@@ -100,8 +103,11 @@ def camel_case(name: str) -> str:
 # A name of a dim, an input or a saved value.
 Identifier = Annotated[str, AfterValidator(check_identifier), Plain("a name")]
 
-# A name that becomes an attribute of the module: parameters, submodules, constants, arguments.
+# A name that becomes an attribute of the module: parameters, submodules, constants.
 AttributeName = Annotated[str, AfterValidator(check_attribute), Plain("a name")]
+
+# One of the constructor's, which may become an attribute, too.
+ArgumentName = Annotated[str, AfterValidator(check_argument), Plain("a name")]
 
 ClassName = Annotated[str, AfterValidator(check_class), Plain("a name")]
 

@@ -11,54 +11,20 @@ PYTHON_KEYWORDS = frozenset(
     """.split()
 )
 
-# Of C++17, with the alternative operators, and those of C++20 that compilers already warn about.
-CPP_KEYWORDS = frozenset(
+# What generated Python calls by these names where those of a spec stand beside them. Everything else that is its own
+# begins with an underscore, which no name of a spec does.
+PYTHON_NAMES = frozenset(
     """
-    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class
-    compl const const_cast constexpr continue decltype default delete do double dynamic_cast else enum
-    explicit export extern false float for friend goto if inline int long mutable namespace new noexcept
-    not not_eq nullptr operator or or_eq private protected public register reinterpret_cast return short
-    signed sizeof static static_assert static_cast struct switch template this thread_local throw true try
-    typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
-    char8_t concept consteval constinit co_await co_return co_yield requires
+    self cls super torch nn F
+    all any getattr isinstance len tuple list dict int float bool str object ValueError TypeError RuntimeError
     """.split()
 )
 
-CUDA_BUILTINS = frozenset(
-    """
-    threadIdx blockIdx blockDim gridDim warpSize clusterDim clusterIdx
-    clusterRelativeBlockIdx clusterGridDimInBlocks
-    dim3 uint3 half half2 nv_half nv_half2 nv_bfloat16 nv_bfloat162 nv_bfloat162_raw
-    char1 char2 char3 char4 uchar1 uchar2 uchar3 uchar4 short1 short2 short3 short4 ushort1 ushort2 ushort3
-    ushort4 int1 int2 int3 int4 uint1 uint2 uint4 long1 long2 long3 long4 ulong1 ulong2 ulong3 ulong4
-    longlong1 longlong2 ulonglong1 ulonglong2 float1 float2 float3 float4 double1 double2 double3 double4
-    cudaStream_t cudaError_t cudaSuccess cuda nvcuda cooperative_groups
-    """.split()
-)
+# Arguments that every generated constructor has, as those of PyTorch's modules.
+CONSTRUCTOR_ARGUMENTS = frozenset({"device", "dtype"})
 
-# Macros of the C library and of GNU compilers replace a word wherever it stands, whatever its scope.
-CPP_MACROS = frozenset(
-    """
-    NULL NAN INFINITY EOF HUGE_VAL HUGE_VALF errno assert offsetof stdin stdout stderr linux unix i386
-    major minor makedev I SEEK_SET SEEK_CUR SEEK_END INT_MAX INT_MIN UINT_MAX LONG_MAX LONG_MIN CHAR_BIT
-    FLT_MAX FLT_MIN FLT_EPSILON DBL_MAX DBL_MIN DBL_EPSILON M_PI M_E M_SQRT2 M_SQRT1_2 RAND_MAX BUFSIZ
-    math_errhandling sched_priority st_atime st_ctime st_mtime
-    """.split()
-)
-CPP_MACRO_PREFIXES = ("AT_", "C10_", "CUDA_", "FUSEGEN_", "M_", "PRI", "PYBIND11_", "Py_", "PyBUF_", "SCN", "TORCH_")
-
-# Names that the generated code itself uses where a spec's names are in scope.
-GENERATED_NAMES = frozenset(
-    """
-    self cls super torch nn fusegen std at c10 none
-    isinstance len tuple list dict int float bool str object ValueError TypeError RuntimeError
-    """.split()
-)
-
-# What a generated module looks up in its own globals or among Python's built-ins; its class must not hide it.
-MODULE_GLOBALS = frozenset(
-    "F ImportError OSError Path all any ctypes forward_ad getattr iter next sorted staticmethod type zip".split()
-)
+# What a generated module imports, or looks up among Python's built-ins, besides; its class must not hide it.
+MODULE_GLOBALS = frozenset("BaseException Path Sequence Tensor annotations hashlib importlib sys".split())
 
 # Files of these names cannot exist on Windows, with or without a suffix: no one there could check out the repository.
 WINDOWS_DEVICES = frozenset(
@@ -79,3 +45,6 @@ MODULE_ATTRIBUTES = frozenset(
     to_empty train training type xpu zero_grad
     """.split()
 )
+
+# What generated modules have besides begins so.
+MODULE_PREFIX = "fusegen_"

@@ -49,14 +49,15 @@ def wrong(found: TailProgram, expected: Mapping[str, Tensor]) -> str | None:
     constant. A backward program reads the statistics, so that all its choices have the same.
     """
     sizes = {t.name: found.outputs[t.name] for t in found.program.outputs if t.extent.is_full}
-    terms_size = _column_sizes([value for name, value in sizes.items() if name.startswith("grad_")])
+    gradients = {t.name for t in found.program.outputs if t.gradient_of}
+    terms_size = _column_sizes([value for name, value in sizes.items() if name in gradients])
     eps = torch.finfo(torch.float32).eps
     rounding = eps * max(
         (_mean_in_deviations(expected, name) for name in expected if name.endswith(_RSTD)), default=0.0
     )
     for name, value in found.outputs.items():
         bound = rounding if value.is_floating_point() else 0.0
-        if name.startswith("grad_") and name not in sizes:
+        if name in gradients and name not in sizes:
             terms = found.tail.rows * found.tail.channels / value.numel()
             size = terms_size if value.numel() == terms_size.numel() else terms_size.max()
             bound = 64 * eps * terms**0.5 * size

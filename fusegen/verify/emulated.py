@@ -17,7 +17,7 @@ from fusegen.ir.extent import ALL
 from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
-from fusegen.plan.plan import RESULT, Plan
+from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import AUTOMATIC, Shapes
 from fusegen.render.cuda import symbol
 
@@ -44,7 +44,7 @@ def dtype_of(mode: Mode, tensor: PlanTensor) -> torch.dtype:
 
 @dataclass
 class TailRun:
-    """Results of one forward and backward pass, by name: `y`, `grad_*`, and the buffers that were updated."""
+    """Results of one forward and backward pass, and the buffers that were updated, by the plan's names."""
 
     values: dict[str, Tensor] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ class EmulatedTail:
         seed: int = 0,
         misalign: str = "",
     ) -> TailRun:
-        """tensors: the chain's source ([rows, channels]), its further inputs and `grad_y`. Outputs are
+        """tensors: the chain's source ([rows, channels]), its further inputs and the result's gradient. Outputs are
         poisoned before.
 
         schedule: "on chip" or "split" forces it, with default knobs. shapes: forces all of them. With neither the
@@ -173,7 +173,8 @@ def tail_reference(
     plan: Plan, module: nn.Module, tensors: Mapping[str, Tensor], mode: Mode, training: bool
 ) -> dict[str, Tensor]:
     """The same results by autograd in double precision, from parameters rounded as in `mode`."""
-    chain = plan.chain
+    variant = plan.variants[0 if training else -1]
+    chain = variant.chain
     exact = copy.deepcopy(module)
     rounded = getattr(torch, mode.roles["parameter"])
     for tensor in (*exact.parameters(), *exact.buffers()):
@@ -181,23 +182,23 @@ def tail_reference(
             tensor.data = tensor.data.to(rounded).double()
     exact.train(training)
     owned = dict(exact.named_parameters())
-    leaves = {
-        name: value.detach().double().requires_grad_() for name, value in tensors.items() if name != f"grad_{RESULT}"
-    }
+    given = {name: value for name, value in tensors.items() if name != variant.result_gradient}
+    leaves = {name: value.detach().double().requires_grad_() for name, value in given.items()}
     if chain.contraction:
         bias = getattr(exact, chain.contraction.name).bias
-        added = in_product(plan, mode, f"{chain.contraction.name}_bias")
+        added = any(in_product(plan, mode, name) for name in chain.parameters)
         setattr(exact, chain.contraction.name, _Given(None if added else bias, leaves[chain.source.name]))
     inputs = [leaves.get(tensor.name, torch.empty(0)) for tensor in chain.inputs]
     result = exact.fusegen_reference(*inputs)
-    result.backward(tensors[f"grad_{RESULT}"].double())
-    values = {RESULT: result.detach()}
-    values |= {f"grad_{name}": _gradient(leaf) for name, leaf in leaves.items()}
-    for name, parameter in chain.parameters.items():
-        if in_product(plan, mode, name):
-            values[f"grad_{name}"] = values[f"grad_{chain.source.name}"].sum(0)
+    result.backward(tensors[variant.result_gradient].double())
+    values = {variant.result: result.detach()}
+    for name, tensor in variant.gradients.items():
+        if name in leaves:
+            values[tensor.name] = _gradient(leaves[name])
+        elif in_product(plan, mode, name):
+            values[tensor.name] = _gradient(leaves[chain.source.name]).sum(0)
         else:
-            values[f"grad_{name}"] = _gradient(owned[parameter.attribute])
+            values[tensor.name] = _gradient(owned[chain.parameters[name].attribute])
     for name, buffer in chain.buffers.items():
         values[name] = attrgetter(buffer.attribute)(exact).detach()
     return values

@@ -6,6 +6,9 @@
 //   y = gemm(x)
 //   y = y + bias
 //   y = F.relu(y)
+//
+// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
+// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
 #include <cstdint>
 
 #include "../support/columns.cuh"
@@ -53,8 +56,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc bias[kVec];
-  load_values(columns, bias_ptr, active, bias);
+  Acc bias_v[kVec];
+  load_values(columns, bias_ptr, active, bias_v);
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -64,10 +67,10 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc plus_bias = gemm_product + bias[v];
-      const Acc relu_value = relu(plus_bias);
-      y_out[v] = narrow<Out>(relu_value);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc plus_bias_v = gemm_product_v + bias_v[v];
+      const Acc relu_value_v = relu(plus_bias_v);
+      y_out[v] = narrow<Out>(relu_value_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -106,9 +109,9 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
 }
 
 struct ForwardArguments {
-  const void* gemm_product;
-  const void* bias;
-  void* y;
+  const void* gemm_product_arg;
+  const void* bias_arg;
+  void* y_arg;
   int64_t rows, channels;
 };
 
@@ -117,9 +120,9 @@ cudaError_t forward_launch(
     const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* bias_ptr = static_cast<const Param*>(a.bias);
-  auto* y_ptr = static_cast<Out*>(a.y);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* bias_ptr = static_cast<const Param*>(a.bias_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -179,16 +182,16 @@ cudaError_t forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_add_relu_forward(
     int mode,
-    const void* gemm_product,
-    const void* bias,
-    void* y,
+    const void* gemm_product_arg,
+    const void* bias_arg,
+    void* y_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const ForwardArguments arguments{
-      gemm_product, bias, y, rows, channels};
-  const bool elements = aligned_to_16(gemm_product, y);
-  const bool vectors = aligned_to_16(bias);
+      gemm_product_arg, bias_arg, y_arg, rows, channels};
+  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
+  const bool vectors = aligned_to_16(bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -239,10 +242,10 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc bias[kVec];
-  load_values(columns, bias_ptr, active, bias);
+  Acc bias_v[kVec];
+  load_values(columns, bias_ptr, active, bias_v);
 
-  Acc d_plus_bias_sum[kVec] = {};
+  Acc d_plus_bias_sum_v[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -253,12 +256,12 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc plus_bias = gemm_product + bias[v];
-      const Acc d_plus_bias = relu_backward(grad_y, plus_bias);
-      d_plus_bias_sum[v] += d_plus_bias;
-      grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc plus_bias_v = gemm_product_v + bias_v[v];
+      const Acc d_plus_bias_v = relu_backward(grad_y_v, plus_bias_v);
+      d_plus_bias_sum_v[v] += d_plus_bias_v;
+      grad_gemm_product_out[v] = narrow<T>(d_plus_bias_v);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
@@ -301,9 +304,9 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_plus_bias_sum);
+  sum_over_y<kVec>(shared, d_plus_bias_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 1, 0, channels, period, d_plus_bias_sum);
+  store_partials(columns, partials, blockIdx.y, 1, 0, channels, period, d_plus_bias_sum_v);
 }
 
 // Column sums from partial results.
@@ -340,16 +343,16 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
   sum_over_y<1>(shared, d_plus_bias_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc d_plus_bias_sum = d_plus_bias_sum_all[0];
-  if (grad_bias_ptr != nullptr) grad_bias_ptr[column] = narrow<Param>(d_plus_bias_sum);
+  const Acc d_plus_bias_sum_v = d_plus_bias_sum_all[0];
+  if (grad_bias_ptr != nullptr) grad_bias_ptr[column] = narrow<Param>(d_plus_bias_sum_v);
 }
 
 struct BackwardArguments {
-  const void* grad_y;
-  const void* gemm_product;
-  const void* bias;
-  void* grad_gemm_product;
-  void* grad_bias;
+  const void* grad_y_arg;
+  const void* gemm_product_arg;
+  const void* bias_arg;
+  void* grad_gemm_product_arg;
+  void* grad_bias_arg;
   int64_t rows, channels;
 };
 
@@ -358,11 +361,11 @@ cudaError_t backward_launch(
     const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* bias_ptr = static_cast<const Param*>(a.bias);
-  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product);
-  auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* bias_ptr = static_cast<const Param*>(a.bias_arg);
+  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
+  auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -430,18 +433,19 @@ cudaError_t backward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_add_relu_backward(
     int mode,
-    const void* grad_y,
-    const void* gemm_product,
-    const void* bias,
-    void* grad_gemm_product,
-    void* grad_bias,
+    const void* grad_y_arg,
+    const void* gemm_product_arg,
+    const void* bias_arg,
+    void* grad_gemm_product_arg,
+    void* grad_bias_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const BackwardArguments arguments{
-      grad_y, gemm_product, bias, grad_gemm_product, grad_bias, rows, channels};
-  const bool elements = aligned_to_16(grad_y, gemm_product, grad_gemm_product);
-  const bool vectors = aligned_to_16(bias, grad_bias);
+      grad_y_arg, gemm_product_arg, bias_arg, grad_gemm_product_arg, grad_bias_arg, rows,
+      channels};
+  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
+  const bool vectors = aligned_to_16(bias_arg, grad_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};

@@ -7,6 +7,9 @@
 //   y = batch_norm(y)
 //   y = F.gelu(y)
 //   y = F.relu(y)
+//
+// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
+// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
 #include <cstdint>
 
 #include "../support/cluster.cuh"
@@ -62,8 +65,8 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
     Param* batch_norm_running_var_ptr,
     Out* __restrict__ y_ptr,
     int64_t* batch_norm_num_batches_tracked_ptr,
-    Accumulate<T> batch_norm_eps,
-    Accumulate<T> batch_norm_momentum,
+    Accumulate<T> batch_norm_eps_v,
+    Accumulate<T> batch_norm_momentum_v,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -98,78 +101,80 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const auto counted = [=](int) { return count; };
   const auto all_rows = [=](int) { return Acc(last - first); };
-  const Acc batch_norm_num_batches_tracked = batch_norm_momentum < 0
+  const Acc batch_norm_num_batches_tracked_v = batch_norm_momentum_v < 0
       && batch_norm_num_batches_tracked_ptr != nullptr
           ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
-  const Acc batch_norm_factor = average_factor(batch_norm_momentum, batch_norm_num_batches_tracked);
-  const Acc batch_norm_kept_2 = Acc(1) - batch_norm_factor;
-  const Acc batch_norm_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc batch_norm_weight[kVec];
-  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
-  Acc batch_norm_bias[kVec];
-  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
+  const Acc batch_norm_factor_v =
+      average_factor(batch_norm_momentum_v, batch_norm_num_batches_tracked_v);
+  const Acc batch_norm_kept_v = Acc(1) - batch_norm_factor_v;
+  const Acc batch_norm_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc batch_norm_weight_v[kVec];
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight_v);
+  Acc batch_norm_bias_v[kVec];
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias_v);
 
-  PilotSums<Acc> batch_norm_moments_sums[kVec] = {};
+  PilotSums<Acc> batch_norm_moments_shifted[kVec] = {};
   for (Place here = begin; here.at < end; here += step) {
     wait_for_rows<kAhead - 1>();
     const auto gemm_product_in = gemm_product_next.take(gemm_product_tile + here.at);
     fetch();
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      if (here.at == begin.at) batch_norm_moments_sums[v].pilot = gemm_product;
-      add_value(batch_norm_moments_sums[v], gemm_product);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      if (here.at == begin.at) batch_norm_moments_shifted[v].pilot = gemm_product_v;
+      add_value(batch_norm_moments_shifted[v], gemm_product_v);
     }
   }
-  Moments<Acc> batch_norm_moments[kVec];
+  Moments<Acc> batch_norm_moments_v[kVec];
 #pragma unroll
-  for (int v = 0; v < kVec; ++v) batch_norm_moments[v] =
-      moments_of(batch_norm_moments_sums[v], count);
-  moments_over_y<kVec>(shared, batch_norm_moments, counted, all_rows);
-  moments_over_cluster<kVec>(exchange, batch_norm_moments, rows_per_block, rows);
+  for (int v = 0; v < kVec; ++v) batch_norm_moments_v[v] =
+      moments_of(batch_norm_moments_shifted[v], count);
+  moments_over_y<kVec>(shared, batch_norm_moments_v, counted, all_rows);
+  moments_over_cluster<kVec>(exchange, batch_norm_moments_v, rows_per_block, rows);
 
-  Acc batch_norm_mean[kVec];
-  Acc batch_norm_variance[kVec];
-  Acc batch_norm_rstd[kVec];
-  Acc batch_norm_scale[kVec];
-  Acc batch_norm_center[kVec];
+  Acc batch_norm_mean_v[kVec];
+  Acc batch_norm_variance_v[kVec];
+  Acc batch_norm_rstd_v[kVec];
+  Acc batch_norm_scale_v[kVec];
+  Acc batch_norm_center_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc batch_norm_mean_of_gemm_product = batch_norm_moments[v].mean;
-    batch_norm_mean[v] = batch_norm_mean_of_gemm_product + gemm_bias[v];
-    const Acc batch_norm_variance_of_gemm_product = batch_norm_moments[v].m2 / Acc(rows);
-    batch_norm_variance[v] = batch_norm_variance_of_gemm_product + batch_norm_mean[v] * Acc(0);
-    batch_norm_rstd[v] = rsqrt(batch_norm_variance[v] + batch_norm_eps);
-    batch_norm_scale[v] = batch_norm_weight[v] * batch_norm_rstd[v];
-    batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
+    const Acc batch_norm_mean_of_gemm_product_v = batch_norm_moments_v[v].mean;
+    batch_norm_mean_v[v] = batch_norm_mean_of_gemm_product_v + gemm_bias_v[v];
+    const Acc batch_norm_variance_of_gemm_product_v = batch_norm_moments_v[v].m2 / Acc(rows);
+    batch_norm_variance_v[v] = batch_norm_variance_of_gemm_product_v
+        + batch_norm_mean_v[v] * Acc(0);
+    batch_norm_rstd_v[v] = rsqrt(batch_norm_variance_v[v] + batch_norm_eps_v);
+    batch_norm_scale_v[v] = batch_norm_weight_v[v] * batch_norm_rstd_v[v];
+    batch_norm_center_v[v] = batch_norm_mean_v[v] - gemm_bias_v[v];
   }
   if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
-    Acc batch_norm_running_mean[kVec];
+    Acc batch_norm_running_mean_v[kVec];
     load_values(columns, batch_norm_running_mean_ptr, batch_norm_running_mean_ptr != nullptr,
-        batch_norm_running_mean);
-    Acc batch_norm_running_var[kVec];
+        batch_norm_running_mean_v);
+    Acc batch_norm_running_var_v[kVec];
     load_values(columns, batch_norm_running_var_ptr, batch_norm_running_var_ptr != nullptr,
-        batch_norm_running_var);
-    Acc new_batch_norm_running_mean[kVec];
-    Acc new_batch_norm_running_var[kVec];
+        batch_norm_running_var_v);
+    Acc new_batch_norm_running_mean_v[kVec];
+    Acc new_batch_norm_running_var_v[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      new_batch_norm_running_mean[v] = batch_norm_kept_2 * batch_norm_running_mean[v]
-          + batch_norm_factor * batch_norm_mean[v];
-      new_batch_norm_running_var[v] = batch_norm_kept_2 * batch_norm_running_var[v]
-          + batch_norm_factor * batch_norm_variance[v] * batch_norm_bessel;
+      new_batch_norm_running_mean_v[v] = batch_norm_kept_v * batch_norm_running_mean_v[v]
+          + batch_norm_factor_v * batch_norm_mean_v[v];
+      new_batch_norm_running_var_v[v] = batch_norm_kept_v * batch_norm_running_var_v[v]
+          + batch_norm_factor_v * batch_norm_variance_v[v] * batch_norm_bessel_v;
     }
-    store_values(columns, batch_norm_mean_ptr, batch_norm_mean);
-    store_values(columns, batch_norm_rstd_ptr, batch_norm_rstd);
+    store_values(columns, batch_norm_mean_ptr, batch_norm_mean_v);
+    store_values(columns, batch_norm_rstd_ptr, batch_norm_rstd_v);
     if (batch_norm_running_mean_ptr != nullptr)
-        store_values(columns, batch_norm_running_mean_ptr, new_batch_norm_running_mean);
+        store_values(columns, batch_norm_running_mean_ptr, new_batch_norm_running_mean_v);
     if (batch_norm_running_var_ptr != nullptr)
-        store_values(columns, batch_norm_running_var_ptr, new_batch_norm_running_var);
+        store_values(columns, batch_norm_running_var_ptr, new_batch_norm_running_var_v);
     // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
     // count, so the caller has raised it.
-    if (columns.first == 0 && batch_norm_momentum >= 0) {
+    if (columns.first == 0 && batch_norm_momentum_v >= 0) {
       if (batch_norm_num_batches_tracked_ptr != nullptr) ++*batch_norm_num_batches_tracked_ptr;
     }
   }
@@ -180,13 +185,13 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
-          + batch_norm_bias[v];
-      const Acc cdf = normal_cdf<Out>(batch_norm);
-      const Acc gelu_value = batch_norm * cdf;
-      const Acc relu_value = relu(gelu_value);
-      y_out[v] = narrow<Out>(relu_value);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc batch_norm_v = (gemm_product_v - batch_norm_center_v[v]) * batch_norm_scale_v[v]
+          + batch_norm_bias_v[v];
+      const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
+      const Acc gelu_value_v = batch_norm_v * cdf_v;
+      const Acc relu_value_v = relu(gelu_value_v);
+      y_out[v] = narrow<Out>(relu_value_v);
     }
     store_pack(columns, y_ptr + here.row, y_out);
   }
@@ -211,8 +216,8 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
     int64_t* batch_norm_num_batches_tracked_ptr,
     Accumulate<T>* partials,
     unsigned* counters,
-    Accumulate<T> batch_norm_eps,
-    Accumulate<T> batch_norm_momentum,
+    Accumulate<T> batch_norm_eps_v,
+    Accumulate<T> batch_norm_momentum_v,
     int64_t rows, int64_t channels, int panels, int slices, int lag) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -228,8 +233,8 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
     wait_for_parts(counter, slices);
     const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
     const bool active = column < channels;
-    PilotSums<Acc> batch_norm_moments_sums = {};
-    Acc batch_norm_moments_count = Acc(0);
+    PilotSums<Acc> batch_norm_moments_shifted = {};
+    Acc batch_norm_moments_seen = Acc(0);
     const int64_t apart = kHeight * kPanelRows;
     int64_t left = rows - threadIdx.y * kPanelRows;
     constexpr int kBatch = 4;  // partial results that are loaded together
@@ -250,56 +255,56 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
         if (block >= slices) break;
         const Acc count = Acc(left < 0 ? 0 : left < kPanelRows ? left : kPanelRows);
         left -= apart;
-        if (batch_norm_moments_count == Acc(0)) batch_norm_moments_sums.pilot = part[b][0];
-        add_values(batch_norm_moments_sums, {part[b][0], part[b][1]}, count);
-        batch_norm_moments_count += count;
+        if (batch_norm_moments_seen == Acc(0)) batch_norm_moments_shifted.pilot = part[b][0];
+        add_values(batch_norm_moments_shifted, {part[b][0], part[b][1]}, count);
+        batch_norm_moments_seen += count;
       }
     }
     Moments<Acc> batch_norm_moments_all[1] =
-        {moments_of(batch_norm_moments_sums, batch_norm_moments_count)};
+        {moments_of(batch_norm_moments_shifted, batch_norm_moments_seen)};
     moments_over_y<1>(
-        shared, batch_norm_moments_all, [=](int) { return batch_norm_moments_count; },
+        shared, batch_norm_moments_all, [=](int) { return batch_norm_moments_seen; },
         [=](int) { return Acc(rows); });
     if (threadIdx.y == 0 && active) {
-      const Moments<Acc> batch_norm_moments = batch_norm_moments_all[0];
-      const Acc batch_norm_num_batches_tracked = batch_norm_momentum < 0
+      const Moments<Acc> batch_norm_moments_v = batch_norm_moments_all[0];
+      const Acc batch_norm_num_batches_tracked_v = batch_norm_momentum_v < 0
           && batch_norm_num_batches_tracked_ptr != nullptr
               ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
-      const Acc gemm_bias = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
-      const Acc batch_norm_running_mean = batch_norm_running_mean_ptr != nullptr
+      const Acc gemm_bias_v = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
+      const Acc batch_norm_running_mean_v = batch_norm_running_mean_ptr != nullptr
           ? Acc(widen(batch_norm_running_mean_ptr[column])) : Acc(0);
-      const Acc batch_norm_running_var = batch_norm_running_var_ptr != nullptr
+      const Acc batch_norm_running_var_v = batch_norm_running_var_ptr != nullptr
           ? Acc(widen(batch_norm_running_var_ptr[column])) : Acc(0);
-      const Acc batch_norm_weight = widen(batch_norm_weight_ptr[column]);
+      const Acc batch_norm_weight_v = widen(batch_norm_weight_ptr[column]);
       // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
       // count, so the caller has raised it.
-      if (column == 0 && batch_norm_momentum >= 0) {
+      if (column == 0 && batch_norm_momentum_v >= 0) {
         if (batch_norm_num_batches_tracked_ptr != nullptr) ++*batch_norm_num_batches_tracked_ptr;
       }
-      const Acc batch_norm_mean_of_gemm_product = batch_norm_moments.mean;
-      const Acc batch_norm_mean = batch_norm_mean_of_gemm_product + gemm_bias;
-      const Acc batch_norm_variance_of_gemm_product = batch_norm_moments.m2 / Acc(rows);
-      const Acc batch_norm_variance = batch_norm_variance_of_gemm_product
-          + batch_norm_mean * Acc(0);
-      const Acc batch_norm_rstd = rsqrt(batch_norm_variance + batch_norm_eps);
-      const Acc batch_norm_factor =
-          average_factor(batch_norm_momentum, batch_norm_num_batches_tracked);
-      const Acc batch_norm_kept_2 = Acc(1) - batch_norm_factor;
-      const Acc batch_norm_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-      const Acc new_batch_norm_running_mean = batch_norm_kept_2 * batch_norm_running_mean
-          + batch_norm_factor * batch_norm_mean;
-      const Acc new_batch_norm_running_var = batch_norm_kept_2 * batch_norm_running_var
-          + batch_norm_factor * batch_norm_variance * batch_norm_bessel;
-      const Acc batch_norm_scale = batch_norm_weight * batch_norm_rstd;
-      const Acc batch_norm_center = batch_norm_mean - gemm_bias;
-      batch_norm_mean_ptr[column] = batch_norm_mean;
-      batch_norm_rstd_ptr[column] = batch_norm_rstd;
+      const Acc batch_norm_mean_of_gemm_product_v = batch_norm_moments_v.mean;
+      const Acc batch_norm_mean_v = batch_norm_mean_of_gemm_product_v + gemm_bias_v;
+      const Acc batch_norm_variance_of_gemm_product_v = batch_norm_moments_v.m2 / Acc(rows);
+      const Acc batch_norm_variance_v = batch_norm_variance_of_gemm_product_v
+          + batch_norm_mean_v * Acc(0);
+      const Acc batch_norm_rstd_v = rsqrt(batch_norm_variance_v + batch_norm_eps_v);
+      const Acc batch_norm_factor_v =
+          average_factor(batch_norm_momentum_v, batch_norm_num_batches_tracked_v);
+      const Acc batch_norm_kept_v = Acc(1) - batch_norm_factor_v;
+      const Acc batch_norm_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
+      const Acc new_batch_norm_running_mean_v = batch_norm_kept_v * batch_norm_running_mean_v
+          + batch_norm_factor_v * batch_norm_mean_v;
+      const Acc new_batch_norm_running_var_v = batch_norm_kept_v * batch_norm_running_var_v
+          + batch_norm_factor_v * batch_norm_variance_v * batch_norm_bessel_v;
+      const Acc batch_norm_scale_v = batch_norm_weight_v * batch_norm_rstd_v;
+      const Acc batch_norm_center_v = batch_norm_mean_v - gemm_bias_v;
+      batch_norm_mean_ptr[column] = batch_norm_mean_v;
+      batch_norm_rstd_ptr[column] = batch_norm_rstd_v;
       if (batch_norm_running_mean_ptr != nullptr) batch_norm_running_mean_ptr[column] =
-          narrow<Param>(new_batch_norm_running_mean);
+          narrow<Param>(new_batch_norm_running_mean_v);
       if (batch_norm_running_var_ptr != nullptr) batch_norm_running_var_ptr[column] =
-          narrow<Param>(new_batch_norm_running_var);
-      batch_norm_scale_ptr[column] = batch_norm_scale;
-      batch_norm_center_ptr[column] = batch_norm_center;
+          narrow<Param>(new_batch_norm_running_var_v);
+      batch_norm_scale_ptr[column] = batch_norm_scale_v;
+      batch_norm_center_ptr[column] = batch_norm_center_v;
     }
     count_part(counter);
     return;
@@ -323,7 +328,7 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
         gemm_product_in[u] = load_to_keep(columns, gemm_product_ptr + int64_t(at) * channels);
       }
     };
-    PilotSums<Acc> batch_norm_moments_sums[kVec] = {};
+    PilotSums<Acc> batch_norm_moments_shifted[kVec] = {};
 
     for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
       load_rows(row);
@@ -333,9 +338,9 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
         if (!active || at >= last) break;
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          const Acc gemm_product = widen(gemm_product_in[u][v]);
-          if (at == first + int(threadIdx.y)) batch_norm_moments_sums[v].pilot = gemm_product;
-          add_value(batch_norm_moments_sums[v], gemm_product);
+          const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+          if (at == first + int(threadIdx.y)) batch_norm_moments_shifted[v].pilot = gemm_product_v;
+          add_value(batch_norm_moments_shifted[v], gemm_product_v);
         }
       }
     }
@@ -343,7 +348,7 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
     const Acc count = own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0);
     const PanelPartials<Acc> place{
         partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
-    leave_moments(shared, place, batch_norm_moments_sums, count, Acc(last - first));
+    leave_moments(shared, place, batch_norm_moments_shifted, count, Acc(last - first));
     count_part(counter);
     return;
   }
@@ -361,13 +366,13 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
   };
 
   load_rows(first + threadIdx.y);
-  Acc batch_norm_bias[kVec];
-  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
+  Acc batch_norm_bias_v[kVec];
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias_v);
   wait_for_parts(counter, slices + kVec);
-  Acc batch_norm_scale[kVec];
-  load_values(columns, batch_norm_scale_ptr, active, batch_norm_scale);
-  Acc batch_norm_center[kVec];
-  load_values(columns, batch_norm_center_ptr, active, batch_norm_center);
+  Acc batch_norm_scale_v[kVec];
+  load_values(columns, batch_norm_scale_ptr, active, batch_norm_scale_v);
+  Acc batch_norm_center_v[kVec];
+  load_values(columns, batch_norm_center_ptr, active, batch_norm_center_v);
 
   for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
 #pragma unroll
@@ -377,13 +382,13 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
-            + batch_norm_bias[v];
-        const Acc cdf = normal_cdf<Out>(batch_norm);
-        const Acc gelu_value = batch_norm * cdf;
-        const Acc relu_value = relu(gelu_value);
-        y_out[v] = narrow<Out>(relu_value);
+        const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+        const Acc batch_norm_v = (gemm_product_v - batch_norm_center_v[v]) * batch_norm_scale_v[v]
+            + batch_norm_bias_v[v];
+        const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
+        const Acc gelu_value_v = batch_norm_v * cdf_v;
+        const Acc relu_value_v = relu(gelu_value_v);
+        y_out[v] = narrow<Out>(relu_value_v);
       }
       store_last(columns, y_ptr + int64_t(at) * channels, y_out);
     }
@@ -407,7 +412,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
 
-  PilotSums<Acc> batch_norm_moments_sums[kVec] = {};
+  PilotSums<Acc> batch_norm_moments_shifted[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -416,9 +421,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      if (is_first) batch_norm_moments_sums[v].pilot = gemm_product;
-      add_value(batch_norm_moments_sums[v], gemm_product);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      if (is_first) batch_norm_moments_shifted[v].pilot = gemm_product_v;
+      add_value(batch_norm_moments_shifted[v], gemm_product_v);
     }
   };
   // First the lines that are complete, if vectors may move them.
@@ -469,17 +474,17 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const int64_t all = last - first - lacks(last - 1, v);
     return Acc(all > 0 ? all : 1);
   };
-  Moments<Acc> batch_norm_moments[kVec];
+  Moments<Acc> batch_norm_moments_v[kVec];
 #pragma unroll
-  for (int v = 0; v < kVec; ++v) batch_norm_moments[v] =
-      moments_of(batch_norm_moments_sums[v], count(v));
-  moments_over_y<kVec>(shared, batch_norm_moments, count, total);
+  for (int v = 0; v < kVec; ++v) batch_norm_moments_v[v] =
+      moments_of(batch_norm_moments_shifted[v], count(v));
+  moments_over_y<kVec>(shared, batch_norm_moments_v, count, total);
   if (threadIdx.y != 0 || !active) return;
   Acc batch_norm_moments_mean[kVec], batch_norm_moments_m2[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    batch_norm_moments_mean[v] = batch_norm_moments[v].mean;
-    batch_norm_moments_m2[v] = batch_norm_moments[v].m2;
+    batch_norm_moments_mean[v] = batch_norm_moments_v[v].mean;
+    batch_norm_moments_m2[v] = batch_norm_moments_v[v].m2;
   }
   store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, batch_norm_moments_mean);
   store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, batch_norm_moments_m2);
@@ -499,8 +504,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     Accumulate<T>* __restrict__ batch_norm_center_ptr,
     int64_t* batch_norm_num_batches_tracked_ptr,
     const Accumulate<T>* __restrict__ partials,
-    Accumulate<T> batch_norm_eps,
-    Accumulate<T> batch_norm_momentum,
+    Accumulate<T> batch_norm_eps_v,
+    Accumulate<T> batch_norm_momentum_v,
     int64_t rows, int64_t channels,
     int64_t blocks, int64_t lines_per_block, int period, int64_t full_lines) {
   using Acc = Accumulate<T>;
@@ -508,8 +513,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
-  PilotSums<Acc> batch_norm_moments_sums = {};
-  Acc batch_norm_moments_count = Acc(0);
+  PilotSums<Acc> batch_norm_moments_shifted = {};
+  Acc batch_norm_moments_seen = Acc(0);
   // A partial result is of some lines of `period` rows, of each line the same row; `left` are such
   // rows from its first line on. All of a thread's are of one row, as blockDim.y is a multiple of
   // the period, and their lines are that far apart.
@@ -535,58 +540,60 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
       if (block >= blocks) break;
       const Acc count = Acc(left < 0 ? 0 : left < lines_per_block ? left : lines_per_block);
       left -= apart;
-      if (batch_norm_moments_count == Acc(0)) batch_norm_moments_sums.pilot = part[b][0];
-      add_values(batch_norm_moments_sums, {part[b][0], part[b][1]}, count);
-      batch_norm_moments_count += count;
+      if (batch_norm_moments_seen == Acc(0)) batch_norm_moments_shifted.pilot = part[b][0];
+      add_values(batch_norm_moments_shifted, {part[b][0], part[b][1]}, count);
+      batch_norm_moments_seen += count;
     }
   }
   Moments<Acc> batch_norm_moments_all[1] =
-      {moments_of(batch_norm_moments_sums, batch_norm_moments_count)};
+      {moments_of(batch_norm_moments_shifted, batch_norm_moments_seen)};
   moments_over_y<1>(
-      shared, batch_norm_moments_all, [=](int) { return batch_norm_moments_count; },
+      shared, batch_norm_moments_all, [=](int) { return batch_norm_moments_seen; },
       [=](int) { return Acc(rows); });
   if (threadIdx.y != 0 || !active) return;
 
-  const Moments<Acc> batch_norm_moments = batch_norm_moments_all[0];
-  const Acc batch_norm_num_batches_tracked = batch_norm_momentum < 0
+  const Moments<Acc> batch_norm_moments_v = batch_norm_moments_all[0];
+  const Acc batch_norm_num_batches_tracked_v = batch_norm_momentum_v < 0
       && batch_norm_num_batches_tracked_ptr != nullptr
           ? Acc(widen(*batch_norm_num_batches_tracked_ptr)) : Acc(0);
-  const Acc gemm_bias = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
-  const Acc batch_norm_running_mean = batch_norm_running_mean_ptr != nullptr
+  const Acc gemm_bias_v = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
+  const Acc batch_norm_running_mean_v = batch_norm_running_mean_ptr != nullptr
       ? Acc(widen(batch_norm_running_mean_ptr[column])) : Acc(0);
-  const Acc batch_norm_running_var = batch_norm_running_var_ptr != nullptr
+  const Acc batch_norm_running_var_v = batch_norm_running_var_ptr != nullptr
       ? Acc(widen(batch_norm_running_var_ptr[column])) : Acc(0);
-  const Acc batch_norm_weight = widen(batch_norm_weight_ptr[column]);
+  const Acc batch_norm_weight_v = widen(batch_norm_weight_ptr[column]);
   // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
   // count, so the caller has raised it.
-  if (column == 0 && batch_norm_momentum >= 0) {
+  if (column == 0 && batch_norm_momentum_v >= 0) {
     if (batch_norm_num_batches_tracked_ptr != nullptr) ++*batch_norm_num_batches_tracked_ptr;
   }
-  const Acc batch_norm_mean_of_gemm_product = batch_norm_moments.mean;
-  const Acc batch_norm_mean = batch_norm_mean_of_gemm_product + gemm_bias;
-  const Acc batch_norm_variance_of_gemm_product = batch_norm_moments.m2 / Acc(rows);
-  const Acc batch_norm_variance = batch_norm_variance_of_gemm_product + batch_norm_mean * Acc(0);
-  const Acc batch_norm_rstd = rsqrt(batch_norm_variance + batch_norm_eps);
-  const Acc batch_norm_factor = average_factor(batch_norm_momentum, batch_norm_num_batches_tracked);
-  const Acc batch_norm_kept_2 = Acc(1) - batch_norm_factor;
-  const Acc batch_norm_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-  const Acc new_batch_norm_running_mean = batch_norm_kept_2 * batch_norm_running_mean
-      + batch_norm_factor * batch_norm_mean;
-  const Acc new_batch_norm_running_var = batch_norm_kept_2 * batch_norm_running_var
-      + batch_norm_factor * batch_norm_variance * batch_norm_bessel;
-  const Acc batch_norm_scale = batch_norm_weight * batch_norm_rstd;
-  const Acc batch_norm_center = batch_norm_mean - gemm_bias;
-  batch_norm_mean_ptr[column] = batch_norm_mean;
-  batch_norm_rstd_ptr[column] = batch_norm_rstd;
+  const Acc batch_norm_mean_of_gemm_product_v = batch_norm_moments_v.mean;
+  const Acc batch_norm_mean_v = batch_norm_mean_of_gemm_product_v + gemm_bias_v;
+  const Acc batch_norm_variance_of_gemm_product_v = batch_norm_moments_v.m2 / Acc(rows);
+  const Acc batch_norm_variance_v = batch_norm_variance_of_gemm_product_v
+      + batch_norm_mean_v * Acc(0);
+  const Acc batch_norm_rstd_v = rsqrt(batch_norm_variance_v + batch_norm_eps_v);
+  const Acc batch_norm_factor_v =
+      average_factor(batch_norm_momentum_v, batch_norm_num_batches_tracked_v);
+  const Acc batch_norm_kept_v = Acc(1) - batch_norm_factor_v;
+  const Acc batch_norm_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
+  const Acc new_batch_norm_running_mean_v = batch_norm_kept_v * batch_norm_running_mean_v
+      + batch_norm_factor_v * batch_norm_mean_v;
+  const Acc new_batch_norm_running_var_v = batch_norm_kept_v * batch_norm_running_var_v
+      + batch_norm_factor_v * batch_norm_variance_v * batch_norm_bessel_v;
+  const Acc batch_norm_scale_v = batch_norm_weight_v * batch_norm_rstd_v;
+  const Acc batch_norm_center_v = batch_norm_mean_v - gemm_bias_v;
+  batch_norm_mean_ptr[column] = batch_norm_mean_v;
+  batch_norm_rstd_ptr[column] = batch_norm_rstd_v;
   if (batch_norm_running_mean_ptr != nullptr) batch_norm_running_mean_ptr[column] =
-      narrow<Param>(new_batch_norm_running_mean);
+      narrow<Param>(new_batch_norm_running_mean_v);
   if (batch_norm_running_var_ptr != nullptr) batch_norm_running_var_ptr[column] =
-      narrow<Param>(new_batch_norm_running_var);
-  batch_norm_scale_ptr[column] = batch_norm_scale;
-  batch_norm_center_ptr[column] = batch_norm_center;
+      narrow<Param>(new_batch_norm_running_var_v);
+  batch_norm_scale_ptr[column] = batch_norm_scale_v;
+  batch_norm_center_ptr[column] = batch_norm_center_v;
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
@@ -604,12 +611,12 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc batch_norm_bias[kVec];
-  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
-  Acc batch_norm_scale[kVec];
-  load_values(columns, batch_norm_scale_ptr, active, batch_norm_scale);
-  Acc batch_norm_center[kVec];
-  load_values(columns, batch_norm_center_ptr, active, batch_norm_center);
+  Acc batch_norm_bias_v[kVec];
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias_v);
+  Acc batch_norm_scale_v[kVec];
+  load_values(columns, batch_norm_scale_ptr, active, batch_norm_scale_v);
+  Acc batch_norm_center_v[kVec];
+  load_values(columns, batch_norm_center_ptr, active, batch_norm_center_v);
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -619,13 +626,13 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
-          + batch_norm_bias[v];
-      const Acc cdf = normal_cdf<Out>(batch_norm);
-      const Acc gelu_value = batch_norm * cdf;
-      const Acc relu_value = relu(gelu_value);
-      y_out[v] = narrow<Out>(relu_value);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc batch_norm_v = (gemm_product_v - batch_norm_center_v[v]) * batch_norm_scale_v[v]
+          + batch_norm_bias_v[v];
+      const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
+      const Acc gelu_value_v = batch_norm_v * cdf_v;
+      const Acc relu_value_v = relu(gelu_value_v);
+      y_out[v] = narrow<Out>(relu_value_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -664,18 +671,18 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
 }
 
 struct TrainForwardArguments {
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* batch_norm_weight;
-  const void* batch_norm_bias;
-  void* y;
-  void* batch_norm_mean;
-  void* batch_norm_rstd;
-  void* batch_norm_running_mean;
-  void* batch_norm_running_var;
-  void* batch_norm_num_batches_tracked;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* batch_norm_weight_arg;
+  const void* batch_norm_bias_arg;
+  void* y_arg;
+  void* batch_norm_mean_arg;
+  void* batch_norm_rstd_arg;
+  void* batch_norm_running_mean_arg;
+  void* batch_norm_running_var_arg;
+  void* batch_norm_num_batches_tracked_arg;
   int64_t rows, channels;
-  double batch_norm_eps, batch_norm_momentum;
+  double batch_norm_eps_arg, batch_norm_momentum_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -683,17 +690,17 @@ cudaError_t train_forward_launch(
     const TrainForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* batch_norm_weight_ptr = static_cast<const Param*>(a.batch_norm_weight);
-  auto* batch_norm_bias_ptr = static_cast<const Param*>(a.batch_norm_bias);
-  auto* y_ptr = static_cast<Out*>(a.y);
-  auto* batch_norm_mean_ptr = static_cast<Accumulate<T>*>(a.batch_norm_mean);
-  auto* batch_norm_rstd_ptr = static_cast<Accumulate<T>*>(a.batch_norm_rstd);
-  auto* batch_norm_running_mean_ptr = static_cast<Param*>(a.batch_norm_running_mean);
-  auto* batch_norm_running_var_ptr = static_cast<Param*>(a.batch_norm_running_var);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* batch_norm_weight_ptr = static_cast<const Param*>(a.batch_norm_weight_arg);
+  auto* batch_norm_bias_ptr = static_cast<const Param*>(a.batch_norm_bias_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
+  auto* batch_norm_mean_ptr = static_cast<Accumulate<T>*>(a.batch_norm_mean_arg);
+  auto* batch_norm_rstd_ptr = static_cast<Accumulate<T>*>(a.batch_norm_rstd_arg);
+  auto* batch_norm_running_mean_ptr = static_cast<Param*>(a.batch_norm_running_mean_arg);
+  auto* batch_norm_running_var_ptr = static_cast<Param*>(a.batch_norm_running_var_arg);
   auto* batch_norm_num_batches_tracked_ptr =
-      static_cast<int64_t*>(a.batch_norm_num_batches_tracked);
+      static_cast<int64_t*>(a.batch_norm_num_batches_tracked_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
@@ -710,7 +717,8 @@ cudaError_t train_forward_launch(
         tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr, batch_norm_weight_ptr,
         batch_norm_bias_ptr, batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_running_mean_ptr,
         batch_norm_running_var_ptr, y_ptr, batch_norm_num_batches_tracked_ptr,
-        Acc(a.batch_norm_eps), Acc(a.batch_norm_momentum), rows, channels, tile.rows_per_block);
+        Acc(a.batch_norm_eps_arg), Acc(a.batch_norm_momentum_arg), rows, channels,
+        tile.rows_per_block);
   }
 
   // Each panel of columns stays in the L2.
@@ -730,8 +738,8 @@ cudaError_t train_forward_launch(
         gemm_bias_ptr, batch_norm_weight_ptr, batch_norm_bias_ptr, batch_norm_mean_ptr,
         batch_norm_rstd_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
         batch_norm_scale_ptr, batch_norm_center_ptr, y_ptr, batch_norm_num_batches_tracked_ptr,
-        partials, counters, Acc(a.batch_norm_eps), Acc(a.batch_norm_momentum), rows, channels,
-        panel.panels, panel.slices, panel.lag);
+        partials, counters, Acc(a.batch_norm_eps_arg), Acc(a.batch_norm_momentum_arg), rows,
+        channels, panel.panels, panel.slices, panel.lag);
   }
 
   // Any size: statistics first, then one more pass.
@@ -754,8 +762,8 @@ cudaError_t train_forward_launch(
         kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, batch_norm_weight_ptr,
         batch_norm_mean_ptr, batch_norm_rstd_ptr, batch_norm_running_mean_ptr,
         batch_norm_running_var_ptr, batch_norm_scale_ptr, batch_norm_center_ptr,
-        batch_norm_num_batches_tracked_ptr, partials, Acc(a.batch_norm_eps),
-        Acc(a.batch_norm_momentum), rows, channels, int64_t(sum.grid.y * sum.period),
+        batch_norm_num_batches_tracked_ptr, partials, Acc(a.batch_norm_eps_arg),
+        Acc(a.batch_norm_momentum_arg), rows, channels, int64_t(sum.grid.y * sum.period),
         sum.lines_per_block, sum.period, rows / sum.period);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
@@ -810,29 +818,31 @@ cudaError_t train_forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_batchnorm_gelu_relu_train_forward(
     int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* batch_norm_weight,
-    const void* batch_norm_bias,
-    void* y,
-    void* batch_norm_mean,
-    void* batch_norm_rstd,
-    void* batch_norm_running_mean,
-    void* batch_norm_running_var,
-    void* batch_norm_num_batches_tracked,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* batch_norm_weight_arg,
+    const void* batch_norm_bias_arg,
+    void* y_arg,
+    void* batch_norm_mean_arg,
+    void* batch_norm_rstd_arg,
+    void* batch_norm_running_mean_arg,
+    void* batch_norm_running_var_arg,
+    void* batch_norm_num_batches_tracked_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double batch_norm_eps,
-    double batch_norm_momentum,
+    double batch_norm_eps_arg,
+    double batch_norm_momentum_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const TrainForwardArguments arguments{
-      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, y, batch_norm_mean,
-      batch_norm_rstd, batch_norm_running_mean, batch_norm_running_var,
-      batch_norm_num_batches_tracked, rows, channels, batch_norm_eps, batch_norm_momentum};
-  const bool elements = aligned_to_16(gemm_product, y);
+      gemm_product_arg, gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg, y_arg,
+      batch_norm_mean_arg, batch_norm_rstd_arg, batch_norm_running_mean_arg,
+      batch_norm_running_var_arg, batch_norm_num_batches_tracked_arg, rows, channels,
+      batch_norm_eps_arg, batch_norm_momentum_arg};
+  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
-      batch_norm_running_var, batch_norm_mean, batch_norm_rstd);
+      aligned_to_16(gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg,
+          batch_norm_running_mean_arg,
+      batch_norm_running_var_arg, batch_norm_mean_arg, batch_norm_rstd_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -867,8 +877,9 @@ namespace {
 //   d_gelu_value = relu_backward(grad_y, gelu_value)
 //   slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf)
 //   d_batch_norm = d_gelu_value * slope_of_gelu_value
-//   d_gemm_removed = batch_norm_centered * batch_norm_grad_slope + batch_norm_grad_mean
-//   d_gemm = (d_batch_norm - d_gemm_removed) * batch_norm_scale
+//   d_gemm_unscaled = d_batch_norm - (batch_norm_centered * batch_norm_grad_slope +
+//   batch_norm_grad_mean)
+//   d_gemm = d_gemm_unscaled * batch_norm_scale
 //   grad_gemm_product = d_gemm
 
 // Each tile of columns in shared memory.
@@ -919,27 +930,27 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
   };
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) fetch();
-  const Acc inverse_count = reciprocal(Acc(rows));
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc batch_norm_mean[kVec];
-  load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean);
-  Acc batch_norm_rstd[kVec];
-  load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd);
-  Acc batch_norm_weight[kVec];
-  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
-  Acc batch_norm_bias[kVec];
-  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
-  Acc batch_norm_scale[kVec];
-  Acc batch_norm_center[kVec];
+  const Acc inverse_count_v = reciprocal(Acc(rows));
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc batch_norm_mean_v[kVec];
+  load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean_v);
+  Acc batch_norm_rstd_v[kVec];
+  load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd_v);
+  Acc batch_norm_weight_v[kVec];
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight_v);
+  Acc batch_norm_bias_v[kVec];
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias_v);
+  Acc batch_norm_scale_v[kVec];
+  Acc batch_norm_center_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    batch_norm_scale[v] = batch_norm_rstd[v] * batch_norm_weight[v];
-    batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
+    batch_norm_scale_v[v] = batch_norm_rstd_v[v] * batch_norm_weight_v[v];
+    batch_norm_center_v[v] = batch_norm_mean_v[v] - gemm_bias_v[v];
   }
 
-  Acc d_batch_norm_sum[kVec] = {};
-  Acc batch_norm_centered_d_batch_norm_sum[kVec] = {};
+  Acc d_batch_norm_sum_v[kVec] = {};
+  Acc batch_norm_centered_d_batch_norm_sum_v[kVec] = {};
   for (Place here = begin; here.at < end; here += step) {
     wait_for_rows<kAhead - 1>();
     const auto gemm_product_in = gemm_product_next.take(gemm_product_tile + here.at);
@@ -948,44 +959,45 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
     Pack<Acc, kVec> d_batch_norm_kept;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
-      const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-      const Acc cdf = normal_cdf<Out>(batch_norm);
-      const Acc gelu_value = batch_norm * cdf;
-      const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-      const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
-      const Acc d_batch_norm = d_gelu_value * slope_of_gelu_value;
-      d_batch_norm_kept[v] = d_batch_norm;
-      d_batch_norm_sum[v] += d_batch_norm;
-      batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc batch_norm_centered_v = gemm_product_v - batch_norm_center_v[v];
+      const Acc batch_norm_v = batch_norm_centered_v * batch_norm_scale_v[v] + batch_norm_bias_v[v];
+      const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
+      const Acc gelu_value_v = batch_norm_v * cdf_v;
+      const Acc d_gelu_value_v = relu_backward(grad_y_v, gelu_value_v);
+      const Acc slope_of_gelu_value_v = gelu_slope<Out>(batch_norm_v, cdf_v);
+      const Acc d_batch_norm_v = d_gelu_value_v * slope_of_gelu_value_v;
+      d_batch_norm_kept[v] = d_batch_norm_v;
+      d_batch_norm_sum_v[v] += d_batch_norm_v;
+      batch_norm_centered_d_batch_norm_sum_v[v] += batch_norm_centered_v * d_batch_norm_v;
     }
     d_batch_norm_tile[here.at] = d_batch_norm_kept;
   }
-  sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
-  sum_over_cluster<kVec>(exchange, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
+  sum_over_y<kVec>(shared, d_batch_norm_sum_v, batch_norm_centered_d_batch_norm_sum_v);
+  sum_over_cluster<kVec>(exchange, d_batch_norm_sum_v, batch_norm_centered_d_batch_norm_sum_v);
 
-  Acc d_batch_norm_weight_sum[kVec];
-  Acc batch_norm_grad_slope[kVec];
-  Acc batch_norm_grad_mean[kVec];
+  Acc d_batch_norm_weight_sum_v[kVec];
+  Acc batch_norm_grad_slope_v[kVec];
+  Acc batch_norm_grad_mean_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    d_batch_norm_weight_sum[v] = batch_norm_centered_d_batch_norm_sum[v] * batch_norm_rstd[v];
-    batch_norm_grad_slope[v] = d_batch_norm_weight_sum[v] * inverse_count * batch_norm_rstd[v];
-    batch_norm_grad_mean[v] = d_batch_norm_sum[v] * inverse_count;
+    d_batch_norm_weight_sum_v[v] = batch_norm_centered_d_batch_norm_sum_v[v] * batch_norm_rstd_v[v];
+    batch_norm_grad_slope_v[v] =
+        d_batch_norm_weight_sum_v[v] * inverse_count_v * batch_norm_rstd_v[v];
+    batch_norm_grad_mean_v[v] = d_batch_norm_sum_v[v] * inverse_count_v;
   }
   if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
-    Acc d_gemm_sum[kVec];
+    Acc d_gemm_sum_v[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      d_gemm_sum[v] = d_batch_norm_weight_sum[v] * batch_norm_weight[v] * Acc(0);
+      d_gemm_sum_v[v] = d_batch_norm_weight_sum_v[v] * batch_norm_weight_v[v] * Acc(0);
     }
-    if (grad_gemm_bias_ptr != nullptr) store_values(columns, grad_gemm_bias_ptr, d_gemm_sum);
+    if (grad_gemm_bias_ptr != nullptr) store_values(columns, grad_gemm_bias_ptr, d_gemm_sum_v);
     if (grad_batch_norm_weight_ptr != nullptr)
-        store_values(columns, grad_batch_norm_weight_ptr, d_batch_norm_weight_sum);
+        store_values(columns, grad_batch_norm_weight_ptr, d_batch_norm_weight_sum_v);
     if (grad_batch_norm_bias_ptr != nullptr)
-        store_values(columns, grad_batch_norm_bias_ptr, d_batch_norm_sum);
+        store_values(columns, grad_batch_norm_bias_ptr, d_batch_norm_sum_v);
   }
 
 #pragma unroll 2
@@ -995,12 +1007,13 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
     Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc d_batch_norm = widen(d_batch_norm_in[v]);
-      const Acc d_gemm_removed = (gemm_product - batch_norm_center[v]) * batch_norm_grad_slope[v]
-          + batch_norm_grad_mean[v];
-      const Acc d_gemm = (d_batch_norm - d_gemm_removed) * batch_norm_scale[v];
-      grad_gemm_product_out[v] = narrow<T>(d_gemm);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc d_batch_norm_v = widen(d_batch_norm_in[v]);
+      const Acc d_gemm_removed_v =
+          (gemm_product_v - batch_norm_center_v[v]) * batch_norm_grad_slope_v[v]
+              + batch_norm_grad_mean_v[v];
+      const Acc d_gemm_v = (d_batch_norm_v - d_gemm_removed_v) * batch_norm_scale_v[v];
+      grad_gemm_product_out[v] = narrow<T>(d_gemm_v);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(columns, grad_gemm_product_ptr + here.row, grad_gemm_product_out);
@@ -1067,22 +1080,25 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
     sum_over_y<1>(shared, d_batch_norm_sum_all);
     sum_over_y<1>(shared, batch_norm_centered_d_batch_norm_sum_all);
     if (threadIdx.y == 0 && active) {
-      const Acc d_batch_norm_sum = d_batch_norm_sum_all[0];
-      const Acc batch_norm_centered_d_batch_norm_sum = batch_norm_centered_d_batch_norm_sum_all[0];
-      const Acc batch_norm_rstd = widen(batch_norm_rstd_ptr[column]);
-      const Acc batch_norm_weight = widen(batch_norm_weight_ptr[column]);
-      const Acc d_batch_norm_weight_sum = batch_norm_centered_d_batch_norm_sum * batch_norm_rstd;
-      const Acc inverse_count = reciprocal(Acc(rows));
-      const Acc batch_norm_grad_slope = d_batch_norm_weight_sum * inverse_count * batch_norm_rstd;
-      const Acc batch_norm_grad_mean = d_batch_norm_sum * inverse_count;
-      const Acc d_gemm_sum = d_batch_norm_weight_sum * batch_norm_weight * Acc(0);
-      if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_sum);
+      const Acc d_batch_norm_sum_v = d_batch_norm_sum_all[0];
+      const Acc batch_norm_centered_d_batch_norm_sum_v =
+          batch_norm_centered_d_batch_norm_sum_all[0];
+      const Acc batch_norm_rstd_v = widen(batch_norm_rstd_ptr[column]);
+      const Acc batch_norm_weight_v = widen(batch_norm_weight_ptr[column]);
+      const Acc d_batch_norm_weight_sum_v =
+          batch_norm_centered_d_batch_norm_sum_v * batch_norm_rstd_v;
+      const Acc inverse_count_v = reciprocal(Acc(rows));
+      const Acc batch_norm_grad_slope_v =
+          d_batch_norm_weight_sum_v * inverse_count_v * batch_norm_rstd_v;
+      const Acc batch_norm_grad_mean_v = d_batch_norm_sum_v * inverse_count_v;
+      const Acc d_gemm_sum_v = d_batch_norm_weight_sum_v * batch_norm_weight_v * Acc(0);
+      if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_sum_v);
       if (grad_batch_norm_weight_ptr != nullptr) grad_batch_norm_weight_ptr[column] =
-          narrow<Param>(d_batch_norm_weight_sum);
+          narrow<Param>(d_batch_norm_weight_sum_v);
       if (grad_batch_norm_bias_ptr != nullptr) grad_batch_norm_bias_ptr[column] =
-          narrow<Param>(d_batch_norm_sum);
-      batch_norm_grad_slope_ptr[column] = batch_norm_grad_slope;
-      batch_norm_grad_mean_ptr[column] = batch_norm_grad_mean;
+          narrow<Param>(d_batch_norm_sum_v);
+      batch_norm_grad_slope_ptr[column] = batch_norm_grad_slope_v;
+      batch_norm_grad_mean_ptr[column] = batch_norm_grad_mean_v;
     }
     count_part(counter);
     return;
@@ -1108,25 +1124,25 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
         grad_y_in[u] = load_to_keep(columns, grad_y_ptr + int64_t(at) * channels);
       }
     };
-    Acc gemm_bias[kVec];
-    load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-    Acc batch_norm_mean[kVec];
-    load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean);
-    Acc batch_norm_rstd[kVec];
-    load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd);
-    Acc batch_norm_weight[kVec];
-    load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
-    Acc batch_norm_bias[kVec];
-    load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
-    Acc batch_norm_scale[kVec];
-    Acc batch_norm_center[kVec];
+    Acc gemm_bias_v[kVec];
+    load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+    Acc batch_norm_mean_v[kVec];
+    load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean_v);
+    Acc batch_norm_rstd_v[kVec];
+    load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd_v);
+    Acc batch_norm_weight_v[kVec];
+    load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight_v);
+    Acc batch_norm_bias_v[kVec];
+    load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias_v);
+    Acc batch_norm_scale_v[kVec];
+    Acc batch_norm_center_v[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      batch_norm_scale[v] = batch_norm_rstd[v] * batch_norm_weight[v];
-      batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
+      batch_norm_scale_v[v] = batch_norm_rstd_v[v] * batch_norm_weight_v[v];
+      batch_norm_center_v[v] = batch_norm_mean_v[v] - gemm_bias_v[v];
     }
-    Acc d_batch_norm_sum[kVec] = {};
-    Acc batch_norm_centered_d_batch_norm_sum[kVec] = {};
+    Acc d_batch_norm_sum_v[kVec] = {};
+    Acc batch_norm_centered_d_batch_norm_sum_v[kVec] = {};
 
     for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
       load_rows(row);
@@ -1136,23 +1152,24 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
         if (!active || at >= last) break;
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          const Acc gemm_product = widen(gemm_product_in[u][v]);
-          const Acc grad_y = widen(grad_y_in[u][v]);
-          const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
-          const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-          const Acc cdf = normal_cdf<Out>(batch_norm);
-          const Acc gelu_value = batch_norm * cdf;
-          const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-          const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
-          const Acc d_batch_norm = d_gelu_value * slope_of_gelu_value;
-          d_batch_norm_sum[v] += d_batch_norm;
-          batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
+          const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+          const Acc grad_y_v = widen(grad_y_in[u][v]);
+          const Acc batch_norm_centered_v = gemm_product_v - batch_norm_center_v[v];
+          const Acc batch_norm_v = batch_norm_centered_v * batch_norm_scale_v[v]
+              + batch_norm_bias_v[v];
+          const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
+          const Acc gelu_value_v = batch_norm_v * cdf_v;
+          const Acc d_gelu_value_v = relu_backward(grad_y_v, gelu_value_v);
+          const Acc slope_of_gelu_value_v = gelu_slope<Out>(batch_norm_v, cdf_v);
+          const Acc d_batch_norm_v = d_gelu_value_v * slope_of_gelu_value_v;
+          d_batch_norm_sum_v[v] += d_batch_norm_v;
+          batch_norm_centered_d_batch_norm_sum_v[v] += batch_norm_centered_v * d_batch_norm_v;
         }
       }
     }
     const PanelPartials<Acc> place{
         partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
-    leave_sums(shared, place, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
+    leave_sums(shared, place, d_batch_norm_sum_v, batch_norm_centered_d_batch_norm_sum_v);
     count_part(counter);
     return;
   }
@@ -1172,27 +1189,27 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
   };
 
   load_rows(first + threadIdx.y);
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc batch_norm_mean[kVec];
-  load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean);
-  Acc batch_norm_rstd[kVec];
-  load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd);
-  Acc batch_norm_weight[kVec];
-  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
-  Acc batch_norm_bias[kVec];
-  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc batch_norm_mean_v[kVec];
+  load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean_v);
+  Acc batch_norm_rstd_v[kVec];
+  load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd_v);
+  Acc batch_norm_weight_v[kVec];
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight_v);
+  Acc batch_norm_bias_v[kVec];
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias_v);
   wait_for_parts(counter, slices + kVec);
-  Acc batch_norm_grad_slope[kVec];
-  load_values(columns, batch_norm_grad_slope_ptr, active, batch_norm_grad_slope);
-  Acc batch_norm_grad_mean[kVec];
-  load_values(columns, batch_norm_grad_mean_ptr, active, batch_norm_grad_mean);
-  Acc batch_norm_scale[kVec];
-  Acc batch_norm_center[kVec];
+  Acc batch_norm_grad_slope_v[kVec];
+  load_values(columns, batch_norm_grad_slope_ptr, active, batch_norm_grad_slope_v);
+  Acc batch_norm_grad_mean_v[kVec];
+  load_values(columns, batch_norm_grad_mean_ptr, active, batch_norm_grad_mean_v);
+  Acc batch_norm_scale_v[kVec];
+  Acc batch_norm_center_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    batch_norm_scale[v] = batch_norm_rstd[v] * batch_norm_weight[v];
-    batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
+    batch_norm_scale_v[v] = batch_norm_rstd_v[v] * batch_norm_weight_v[v];
+    batch_norm_center_v[v] = batch_norm_mean_v[v] - gemm_bias_v[v];
   }
 
   for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
@@ -1203,19 +1220,20 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
-        const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-        const Acc cdf = normal_cdf<Out>(batch_norm);
-        const Acc gelu_value = batch_norm * cdf;
-        const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-        const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
-        const Acc d_batch_norm = d_gelu_value * slope_of_gelu_value;
-        const Acc d_gemm_removed = batch_norm_centered * batch_norm_grad_slope[v]
-            + batch_norm_grad_mean[v];
-        const Acc d_gemm = (d_batch_norm - d_gemm_removed) * batch_norm_scale[v];
-        grad_gemm_product_out[v] = narrow<T>(d_gemm);
+        const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+        const Acc grad_y_v = widen(grad_y_in[u][v]);
+        const Acc batch_norm_centered_v = gemm_product_v - batch_norm_center_v[v];
+        const Acc batch_norm_v = batch_norm_centered_v * batch_norm_scale_v[v]
+            + batch_norm_bias_v[v];
+        const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
+        const Acc gelu_value_v = batch_norm_v * cdf_v;
+        const Acc d_gelu_value_v = relu_backward(grad_y_v, gelu_value_v);
+        const Acc slope_of_gelu_value_v = gelu_slope<Out>(batch_norm_v, cdf_v);
+        const Acc d_batch_norm_v = d_gelu_value_v * slope_of_gelu_value_v;
+        const Acc d_gemm_removed_v = batch_norm_centered_v * batch_norm_grad_slope_v[v]
+            + batch_norm_grad_mean_v[v];
+        const Acc d_gemm_v = (d_batch_norm_v - d_gemm_removed_v) * batch_norm_scale_v[v];
+        grad_gemm_product_out[v] = narrow<T>(d_gemm_v);
       }
       if (grad_gemm_product_ptr != nullptr)
           store_last(columns, grad_gemm_product_ptr + int64_t(at) * channels,
@@ -1246,26 +1264,26 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc batch_norm_mean[kVec];
-  load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean);
-  Acc batch_norm_rstd[kVec];
-  load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd);
-  Acc batch_norm_weight[kVec];
-  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
-  Acc batch_norm_bias[kVec];
-  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
-  Acc batch_norm_scale[kVec];
-  Acc batch_norm_center[kVec];
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc batch_norm_mean_v[kVec];
+  load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean_v);
+  Acc batch_norm_rstd_v[kVec];
+  load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd_v);
+  Acc batch_norm_weight_v[kVec];
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight_v);
+  Acc batch_norm_bias_v[kVec];
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias_v);
+  Acc batch_norm_scale_v[kVec];
+  Acc batch_norm_center_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    batch_norm_scale[v] = batch_norm_rstd[v] * batch_norm_weight[v];
-    batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
+    batch_norm_scale_v[v] = batch_norm_rstd_v[v] * batch_norm_weight_v[v];
+    batch_norm_center_v[v] = batch_norm_mean_v[v] - gemm_bias_v[v];
   }
 
-  Acc d_batch_norm_sum[kVec] = {};
-  Acc batch_norm_centered_d_batch_norm_sum[kVec] = {};
+  Acc d_batch_norm_sum_v[kVec] = {};
+  Acc batch_norm_centered_d_batch_norm_sum_v[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -1275,17 +1293,17 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
-      const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-      const Acc cdf = normal_cdf<Out>(batch_norm);
-      const Acc gelu_value = batch_norm * cdf;
-      const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-      const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
-      const Acc d_batch_norm = d_gelu_value * slope_of_gelu_value;
-      d_batch_norm_sum[v] += d_batch_norm;
-      batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc batch_norm_centered_v = gemm_product_v - batch_norm_center_v[v];
+      const Acc batch_norm_v = batch_norm_centered_v * batch_norm_scale_v[v] + batch_norm_bias_v[v];
+      const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
+      const Acc gelu_value_v = batch_norm_v * cdf_v;
+      const Acc d_gelu_value_v = relu_backward(grad_y_v, gelu_value_v);
+      const Acc slope_of_gelu_value_v = gelu_slope<Out>(batch_norm_v, cdf_v);
+      const Acc d_batch_norm_v = d_gelu_value_v * slope_of_gelu_value_v;
+      d_batch_norm_sum_v[v] += d_batch_norm_v;
+      batch_norm_centered_d_batch_norm_sum_v[v] += batch_norm_centered_v * d_batch_norm_v;
     }
   };
   // First the lines that are complete, if vectors may move them.
@@ -1326,11 +1344,11 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
+  sum_over_y<kVec>(shared, d_batch_norm_sum_v, batch_norm_centered_d_batch_norm_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_batch_norm_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_batch_norm_sum_v);
   store_partials(columns, partials, blockIdx.y, 2, 1, channels, period,
-      batch_norm_centered_d_batch_norm_sum);
+      batch_norm_centered_d_batch_norm_sum_v);
 }
 
 // Combines the partial results of each column.
@@ -1376,25 +1394,26 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   sum_over_y<1>(shared, batch_norm_centered_d_batch_norm_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc d_batch_norm_sum = d_batch_norm_sum_all[0];
-  const Acc batch_norm_centered_d_batch_norm_sum = batch_norm_centered_d_batch_norm_sum_all[0];
-  const Acc batch_norm_rstd = widen(batch_norm_rstd_ptr[column]);
-  const Acc batch_norm_weight = widen(batch_norm_weight_ptr[column]);
-  const Acc d_batch_norm_weight_sum = batch_norm_centered_d_batch_norm_sum * batch_norm_rstd;
-  const Acc inverse_count = reciprocal(Acc(rows));
-  const Acc batch_norm_grad_slope = d_batch_norm_weight_sum * inverse_count * batch_norm_rstd;
-  const Acc batch_norm_grad_mean = d_batch_norm_sum * inverse_count;
-  const Acc d_gemm_sum = d_batch_norm_weight_sum * batch_norm_weight * Acc(0);
-  if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_sum);
+  const Acc d_batch_norm_sum_v = d_batch_norm_sum_all[0];
+  const Acc batch_norm_centered_d_batch_norm_sum_v = batch_norm_centered_d_batch_norm_sum_all[0];
+  const Acc batch_norm_rstd_v = widen(batch_norm_rstd_ptr[column]);
+  const Acc batch_norm_weight_v = widen(batch_norm_weight_ptr[column]);
+  const Acc d_batch_norm_weight_sum_v = batch_norm_centered_d_batch_norm_sum_v * batch_norm_rstd_v;
+  const Acc inverse_count_v = reciprocal(Acc(rows));
+  const Acc batch_norm_grad_slope_v =
+      d_batch_norm_weight_sum_v * inverse_count_v * batch_norm_rstd_v;
+  const Acc batch_norm_grad_mean_v = d_batch_norm_sum_v * inverse_count_v;
+  const Acc d_gemm_sum_v = d_batch_norm_weight_sum_v * batch_norm_weight_v * Acc(0);
+  if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_sum_v);
   if (grad_batch_norm_weight_ptr != nullptr) grad_batch_norm_weight_ptr[column] =
-      narrow<Param>(d_batch_norm_weight_sum);
+      narrow<Param>(d_batch_norm_weight_sum_v);
   if (grad_batch_norm_bias_ptr != nullptr) grad_batch_norm_bias_ptr[column] =
-      narrow<Param>(d_batch_norm_sum);
-  batch_norm_grad_slope_ptr[column] = batch_norm_grad_slope;
-  batch_norm_grad_mean_ptr[column] = batch_norm_grad_mean;
+      narrow<Param>(d_batch_norm_sum_v);
+  batch_norm_grad_slope_ptr[column] = batch_norm_grad_slope_v;
+  batch_norm_grad_mean_ptr[column] = batch_norm_grad_mean_v;
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
@@ -1417,26 +1436,26 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc batch_norm_mean[kVec];
-  load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean);
-  Acc batch_norm_rstd[kVec];
-  load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd);
-  Acc batch_norm_weight[kVec];
-  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
-  Acc batch_norm_bias[kVec];
-  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
-  Acc batch_norm_grad_slope[kVec];
-  load_values(columns, batch_norm_grad_slope_ptr, active, batch_norm_grad_slope);
-  Acc batch_norm_grad_mean[kVec];
-  load_values(columns, batch_norm_grad_mean_ptr, active, batch_norm_grad_mean);
-  Acc batch_norm_scale[kVec];
-  Acc batch_norm_center[kVec];
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc batch_norm_mean_v[kVec];
+  load_values(columns, batch_norm_mean_ptr, active, batch_norm_mean_v);
+  Acc batch_norm_rstd_v[kVec];
+  load_values(columns, batch_norm_rstd_ptr, active, batch_norm_rstd_v);
+  Acc batch_norm_weight_v[kVec];
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight_v);
+  Acc batch_norm_bias_v[kVec];
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias_v);
+  Acc batch_norm_grad_slope_v[kVec];
+  load_values(columns, batch_norm_grad_slope_ptr, active, batch_norm_grad_slope_v);
+  Acc batch_norm_grad_mean_v[kVec];
+  load_values(columns, batch_norm_grad_mean_ptr, active, batch_norm_grad_mean_v);
+  Acc batch_norm_scale_v[kVec];
+  Acc batch_norm_center_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    batch_norm_scale[v] = batch_norm_rstd[v] * batch_norm_weight[v];
-    batch_norm_center[v] = batch_norm_mean[v] - gemm_bias[v];
+    batch_norm_scale_v[v] = batch_norm_rstd_v[v] * batch_norm_weight_v[v];
+    batch_norm_center_v[v] = batch_norm_mean_v[v] - gemm_bias_v[v];
   }
 
   const int64_t first = blockIdx.y * lines_per_block;
@@ -1448,19 +1467,19 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
-      const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-      const Acc cdf = normal_cdf<Out>(batch_norm);
-      const Acc gelu_value = batch_norm * cdf;
-      const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-      const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
-      const Acc d_batch_norm = d_gelu_value * slope_of_gelu_value;
-      const Acc d_gemm_removed = batch_norm_centered * batch_norm_grad_slope[v]
-          + batch_norm_grad_mean[v];
-      const Acc d_gemm = (d_batch_norm - d_gemm_removed) * batch_norm_scale[v];
-      grad_gemm_product_out[v] = narrow<T>(d_gemm);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc batch_norm_centered_v = gemm_product_v - batch_norm_center_v[v];
+      const Acc batch_norm_v = batch_norm_centered_v * batch_norm_scale_v[v] + batch_norm_bias_v[v];
+      const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
+      const Acc gelu_value_v = batch_norm_v * cdf_v;
+      const Acc d_gelu_value_v = relu_backward(grad_y_v, gelu_value_v);
+      const Acc slope_of_gelu_value_v = gelu_slope<Out>(batch_norm_v, cdf_v);
+      const Acc d_batch_norm_v = d_gelu_value_v * slope_of_gelu_value_v;
+      const Acc d_gemm_removed_v = batch_norm_centered_v * batch_norm_grad_slope_v[v]
+          + batch_norm_grad_mean_v[v];
+      const Acc d_gemm_v = (d_batch_norm_v - d_gemm_removed_v) * batch_norm_scale_v[v];
+      grad_gemm_product_out[v] = narrow<T>(d_gemm_v);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
@@ -1503,17 +1522,17 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
 }
 
 struct TrainBackwardArguments {
-  const void* grad_y;
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* batch_norm_weight;
-  const void* batch_norm_bias;
-  const void* batch_norm_mean;
-  const void* batch_norm_rstd;
-  void* grad_gemm_product;
-  void* grad_gemm_bias;
-  void* grad_batch_norm_weight;
-  void* grad_batch_norm_bias;
+  const void* grad_y_arg;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* batch_norm_weight_arg;
+  const void* batch_norm_bias_arg;
+  const void* batch_norm_mean_arg;
+  const void* batch_norm_rstd_arg;
+  void* grad_gemm_product_arg;
+  void* grad_gemm_bias_arg;
+  void* grad_batch_norm_weight_arg;
+  void* grad_batch_norm_bias_arg;
   int64_t rows, channels;
 };
 
@@ -1522,17 +1541,17 @@ cudaError_t train_backward_launch(
     const TrainBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* batch_norm_weight_ptr = static_cast<const Param*>(a.batch_norm_weight);
-  auto* batch_norm_bias_ptr = static_cast<const Param*>(a.batch_norm_bias);
-  auto* batch_norm_mean_ptr = static_cast<const Accumulate<T>*>(a.batch_norm_mean);
-  auto* batch_norm_rstd_ptr = static_cast<const Accumulate<T>*>(a.batch_norm_rstd);
-  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product);
-  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias);
-  auto* grad_batch_norm_weight_ptr = static_cast<Param*>(a.grad_batch_norm_weight);
-  auto* grad_batch_norm_bias_ptr = static_cast<Param*>(a.grad_batch_norm_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* batch_norm_weight_ptr = static_cast<const Param*>(a.batch_norm_weight_arg);
+  auto* batch_norm_bias_ptr = static_cast<const Param*>(a.batch_norm_bias_arg);
+  auto* batch_norm_mean_ptr = static_cast<const Accumulate<T>*>(a.batch_norm_mean_arg);
+  auto* batch_norm_rstd_ptr = static_cast<const Accumulate<T>*>(a.batch_norm_rstd_arg);
+  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
+  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
+  auto* grad_batch_norm_weight_ptr = static_cast<Param*>(a.grad_batch_norm_weight_arg);
+  auto* grad_batch_norm_bias_ptr = static_cast<Param*>(a.grad_batch_norm_bias_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
@@ -1651,28 +1670,29 @@ cudaError_t train_backward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_batchnorm_gelu_relu_train_backward(
     int mode,
-    const void* grad_y,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* batch_norm_weight,
-    const void* batch_norm_bias,
-    const void* batch_norm_mean,
-    const void* batch_norm_rstd,
-    void* grad_gemm_product,
-    void* grad_gemm_bias,
-    void* grad_batch_norm_weight,
-    void* grad_batch_norm_bias,
+    const void* grad_y_arg,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* batch_norm_weight_arg,
+    const void* batch_norm_bias_arg,
+    const void* batch_norm_mean_arg,
+    const void* batch_norm_rstd_arg,
+    void* grad_gemm_product_arg,
+    void* grad_gemm_bias_arg,
+    void* grad_batch_norm_weight_arg,
+    void* grad_batch_norm_bias_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const TrainBackwardArguments arguments{
-      grad_y, gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_mean,
-      batch_norm_rstd, grad_gemm_product, grad_gemm_bias, grad_batch_norm_weight,
-      grad_batch_norm_bias, rows, channels};
-  const bool elements = aligned_to_16(grad_y, gemm_product, grad_gemm_product);
+      grad_y_arg, gemm_product_arg, gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg,
+      batch_norm_mean_arg, batch_norm_rstd_arg, grad_gemm_product_arg, grad_gemm_bias_arg,
+      grad_batch_norm_weight_arg, grad_batch_norm_bias_arg, rows, channels};
+  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_mean, batch_norm_rstd,
-      grad_gemm_bias, grad_batch_norm_weight, grad_batch_norm_bias);
+      aligned_to_16(gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg, batch_norm_mean_arg,
+      batch_norm_rstd_arg, grad_gemm_bias_arg, grad_batch_norm_weight_arg,
+      grad_batch_norm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -1717,7 +1737,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const Param* __restrict__ batch_norm_weight_ptr,
     const Param* __restrict__ batch_norm_bias_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> batch_norm_eps,
+    Accumulate<T> batch_norm_eps_v,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -1727,23 +1747,23 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc batch_norm_running_mean[kVec];
-  load_values(columns, batch_norm_running_mean_ptr, active, batch_norm_running_mean);
-  Acc batch_norm_running_var[kVec];
-  load_values(columns, batch_norm_running_var_ptr, active, batch_norm_running_var);
-  Acc batch_norm_weight[kVec];
-  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
-  Acc batch_norm_bias[kVec];
-  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
-  Acc batch_norm_scale[kVec];
-  Acc batch_norm_center[kVec];
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc batch_norm_running_mean_v[kVec];
+  load_values(columns, batch_norm_running_mean_ptr, active, batch_norm_running_mean_v);
+  Acc batch_norm_running_var_v[kVec];
+  load_values(columns, batch_norm_running_var_ptr, active, batch_norm_running_var_v);
+  Acc batch_norm_weight_v[kVec];
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight_v);
+  Acc batch_norm_bias_v[kVec];
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias_v);
+  Acc batch_norm_scale_v[kVec];
+  Acc batch_norm_center_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc batch_norm_rstd = rsqrt(batch_norm_running_var[v] + batch_norm_eps);
-    batch_norm_scale[v] = batch_norm_weight[v] * batch_norm_rstd;
-    batch_norm_center[v] = batch_norm_running_mean[v] - gemm_bias[v];
+    const Acc batch_norm_rstd_v = rsqrt(batch_norm_running_var_v[v] + batch_norm_eps_v);
+    batch_norm_scale_v[v] = batch_norm_weight_v[v] * batch_norm_rstd_v;
+    batch_norm_center_v[v] = batch_norm_running_mean_v[v] - gemm_bias_v[v];
   }
 
   const int64_t first = blockIdx.y * lines_per_block;
@@ -1754,13 +1774,13 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc batch_norm = (gemm_product - batch_norm_center[v]) * batch_norm_scale[v]
-          + batch_norm_bias[v];
-      const Acc cdf = normal_cdf<Out>(batch_norm);
-      const Acc gelu_value = batch_norm * cdf;
-      const Acc relu_value = relu(gelu_value);
-      y_out[v] = narrow<Out>(relu_value);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc batch_norm_v = (gemm_product_v - batch_norm_center_v[v]) * batch_norm_scale_v[v]
+          + batch_norm_bias_v[v];
+      const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
+      const Acc gelu_value_v = batch_norm_v * cdf_v;
+      const Acc relu_value_v = relu(gelu_value_v);
+      y_out[v] = narrow<Out>(relu_value_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -1799,15 +1819,15 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
 }
 
 struct EvalForwardArguments {
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* batch_norm_weight;
-  const void* batch_norm_bias;
-  const void* batch_norm_running_mean;
-  const void* batch_norm_running_var;
-  void* y;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* batch_norm_weight_arg;
+  const void* batch_norm_bias_arg;
+  const void* batch_norm_running_mean_arg;
+  const void* batch_norm_running_var_arg;
+  void* y_arg;
   int64_t rows, channels;
-  double batch_norm_eps;
+  double batch_norm_eps_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -1815,13 +1835,13 @@ cudaError_t eval_forward_launch(
     const EvalForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* batch_norm_weight_ptr = static_cast<const Param*>(a.batch_norm_weight);
-  auto* batch_norm_bias_ptr = static_cast<const Param*>(a.batch_norm_bias);
-  auto* batch_norm_running_mean_ptr = static_cast<const Param*>(a.batch_norm_running_mean);
-  auto* batch_norm_running_var_ptr = static_cast<const Param*>(a.batch_norm_running_var);
-  auto* y_ptr = static_cast<Out*>(a.y);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* batch_norm_weight_ptr = static_cast<const Param*>(a.batch_norm_weight_arg);
+  auto* batch_norm_bias_ptr = static_cast<const Param*>(a.batch_norm_bias_arg);
+  auto* batch_norm_running_mean_ptr = static_cast<const Param*>(a.batch_norm_running_mean_arg);
+  auto* batch_norm_running_var_ptr = static_cast<const Param*>(a.batch_norm_running_var_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -1831,8 +1851,8 @@ cudaError_t eval_forward_launch(
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
-        batch_norm_weight_ptr, batch_norm_bias_ptr, y_ptr, Acc(a.batch_norm_eps), rows, channels,
-        stores.lines, stores.lines_per_block, stores.period, whole);
+        batch_norm_weight_ptr, batch_norm_bias_ptr, y_ptr, Acc(a.batch_norm_eps_arg), rows,
+        channels, stores.lines, stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -1882,24 +1902,26 @@ cudaError_t eval_forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_batchnorm_gelu_relu_eval_forward(
     int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* batch_norm_weight,
-    const void* batch_norm_bias,
-    const void* batch_norm_running_mean,
-    const void* batch_norm_running_var,
-    void* y,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* batch_norm_weight_arg,
+    const void* batch_norm_bias_arg,
+    const void* batch_norm_running_mean_arg,
+    const void* batch_norm_running_var_arg,
+    void* y_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double batch_norm_eps,
+    double batch_norm_eps_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const EvalForwardArguments arguments{
-      gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
-      batch_norm_running_var, y, rows, channels, batch_norm_eps};
-  const bool elements = aligned_to_16(gemm_product, y);
+      gemm_product_arg, gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg,
+      batch_norm_running_mean_arg, batch_norm_running_var_arg, y_arg, rows, channels,
+      batch_norm_eps_arg};
+  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
-      batch_norm_running_var);
+      aligned_to_16(gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg,
+          batch_norm_running_mean_arg,
+      batch_norm_running_var_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -1951,7 +1973,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     const Param* __restrict__ batch_norm_bias_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    Accumulate<T> batch_norm_eps,
+    Accumulate<T> batch_norm_eps_v,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -1961,27 +1983,27 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc batch_norm_running_mean[kVec];
-  load_values(columns, batch_norm_running_mean_ptr, active, batch_norm_running_mean);
-  Acc batch_norm_running_var[kVec];
-  load_values(columns, batch_norm_running_var_ptr, active, batch_norm_running_var);
-  Acc batch_norm_weight[kVec];
-  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight);
-  Acc batch_norm_bias[kVec];
-  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias);
-  Acc batch_norm_scale[kVec];
-  Acc batch_norm_center[kVec];
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc batch_norm_running_mean_v[kVec];
+  load_values(columns, batch_norm_running_mean_ptr, active, batch_norm_running_mean_v);
+  Acc batch_norm_running_var_v[kVec];
+  load_values(columns, batch_norm_running_var_ptr, active, batch_norm_running_var_v);
+  Acc batch_norm_weight_v[kVec];
+  load_values(columns, batch_norm_weight_ptr, active, batch_norm_weight_v);
+  Acc batch_norm_bias_v[kVec];
+  load_values(columns, batch_norm_bias_ptr, active, batch_norm_bias_v);
+  Acc batch_norm_scale_v[kVec];
+  Acc batch_norm_center_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc batch_norm_rstd = rsqrt(batch_norm_running_var[v] + batch_norm_eps);
-    batch_norm_scale[v] = batch_norm_weight[v] * batch_norm_rstd;
-    batch_norm_center[v] = batch_norm_running_mean[v] - gemm_bias[v];
+    const Acc batch_norm_rstd_v = rsqrt(batch_norm_running_var_v[v] + batch_norm_eps_v);
+    batch_norm_scale_v[v] = batch_norm_weight_v[v] * batch_norm_rstd_v;
+    batch_norm_center_v[v] = batch_norm_running_mean_v[v] - gemm_bias_v[v];
   }
 
-  Acc d_batch_norm_sum[kVec] = {};
-  Acc batch_norm_centered_d_batch_norm_sum[kVec] = {};
+  Acc d_batch_norm_sum_v[kVec] = {};
+  Acc batch_norm_centered_d_batch_norm_sum_v[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -1992,18 +2014,18 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc batch_norm_centered = gemm_product - batch_norm_center[v];
-      const Acc batch_norm = batch_norm_centered * batch_norm_scale[v] + batch_norm_bias[v];
-      const Acc cdf = normal_cdf<Out>(batch_norm);
-      const Acc gelu_value = batch_norm * cdf;
-      const Acc d_gelu_value = relu_backward(grad_y, gelu_value);
-      const Acc slope_of_gelu_value = gelu_slope<Out>(batch_norm, cdf);
-      const Acc d_batch_norm = d_gelu_value * slope_of_gelu_value;
-      d_batch_norm_sum[v] += d_batch_norm;
-      batch_norm_centered_d_batch_norm_sum[v] += batch_norm_centered * d_batch_norm;
-      grad_gemm_product_out[v] = narrow<T>(d_batch_norm * batch_norm_scale[v]);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc batch_norm_centered_v = gemm_product_v - batch_norm_center_v[v];
+      const Acc batch_norm_v = batch_norm_centered_v * batch_norm_scale_v[v] + batch_norm_bias_v[v];
+      const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
+      const Acc gelu_value_v = batch_norm_v * cdf_v;
+      const Acc d_gelu_value_v = relu_backward(grad_y_v, gelu_value_v);
+      const Acc slope_of_gelu_value_v = gelu_slope<Out>(batch_norm_v, cdf_v);
+      const Acc d_batch_norm_v = d_gelu_value_v * slope_of_gelu_value_v;
+      d_batch_norm_sum_v[v] += d_batch_norm_v;
+      batch_norm_centered_d_batch_norm_sum_v[v] += batch_norm_centered_v * d_batch_norm_v;
+      grad_gemm_product_out[v] = narrow<T>(d_batch_norm_v * batch_norm_scale_v[v]);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
@@ -2046,11 +2068,11 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_batch_norm_sum, batch_norm_centered_d_batch_norm_sum);
+  sum_over_y<kVec>(shared, d_batch_norm_sum_v, batch_norm_centered_d_batch_norm_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_batch_norm_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_batch_norm_sum_v);
   store_partials(columns, partials, blockIdx.y, 2, 1, channels, period,
-      batch_norm_centered_d_batch_norm_sum);
+      batch_norm_centered_d_batch_norm_sum_v);
 }
 
 // Column sums from partial results.
@@ -2063,7 +2085,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     Param* __restrict__ grad_batch_norm_weight_ptr,
     Param* __restrict__ grad_batch_norm_bias_ptr,
     const Acc* __restrict__ partials,
-    Acc batch_norm_eps,
+    Acc batch_norm_eps_v,
     int64_t rows, int64_t channels, int64_t blocks) {
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -2095,34 +2117,34 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
   sum_over_y<1>(shared, batch_norm_centered_d_batch_norm_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc d_batch_norm_sum = d_batch_norm_sum_all[0];
-  const Acc batch_norm_centered_d_batch_norm_sum = batch_norm_centered_d_batch_norm_sum_all[0];
-  const Acc batch_norm_running_var = widen(batch_norm_running_var_ptr[column]);
-  const Acc batch_norm_weight = widen(batch_norm_weight_ptr[column]);
-  const Acc batch_norm_rstd = rsqrt(batch_norm_running_var + batch_norm_eps);
-  const Acc d_batch_norm_weight_sum = batch_norm_centered_d_batch_norm_sum * batch_norm_rstd;
+  const Acc d_batch_norm_sum_v = d_batch_norm_sum_all[0];
+  const Acc batch_norm_centered_d_batch_norm_sum_v = batch_norm_centered_d_batch_norm_sum_all[0];
+  const Acc batch_norm_running_var_v = widen(batch_norm_running_var_ptr[column]);
+  const Acc batch_norm_weight_v = widen(batch_norm_weight_ptr[column]);
+  const Acc batch_norm_rstd_v = rsqrt(batch_norm_running_var_v + batch_norm_eps_v);
+  const Acc d_batch_norm_weight_sum_v = batch_norm_centered_d_batch_norm_sum_v * batch_norm_rstd_v;
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
-      narrow<Param>(d_batch_norm_sum * batch_norm_rstd * batch_norm_weight);
+      narrow<Param>(d_batch_norm_sum_v * batch_norm_rstd_v * batch_norm_weight_v);
   if (grad_batch_norm_weight_ptr != nullptr) grad_batch_norm_weight_ptr[column] =
-      narrow<Param>(d_batch_norm_weight_sum);
+      narrow<Param>(d_batch_norm_weight_sum_v);
   if (grad_batch_norm_bias_ptr != nullptr) grad_batch_norm_bias_ptr[column] =
-      narrow<Param>(d_batch_norm_sum);
+      narrow<Param>(d_batch_norm_sum_v);
 }
 
 struct EvalBackwardArguments {
-  const void* grad_y;
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* batch_norm_weight;
-  const void* batch_norm_bias;
-  const void* batch_norm_running_mean;
-  const void* batch_norm_running_var;
-  void* grad_gemm_product;
-  void* grad_gemm_bias;
-  void* grad_batch_norm_weight;
-  void* grad_batch_norm_bias;
+  const void* grad_y_arg;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* batch_norm_weight_arg;
+  const void* batch_norm_bias_arg;
+  const void* batch_norm_running_mean_arg;
+  const void* batch_norm_running_var_arg;
+  void* grad_gemm_product_arg;
+  void* grad_gemm_bias_arg;
+  void* grad_batch_norm_weight_arg;
+  void* grad_batch_norm_bias_arg;
   int64_t rows, channels;
-  double batch_norm_eps;
+  double batch_norm_eps_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -2130,17 +2152,17 @@ cudaError_t eval_backward_launch(
     const EvalBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* batch_norm_weight_ptr = static_cast<const Param*>(a.batch_norm_weight);
-  auto* batch_norm_bias_ptr = static_cast<const Param*>(a.batch_norm_bias);
-  auto* batch_norm_running_mean_ptr = static_cast<const Param*>(a.batch_norm_running_mean);
-  auto* batch_norm_running_var_ptr = static_cast<const Param*>(a.batch_norm_running_var);
-  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product);
-  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias);
-  auto* grad_batch_norm_weight_ptr = static_cast<Param*>(a.grad_batch_norm_weight);
-  auto* grad_batch_norm_bias_ptr = static_cast<Param*>(a.grad_batch_norm_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* batch_norm_weight_ptr = static_cast<const Param*>(a.batch_norm_weight_arg);
+  auto* batch_norm_bias_ptr = static_cast<const Param*>(a.batch_norm_bias_arg);
+  auto* batch_norm_running_mean_ptr = static_cast<const Param*>(a.batch_norm_running_mean_arg);
+  auto* batch_norm_running_var_ptr = static_cast<const Param*>(a.batch_norm_running_var_arg);
+  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
+  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
+  auto* grad_batch_norm_weight_ptr = static_cast<Param*>(a.grad_batch_norm_weight_arg);
+  auto* grad_batch_norm_bias_ptr = static_cast<Param*>(a.grad_batch_norm_bias_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -2155,13 +2177,13 @@ cudaError_t eval_backward_launch(
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, batch_norm_running_mean_ptr, batch_norm_running_var_ptr,
         batch_norm_weight_ptr, batch_norm_bias_ptr, grad_gemm_product_ptr, partials,
-        Acc(a.batch_norm_eps), rows, channels, sums.lines, sums.lines_per_block, sums.period,
+        Acc(a.batch_norm_eps_arg), rows, channels, sums.lines, sums.lines_per_block, sums.period,
         whole);
     if (error != cudaSuccess) return error;
     return launch(eval_backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, batch_norm_running_var_ptr, batch_norm_weight_ptr,
         grad_gemm_bias_ptr, grad_batch_norm_weight_ptr, grad_batch_norm_bias_ptr, partials,
-        Acc(a.batch_norm_eps), rows, channels, int64_t(sums.grid.y * sums.period));
+        Acc(a.batch_norm_eps_arg), rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }
 
@@ -2211,29 +2233,32 @@ cudaError_t eval_backward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_batchnorm_gelu_relu_eval_backward(
     int mode,
-    const void* grad_y,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* batch_norm_weight,
-    const void* batch_norm_bias,
-    const void* batch_norm_running_mean,
-    const void* batch_norm_running_var,
-    void* grad_gemm_product,
-    void* grad_gemm_bias,
-    void* grad_batch_norm_weight,
-    void* grad_batch_norm_bias,
+    const void* grad_y_arg,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* batch_norm_weight_arg,
+    const void* batch_norm_bias_arg,
+    const void* batch_norm_running_mean_arg,
+    const void* batch_norm_running_var_arg,
+    void* grad_gemm_product_arg,
+    void* grad_gemm_bias_arg,
+    void* grad_batch_norm_weight_arg,
+    void* grad_batch_norm_bias_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double batch_norm_eps,
+    double batch_norm_eps_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const EvalBackwardArguments arguments{
-      grad_y, gemm_product, gemm_bias, batch_norm_weight, batch_norm_bias,
-      batch_norm_running_mean, batch_norm_running_var, grad_gemm_product, grad_gemm_bias,
-      grad_batch_norm_weight, grad_batch_norm_bias, rows, channels, batch_norm_eps};
-  const bool elements = aligned_to_16(grad_y, gemm_product, grad_gemm_product);
+      grad_y_arg, gemm_product_arg, gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg,
+      batch_norm_running_mean_arg, batch_norm_running_var_arg, grad_gemm_product_arg,
+      grad_gemm_bias_arg, grad_batch_norm_weight_arg, grad_batch_norm_bias_arg, rows,
+      channels, batch_norm_eps_arg};
+  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, batch_norm_weight, batch_norm_bias, batch_norm_running_mean,
-      batch_norm_running_var, grad_gemm_bias, grad_batch_norm_weight, grad_batch_norm_bias);
+      aligned_to_16(gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg,
+          batch_norm_running_mean_arg,
+      batch_norm_running_var_arg, grad_gemm_bias_arg, grad_batch_norm_weight_arg,
+      grad_batch_norm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};

@@ -8,6 +8,9 @@
 //   y = F.hardtanh(y, -1.0, 1.0)
 //   y = F.mish(y)
 //   y = groupnorm(y)
+//
+// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
+// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
 #include <algorithm>
 #include <cstdint>
 
@@ -54,7 +57,7 @@ namespace {
 //   groupnorm = groupnorm_hat * groupnorm_weight + groupnorm_bias
 //   y = groupnorm
 
-// Each row or group in registers.
+// Each group in registers.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
     bool kLarge = false>
@@ -69,7 +72,7 @@ forward_row(
     Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> groupnorm_eps,
+    Accumulate<T> groupnorm_eps_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length,
     int lanes, int across, int height,
     int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
@@ -129,10 +132,10 @@ forward_row(
   auto* const groupnorm_weight_staged = behind<Loaded<Param, kVec>>(bias_staged, places);
   auto* const groupnorm_bias_staged = behind<Loaded<Param, kVec>>(groupnorm_weight_staged, places);
   constexpr bool kStaged = kLarge;
-  Acc gemm_bias[kStaged ? 1 : kItems][kVec];
-  Acc bias[kStaged ? 1 : kItems][kVec];
-  Acc groupnorm_weight[kStaged ? 1 : kItems][kVec];
-  Acc groupnorm_bias[kStaged ? 1 : kItems][kVec];
+  Acc gemm_bias_v[kStaged ? 1 : kItems][kVec];
+  Acc bias_v[kStaged ? 1 : kItems][kVec];
+  Acc groupnorm_weight_v[kStaged ? 1 : kItems][kVec];
+  Acc groupnorm_bias_v[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (kStaged) {
@@ -143,12 +146,12 @@ forward_row(
       groupnorm_bias_staged[place] = load_constants(columns[i], groupnorm_bias_ptr);
     } else {
       load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
-          gemm_bias[kStaged ? 0 : i]);
-      load_values(columns[i], bias_ptr, columns[i].any(), bias[kStaged ? 0 : i]);
+          gemm_bias_v[kStaged ? 0 : i]);
+      load_values(columns[i], bias_ptr, columns[i].any(), bias_v[kStaged ? 0 : i]);
       load_values(columns[i], groupnorm_weight_ptr, columns[i].any(),
-          groupnorm_weight[kStaged ? 0 : i]);
+          groupnorm_weight_v[kStaged ? 0 : i]);
       load_values(columns[i], groupnorm_bias_ptr, columns[i].any(),
-          groupnorm_bias[kStaged ? 0 : i]);
+          groupnorm_bias_v[kStaged ? 0 : i]);
     }
   }
 
@@ -163,7 +166,7 @@ forward_row(
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc groupnorm_moments_total = Acc(0);
+    Acc groupnorm_moments_summed = Acc(0);
     Acc mish_value_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -171,25 +174,25 @@ forward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
-        widen_values(bias_staged[place], true, bias[0]);
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias_v[0]);
+        widen_values(bias_staged[place], true, bias_v[0]);
       }
-      Acc groupnorm_moments_parts[kVec];
+      Acc groupnorm_moments_terms[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i][v]);
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        const Acc plus_bias = gemm + bias[kept][v];
-        const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc power = bounded_exp<Out>(hardtanh_value);
-        const Acc mish_value = mish<Out>(hardtanh_value, power);
-        mish_value_held[i][v] = mish_value;
-        groupnorm_moments_parts[v] = columns[i].has(v) ? mish_value : Acc(0);
+        const Acc gemm_product_v = widen(gemm_product_in[i][v]);
+        const Acc gemm_v = gemm_product_v + gemm_bias_v[kept][v];
+        const Acc plus_bias_v = gemm_v + bias_v[kept][v];
+        const Acc hardtanh_value_v = hardtanh(plus_bias_v, Acc(-1), Acc(1));
+        const Acc power_v = bounded_exp<Out>(hardtanh_value_v);
+        const Acc mish_value_v = mish<Out>(hardtanh_value_v, power_v);
+        mish_value_held[i][v] = mish_value_v;
+        groupnorm_moments_terms[v] = columns[i].has(v) ? mish_value_v : Acc(0);
       }
-      if (active) groupnorm_moments_total += sum_of(groupnorm_moments_parts);
+      if (active) groupnorm_moments_summed += sum_of(groupnorm_moments_terms);
     }
-    sum_in_lanes(lanes, lane, groupnorm_moments_total);
-    Moments<Acc> groupnorm_moments{groupnorm_moments_total * inverse_part, Acc(0)};
+    sum_in_lanes(lanes, lane, groupnorm_moments_summed);
+    Moments<Acc> groupnorm_moments_v{groupnorm_moments_summed * inverse_part, Acc(0)};
     Acc groupnorm_moments_rest = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -198,24 +201,24 @@ forward_row(
       Acc groupnorm_moments_squares[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc mish_value = mish_value_held[i][v];
-        groupnorm_moments_distances[v] = columns[i].has(v) ? mish_value - groupnorm_moments.mean
-            : Acc(0);
+        const Acc mish_value_v = mish_value_held[i][v];
+        groupnorm_moments_distances[v] = columns[i].has(v) ? mish_value_v
+            - groupnorm_moments_v.mean : Acc(0);
         groupnorm_moments_squares[v] = square(groupnorm_moments_distances[v]);
       }
       if (active) groupnorm_moments_rest += sum_of(groupnorm_moments_distances);
-      if (active) groupnorm_moments.m2 += sum_of(groupnorm_moments_squares);
+      if (active) groupnorm_moments_v.m2 += sum_of(groupnorm_moments_squares);
     }
-    sum_in_lanes(lanes, lane, groupnorm_moments.m2, groupnorm_moments_rest);
-    correct(groupnorm_moments, groupnorm_moments_rest, inverse_part);
+    sum_in_lanes(lanes, lane, groupnorm_moments_v.m2, groupnorm_moments_rest);
+    correct(groupnorm_moments_v, groupnorm_moments_rest, inverse_part);
     if (lanes > 32)
-        moments_over_warps<kWarps>(shared, warp_counts, inverse_length, groupnorm_moments);
-    const Acc groupnorm_mean = groupnorm_moments.mean;
-    const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
-    const Acc groupnorm_rstd = rsqrt(groupnorm_variance + groupnorm_eps);
+        moments_over_warps<kWarps>(shared, warp_counts, inverse_length, groupnorm_moments_v);
+    const Acc groupnorm_mean_v = groupnorm_moments_v.mean;
+    const Acc groupnorm_variance_v = groupnorm_moments_v.m2 * inverse_length;
+    const Acc groupnorm_rstd_v = rsqrt(groupnorm_variance_v + groupnorm_eps_v);
     if (lane == 0 && valid && segment < groups) {
-      groupnorm_mean_ptr[item] = groupnorm_mean;
-      groupnorm_rstd_ptr[item] = groupnorm_rstd;
+      groupnorm_mean_ptr[item] = groupnorm_mean_v;
+      groupnorm_rstd_ptr[item] = groupnorm_rstd_v;
     }
 
 #pragma unroll
@@ -224,23 +227,24 @@ forward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(groupnorm_weight_staged[place], true, groupnorm_weight[0]);
-        widen_values(groupnorm_bias_staged[place], true, groupnorm_bias[0]);
+        widen_values(groupnorm_weight_staged[place], true, groupnorm_weight_v[0]);
+        widen_values(groupnorm_bias_staged[place], true, groupnorm_bias_v[0]);
       }
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc mish_value = mish_value_held[i][v];
-        const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-        const Acc groupnorm = groupnorm_hat * groupnorm_weight[kept][v] + groupnorm_bias[kept][v];
-        y_out[v] = narrow<Out>(groupnorm);
+        const Acc mish_value_v = mish_value_held[i][v];
+        const Acc groupnorm_hat_v = (mish_value_v - groupnorm_mean_v) * groupnorm_rstd_v;
+        const Acc groupnorm_v = groupnorm_hat_v * groupnorm_weight_v[kept][v]
+            + groupnorm_bias_v[kept][v];
+        y_out[v] = narrow<Out>(groupnorm_v);
       }
       if (active) store_pack(columns[i], y_ptr, at, whole, y_out);
     }
   }
 }
 
-// Statistics of each row or group.
+// What each group is reduced to.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
@@ -249,7 +253,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const Param* __restrict__ bias_ptr,
     Accumulate<T>* __restrict__ groupnorm_mean_ptr,
     Accumulate<T>* __restrict__ groupnorm_rstd_ptr,
-    Accumulate<T> groupnorm_eps,
+    Accumulate<T> groupnorm_eps_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -264,7 +268,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    PilotSums<Acc> groupnorm_moments_sums = {};
+    PilotSums<Acc> groupnorm_moments_shifted = {};
     int seen = 0;  // values of this thread
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
@@ -290,52 +294,53 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
-        Acc gemm_bias[kVec];
+        Acc gemm_bias_v[kVec];
         if (kPacked) {
-          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias);
+          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias_v);
         } else {
-          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias_v);
         }
-        Acc bias[kVec];
+        Acc bias_v[kVec];
         if (kPacked) {
-          widen_values(bias_in[u], true, bias);
+          widen_values(bias_in[u], true, bias_v);
         } else {
-          load_values(columns[u], bias_ptr, true, bias);
+          load_values(columns[u], bias_ptr, true, bias_v);
         }
-        Acc groupnorm_moments_of[kVec];
+        Acc groupnorm_moments_terms[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
-          const Acc gemm_product = widen(gemm_product_in[u][v]);
-          const Acc gemm = gemm_product + gemm_bias[v];
-          const Acc plus_bias = gemm + bias[v];
-          const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-          const Acc power = bounded_exp<Out>(hardtanh_value);
-          const Acc mish_value = mish<Out>(hardtanh_value, power);
-          groupnorm_moments_of[v] = mish_value;
+          const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+          const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+          const Acc plus_bias_v = gemm_v + bias_v[v];
+          const Acc hardtanh_value_v = hardtanh(plus_bias_v, Acc(-1), Acc(1));
+          const Acc power_v = bounded_exp<Out>(hardtanh_value_v);
+          const Acc mish_value_v = mish<Out>(hardtanh_value_v, power_v);
+          groupnorm_moments_terms[v] = mish_value_v;
         }
-        if (seen == 0) groupnorm_moments_sums.pilot = one_of(columns[u], groupnorm_moments_of);
+        if (seen == 0) groupnorm_moments_shifted.pilot =
+            one_of(columns[u], groupnorm_moments_terms);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          if (columns[u].has(v)) add_value(groupnorm_moments_sums, groupnorm_moments_of[v]);
+          if (columns[u].has(v)) add_value(groupnorm_moments_shifted, groupnorm_moments_terms[v]);
         }
         seen += columns[u].size();
       }
     }
-    Moments<Acc> groupnorm_moments = moments_of(groupnorm_moments_sums, Acc(seen));
-    moments_over_segment(shared, groupnorm_moments, Acc(seen), Acc(length));
-    const Acc groupnorm_mean = groupnorm_moments.mean;
-    const Acc groupnorm_variance = groupnorm_moments.m2 * inverse_length;
-    const Acc groupnorm_rstd = rsqrt(groupnorm_variance + groupnorm_eps);
+    Moments<Acc> groupnorm_moments_v = moments_of(groupnorm_moments_shifted, Acc(seen));
+    moments_over_segment(shared, groupnorm_moments_v, Acc(seen), Acc(length));
+    const Acc groupnorm_mean_v = groupnorm_moments_v.mean;
+    const Acc groupnorm_variance_v = groupnorm_moments_v.m2 * inverse_length;
+    const Acc groupnorm_rstd_v = rsqrt(groupnorm_variance_v + groupnorm_eps_v);
     if (threadIdx.x == 0 && blockIdx.z == 0) {
-      groupnorm_mean_ptr[item] = groupnorm_mean;
-      groupnorm_rstd_ptr[item] = groupnorm_rstd;
+      groupnorm_mean_ptr[item] = groupnorm_mean_v;
+      groupnorm_rstd_ptr[item] = groupnorm_rstd_v;
     }
   }
   cluster_wait();
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
@@ -362,20 +367,20 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
   });
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc bias[kVec];
-  load_values(columns, bias_ptr, active, bias);
-  Acc groupnorm_weight[kVec];
-  load_values(columns, groupnorm_weight_ptr, active, groupnorm_weight);
-  Acc groupnorm_bias[kVec];
-  load_values(columns, groupnorm_bias_ptr, active, groupnorm_bias);
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc bias_v[kVec];
+  load_values(columns, bias_ptr, active, bias_v);
+  Acc groupnorm_weight_v[kVec];
+  load_values(columns, groupnorm_weight_ptr, active, groupnorm_weight_v);
+  Acc groupnorm_bias_v[kVec];
+  load_values(columns, groupnorm_bias_ptr, active, groupnorm_bias_v);
 
   // What is known of the segment that element v of the thread's vector is of. That of the first one
   // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
   constexpr bool kEarly = kPacked || kVec <= 4;
   struct Values {
-    Acc groupnorm_mean, groupnorm_rstd;
+    Acc groupnorm_mean_v, groupnorm_rstd_v;
   };
   const auto values_of = [&](int64_t at, int v) {
     return Values{
@@ -394,17 +399,17 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       if (!here.has(v)) continue;
       const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
       const Values values = of_first ? first_values : values_of(at, v);
-      const Acc groupnorm_mean = values.groupnorm_mean;
-      const Acc groupnorm_rstd = values.groupnorm_rstd;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc plus_bias = gemm + bias[v];
-      const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-      const Acc power = bounded_exp<Out>(hardtanh_value);
-      const Acc mish_value = mish<Out>(hardtanh_value, power);
-      const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-      const Acc groupnorm = groupnorm_hat * groupnorm_weight[v] + groupnorm_bias[v];
-      y_out[v] = narrow<Out>(groupnorm);
+      const Acc groupnorm_mean_v = values.groupnorm_mean_v;
+      const Acc groupnorm_rstd_v = values.groupnorm_rstd_v;
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+      const Acc plus_bias_v = gemm_v + bias_v[v];
+      const Acc hardtanh_value_v = hardtanh(plus_bias_v, Acc(-1), Acc(1));
+      const Acc power_v = bounded_exp<Out>(hardtanh_value_v);
+      const Acc mish_value_v = mish<Out>(hardtanh_value_v, power_v);
+      const Acc groupnorm_hat_v = (mish_value_v - groupnorm_mean_v) * groupnorm_rstd_v;
+      const Acc groupnorm_v = groupnorm_hat_v * groupnorm_weight_v[v] + groupnorm_bias_v[v];
+      y_out[v] = narrow<Out>(groupnorm_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -445,16 +450,16 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
 }
 
 struct ForwardArguments {
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* bias;
-  const void* groupnorm_weight;
-  const void* groupnorm_bias;
-  void* y;
-  void* groupnorm_mean;
-  void* groupnorm_rstd;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* bias_arg;
+  const void* groupnorm_weight_arg;
+  const void* groupnorm_bias_arg;
+  void* y_arg;
+  void* groupnorm_mean_arg;
+  void* groupnorm_rstd_arg;
   int64_t rows, channels, groups;
-  double groupnorm_eps;
+  double groupnorm_eps_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -462,14 +467,14 @@ cudaError_t forward_launch(
     const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* bias_ptr = static_cast<const Param*>(a.bias);
-  auto* groupnorm_weight_ptr = static_cast<const Param*>(a.groupnorm_weight);
-  auto* groupnorm_bias_ptr = static_cast<const Param*>(a.groupnorm_bias);
-  auto* y_ptr = static_cast<Out*>(a.y);
-  auto* groupnorm_mean_ptr = static_cast<Accumulate<T>*>(a.groupnorm_mean);
-  auto* groupnorm_rstd_ptr = static_cast<Accumulate<T>*>(a.groupnorm_rstd);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* bias_ptr = static_cast<const Param*>(a.bias_arg);
+  auto* groupnorm_weight_ptr = static_cast<const Param*>(a.groupnorm_weight_arg);
+  auto* groupnorm_bias_ptr = static_cast<const Param*>(a.groupnorm_bias_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
+  auto* groupnorm_mean_ptr = static_cast<Accumulate<T>*>(a.groupnorm_mean_arg);
+  auto* groupnorm_rstd_ptr = static_cast<Accumulate<T>*>(a.groupnorm_rstd_arg);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
@@ -495,8 +500,9 @@ cudaError_t forward_launch(
     set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr,
         gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr, groupnorm_mean_ptr,
-        groupnorm_rstd_ptr, y_ptr, Acc(a.groupnorm_eps), rows, channels, groups, length, row.lanes,
-        row.across, row.height, row.step, row.step * groups, row.step * channels, size, whole);
+        groupnorm_rstd_ptr, y_ptr, Acc(a.groupnorm_eps_arg), rows, channels, groups, length,
+        row.lanes, row.across, row.height, row.step, row.step * groups, row.step * channels, size,
+        whole);
   }
 
   // Any size: statistics first, then one more pass.
@@ -509,8 +515,8 @@ cudaError_t forward_launch(
         segment_grid(shapes, rows, groups, channels / groups, kSegmentTurn * kVec, kMostCluster,
             kMultiprocessors),
         dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, gemm_product_ptr,
-        gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, Acc(a.groupnorm_eps), rows,
-        channels, groups, channels / groups, whole);
+        gemm_bias_ptr, bias_ptr, groupnorm_mean_ptr, groupnorm_rstd_ptr, Acc(a.groupnorm_eps_arg),
+        rows, channels, groups, channels / groups, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, bias_ptr, groupnorm_weight_ptr, groupnorm_bias_ptr,
@@ -565,25 +571,27 @@ cudaError_t forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_bias_hardtanh_mish_groupnorm_forward(
     int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* bias,
-    const void* groupnorm_weight,
-    const void* groupnorm_bias,
-    void* y,
-    void* groupnorm_mean,
-    void* groupnorm_rstd,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* bias_arg,
+    const void* groupnorm_weight_arg,
+    const void* groupnorm_bias_arg,
+    void* y_arg,
+    void* groupnorm_mean_arg,
+    void* groupnorm_rstd_arg,
     int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
-    double groupnorm_eps,
+    double groupnorm_eps_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const ForwardArguments arguments{
-      gemm_product, gemm_bias, bias, groupnorm_weight, groupnorm_bias, y, groupnorm_mean,
-      groupnorm_rstd, rows, channels, groups, groupnorm_eps};
-  const bool elements = aligned_to_16(gemm_product, y);
+      gemm_product_arg, gemm_bias_arg, bias_arg, groupnorm_weight_arg, groupnorm_bias_arg,
+      y_arg, groupnorm_mean_arg, groupnorm_rstd_arg, rows, channels, groups,
+      groupnorm_eps_arg};
+  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, bias, groupnorm_weight, groupnorm_bias, groupnorm_mean,
-          groupnorm_rstd);
+      aligned_to_16(gemm_bias_arg, bias_arg, groupnorm_weight_arg, groupnorm_bias_arg,
+          groupnorm_mean_arg,
+      groupnorm_rstd_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -629,7 +637,7 @@ namespace {
 //   d_groupnorm_weight_sum = sum over the rows of grad_y * groupnorm_hat
 //   d_plus_bias_sum = sum over the rows of d_plus_bias
 
-// Each row or group in registers.
+// Each group in registers.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
     bool kLarge = false, bool kCluster = false>
@@ -672,7 +680,7 @@ backward_row(
         first * channels, segment * length, end,
             int64_t((rank * kItems + i) * lanes + lane) * kVec);
   }
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count_v = reciprocal(Acc(length));
 
   // The next row is on its way while this one is used.
   RowLoad<T, kVec, kRuns> gemm_product_next[kItems];
@@ -713,9 +721,9 @@ backward_row(
   auto* const d_plus_bias_sum_staged =
       behind<Loaded<Acc, kVec>>(d_groupnorm_weight_sum_staged, places);
   constexpr bool kStaged = kLarge;
-  Acc gemm_bias[kStaged ? 1 : kItems][kVec];
-  Acc bias[kStaged ? 1 : kItems][kVec];
-  Acc groupnorm_weight[kStaged ? 1 : kItems][kVec];
+  Acc gemm_bias_v[kStaged ? 1 : kItems][kVec];
+  Acc bias_v[kStaged ? 1 : kItems][kVec];
+  Acc groupnorm_weight_v[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (kStaged) {
@@ -725,21 +733,21 @@ backward_row(
       groupnorm_weight_staged[place] = load_constants(columns[i], groupnorm_weight_ptr);
     } else {
       load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
-          gemm_bias[kStaged ? 0 : i]);
-      load_values(columns[i], bias_ptr, columns[i].any(), bias[kStaged ? 0 : i]);
+          gemm_bias_v[kStaged ? 0 : i]);
+      load_values(columns[i], bias_ptr, columns[i].any(), bias_v[kStaged ? 0 : i]);
       load_values(columns[i], groupnorm_weight_ptr, columns[i].any(),
-          groupnorm_weight[kStaged ? 0 : i]);
+          groupnorm_weight_v[kStaged ? 0 : i]);
     }
   }
-  Acc grad_y_sum[kLarge ? 1 : kItems][kVec] = {};
-  Acc d_groupnorm_weight_sum[kLarge ? 1 : kItems][kVec] = {};
-  Acc d_plus_bias_sum[kLarge ? 1 : kItems][kVec] = {};
+  Acc grad_y_sum_v[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_groupnorm_weight_sum_v[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_plus_bias_sum_v[kLarge ? 1 : kItems][kVec] = {};
 #pragma unroll
   for (int i = 0; kLarge && i < kItems; ++i) {
     const int place = i * blockDim.x + threadIdx.x;
-    grad_y_sum_staged[place] = loaded(grad_y_sum[0]);
-    d_groupnorm_weight_sum_staged[place] = loaded(d_groupnorm_weight_sum[0]);
-    d_plus_bias_sum_staged[place] = loaded(d_plus_bias_sum[0]);
+    grad_y_sum_staged[place] = loaded(grad_y_sum_v[0]);
+    d_groupnorm_weight_sum_staged[place] = loaded(d_groupnorm_weight_sum_v[0]);
+    d_plus_bias_sum_staged[place] = loaded(d_plus_bias_sum_v[0]);
   }
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
@@ -752,13 +760,13 @@ backward_row(
       gemm_product_in[i] = arrived(columns[i], gemm_product_ptr, at, gemm_product_next[i]);
       grad_y_in[i] = arrived(columns[i], grad_y_ptr, at, grad_y_next[i]);
     }
-    const Acc groupnorm_mean = groupnorm_mean_next;
-    const Acc groupnorm_rstd = groupnorm_rstd_next;
+    const Acc groupnorm_mean_v = groupnorm_mean_next;
+    const Acc groupnorm_rstd_v = groupnorm_rstd_next;
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (!kLarge || base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc d_groupnorm_hat_sum = Acc(0);
-    Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
+    Acc d_groupnorm_hat_sum_v = Acc(0);
+    Acc d_groupnorm_hat_groupnorm_hat_sum_v = Acc(0);
     Acc groupnorm_hat_held[kItems][kVec];
     Acc slope_of_mish_value_held[kItems][kVec];
 #pragma unroll
@@ -767,44 +775,44 @@ backward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
-        widen_values(bias_staged[place], true, bias[0]);
-        widen_values(groupnorm_weight_staged[place], true, groupnorm_weight[0]);
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias_v[0]);
+        widen_values(bias_staged[place], true, bias_v[0]);
+        widen_values(groupnorm_weight_staged[place], true, groupnorm_weight_v[0]);
       }
-      Acc d_groupnorm_hat_sum_parts[kVec];
-      Acc d_groupnorm_hat_groupnorm_hat_sum_parts[kVec];
+      Acc d_groupnorm_hat_sum_terms[kVec];
+      Acc d_groupnorm_hat_groupnorm_hat_sum_terms[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i][v]);
-        const Acc grad_y = widen(grad_y_in[i][v]);
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        const Acc plus_bias = gemm + bias[kept][v];
-        const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-        const Acc power = bounded_exp<Out>(hardtanh_value);
-        const Acc mish_value = mish<Out>(hardtanh_value, power);
-        const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-        const Acc d_groupnorm_hat_groupnorm_hat =
-            grad_y * groupnorm_hat * groupnorm_weight[kept][v];
-        const Acc slope_of_mish_value = mish_slope<Out>(hardtanh_value, power);
-        groupnorm_hat_held[i][v] = groupnorm_hat;
-        slope_of_mish_value_held[i][v] = slope_of_mish_value;
-        d_groupnorm_hat_sum_parts[v] = columns[i].has(v) ? grad_y * groupnorm_weight[kept][v]
+        const Acc gemm_product_v = widen(gemm_product_in[i][v]);
+        const Acc grad_y_v = widen(grad_y_in[i][v]);
+        const Acc gemm_v = gemm_product_v + gemm_bias_v[kept][v];
+        const Acc plus_bias_v = gemm_v + bias_v[kept][v];
+        const Acc hardtanh_value_v = hardtanh(plus_bias_v, Acc(-1), Acc(1));
+        const Acc power_v = bounded_exp<Out>(hardtanh_value_v);
+        const Acc mish_value_v = mish<Out>(hardtanh_value_v, power_v);
+        const Acc groupnorm_hat_v = (mish_value_v - groupnorm_mean_v) * groupnorm_rstd_v;
+        const Acc d_groupnorm_hat_groupnorm_hat_v =
+            grad_y_v * groupnorm_hat_v * groupnorm_weight_v[kept][v];
+        const Acc slope_of_mish_value_v = mish_slope<Out>(hardtanh_value_v, power_v);
+        groupnorm_hat_held[i][v] = groupnorm_hat_v;
+        slope_of_mish_value_held[i][v] = slope_of_mish_value_v;
+        d_groupnorm_hat_sum_terms[v] = columns[i].has(v) ? grad_y_v * groupnorm_weight_v[kept][v]
             : Acc(0);
-        d_groupnorm_hat_groupnorm_hat_sum_parts[v] = columns[i].has(v)
-            ? d_groupnorm_hat_groupnorm_hat : Acc(0);
+        d_groupnorm_hat_groupnorm_hat_sum_terms[v] = columns[i].has(v)
+            ? d_groupnorm_hat_groupnorm_hat_v : Acc(0);
       }
-      if (active) d_groupnorm_hat_sum += sum_of(d_groupnorm_hat_sum_parts);
-      if (active) d_groupnorm_hat_groupnorm_hat_sum +=
-          sum_of(d_groupnorm_hat_groupnorm_hat_sum_parts);
+      if (active) d_groupnorm_hat_sum_v += sum_of(d_groupnorm_hat_sum_terms);
+      if (active) d_groupnorm_hat_groupnorm_hat_sum_v +=
+          sum_of(d_groupnorm_hat_groupnorm_hat_sum_terms);
     }
     if constexpr (kCluster) {
-      exchange.sum(d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum);
+      exchange.sum(d_groupnorm_hat_sum_v, d_groupnorm_hat_groupnorm_hat_sum_v);
     } else {
-      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_groupnorm_hat_sum,
-          d_groupnorm_hat_groupnorm_hat_sum);
+      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_groupnorm_hat_sum_v,
+          d_groupnorm_hat_groupnorm_hat_sum_v);
     }
-    const Acc groupnorm_grad_slope = d_groupnorm_hat_groupnorm_hat_sum * inverse_count;
-    const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
+    const Acc groupnorm_grad_slope_v = d_groupnorm_hat_groupnorm_hat_sum_v * inverse_count_v;
+    const Acc groupnorm_grad_mean_v = d_groupnorm_hat_sum_v * inverse_count_v;
 
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -812,39 +820,39 @@ backward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
-        widen_values(bias_staged[place], true, bias[0]);
-        widen_values(groupnorm_weight_staged[place], true, groupnorm_weight[0]);
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias_v[0]);
+        widen_values(bias_staged[place], true, bias_v[0]);
+        widen_values(groupnorm_weight_staged[place], true, groupnorm_weight_v[0]);
       }
       const int own = kLarge ? 0 : i;
       if (kLarge) {
-        widen_values(grad_y_sum_staged[place], true, grad_y_sum[0]);
-        widen_values(d_groupnorm_weight_sum_staged[place], true, d_groupnorm_weight_sum[0]);
-        widen_values(d_plus_bias_sum_staged[place], true, d_plus_bias_sum[0]);
+        widen_values(grad_y_sum_staged[place], true, grad_y_sum_v[0]);
+        widen_values(d_groupnorm_weight_sum_staged[place], true, d_groupnorm_weight_sum_v[0]);
+        widen_values(d_plus_bias_sum_staged[place], true, d_plus_bias_sum_v[0]);
       }
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i][v]);
-        const Acc grad_y = widen(grad_y_in[i][v]);
-        const Acc groupnorm_hat = groupnorm_hat_held[i][v];
-        const Acc slope_of_mish_value = slope_of_mish_value_held[i][v];
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        const Acc plus_bias = gemm + bias[kept][v];
-        const Acc d_mish_value_unscaled =
-            grad_y * groupnorm_weight[kept][v] - (groupnorm_hat * groupnorm_grad_slope
-                + groupnorm_grad_mean);
-        const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
-        const Acc d_hardtanh_value = d_mish_value * slope_of_mish_value;
-        const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
-        if (active) grad_y_sum[own][v] += grad_y;
-        if (active) d_groupnorm_weight_sum[own][v] += grad_y * groupnorm_hat;
-        if (active) d_plus_bias_sum[own][v] += d_plus_bias;
-        grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
+        const Acc gemm_product_v = widen(gemm_product_in[i][v]);
+        const Acc grad_y_v = widen(grad_y_in[i][v]);
+        const Acc groupnorm_hat_v = groupnorm_hat_held[i][v];
+        const Acc slope_of_mish_value_v = slope_of_mish_value_held[i][v];
+        const Acc gemm_v = gemm_product_v + gemm_bias_v[kept][v];
+        const Acc plus_bias_v = gemm_v + bias_v[kept][v];
+        const Acc d_mish_value_unscaled_v = grad_y_v * groupnorm_weight_v[kept][v]
+            - (groupnorm_hat_v * groupnorm_grad_slope_v + groupnorm_grad_mean_v);
+        const Acc d_mish_value_v = d_mish_value_unscaled_v * groupnorm_rstd_v;
+        const Acc d_hardtanh_value_v = d_mish_value_v * slope_of_mish_value_v;
+        const Acc d_plus_bias_v =
+            hardtanh_backward(d_hardtanh_value_v, plus_bias_v, Acc(-1), Acc(1));
+        if (active) grad_y_sum_v[own][v] += grad_y_v;
+        if (active) d_groupnorm_weight_sum_v[own][v] += grad_y_v * groupnorm_hat_v;
+        if (active) d_plus_bias_sum_v[own][v] += d_plus_bias_v;
+        grad_gemm_product_out[v] = narrow<T>(d_plus_bias_v);
       }
-      if (kLarge) grad_y_sum_staged[place] = loaded(grad_y_sum[0]);
-      if (kLarge) d_groupnorm_weight_sum_staged[place] = loaded(d_groupnorm_weight_sum[0]);
-      if (kLarge) d_plus_bias_sum_staged[place] = loaded(d_plus_bias_sum[0]);
+      if (kLarge) grad_y_sum_staged[place] = loaded(grad_y_sum_v[0]);
+      if (kLarge) d_groupnorm_weight_sum_staged[place] = loaded(d_groupnorm_weight_sum_v[0]);
+      if (kLarge) d_plus_bias_sum_staged[place] = loaded(d_plus_bias_sum_v[0]);
       if (active && grad_gemm_product_ptr != nullptr)
           store_pack(columns[i], grad_gemm_product_ptr, at, whole, grad_gemm_product_out);
     }
@@ -859,19 +867,19 @@ backward_row(
     const int own = kLarge ? 0 : i;
     if (kLarge) {
       const int place = i * blockDim.x + threadIdx.x;
-      widen_values(grad_y_sum_staged[place], true, grad_y_sum[0]);
-      widen_values(d_groupnorm_weight_sum_staged[place], true, d_groupnorm_weight_sum[0]);
-      widen_values(d_plus_bias_sum_staged[place], true, d_plus_bias_sum[0]);
+      widen_values(grad_y_sum_staged[place], true, grad_y_sum_v[0]);
+      widen_values(d_groupnorm_weight_sum_staged[place], true, d_groupnorm_weight_sum_v[0]);
+      widen_values(d_plus_bias_sum_staged[place], true, d_plus_bias_sum_v[0]);
     }
     if (!kLarge && !kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, grad_y_sum[own],
-            d_groupnorm_weight_sum[own]);
+        sum_over_rows<kVec>(again, lanes * across, height, shared, grad_y_sum_v[own],
+            d_groupnorm_weight_sum_v[own]);
     if (!kLarge && !kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_plus_bias_sum[own]);
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_plus_bias_sum_v[own]);
     if (again.row != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, grad_y_sum[own]);
-    store_values(columns[i], mine + 1 * channels, d_groupnorm_weight_sum[own]);
-    store_values(columns[i], mine + 2 * channels, d_plus_bias_sum[own]);
+    store_values(columns[i], mine + 0 * channels, grad_y_sum_v[own]);
+    store_values(columns[i], mine + 1 * channels, d_groupnorm_weight_sum_v[own]);
+    store_values(columns[i], mine + 2 * channels, d_plus_bias_sum_v[own]);
   }
 }
 
@@ -918,18 +926,18 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
   sum_over_y<1>(shared, d_plus_bias_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc grad_y_sum = grad_y_sum_all[0];
-  const Acc d_groupnorm_weight_sum = d_groupnorm_weight_sum_all[0];
-  const Acc d_plus_bias_sum = d_plus_bias_sum_all[0];
-  if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_plus_bias_sum);
-  if (grad_bias_ptr != nullptr) grad_bias_ptr[column] = narrow<Param>(d_plus_bias_sum);
+  const Acc grad_y_sum_v = grad_y_sum_all[0];
+  const Acc d_groupnorm_weight_sum_v = d_groupnorm_weight_sum_all[0];
+  const Acc d_plus_bias_sum_v = d_plus_bias_sum_all[0];
+  if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_plus_bias_sum_v);
+  if (grad_bias_ptr != nullptr) grad_bias_ptr[column] = narrow<Param>(d_plus_bias_sum_v);
   if (grad_groupnorm_weight_ptr != nullptr) grad_groupnorm_weight_ptr[column] =
-      narrow<Param>(d_groupnorm_weight_sum);
+      narrow<Param>(d_groupnorm_weight_sum_v);
   if (grad_groupnorm_bias_ptr != nullptr) grad_groupnorm_bias_ptr[column] =
-      narrow<Param>(grad_y_sum);
+      narrow<Param>(grad_y_sum_v);
 }
 
-// Statistics of each row or group.
+// What each group is reduced to.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
@@ -946,7 +954,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count_v = reciprocal(Acc(length));
 
   cluster_arrive();
   // The vectors of the blocks that share a segment take turns.
@@ -956,10 +964,10 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc groupnorm_mean = widen(groupnorm_mean_ptr[item]);
-    const Acc groupnorm_rstd = widen(groupnorm_rstd_ptr[item]);
-    Acc d_groupnorm_hat_sum = Acc(0);
-    Acc d_groupnorm_hat_groupnorm_hat_sum = Acc(0);
+    const Acc groupnorm_mean_v = widen(groupnorm_mean_ptr[item]);
+    const Acc groupnorm_rstd_v = widen(groupnorm_rstd_ptr[item]);
+    Acc d_groupnorm_hat_sum_v = Acc(0);
+    Acc d_groupnorm_hat_groupnorm_hat_sum_v = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
     for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
@@ -990,53 +998,54 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
-        Acc gemm_bias[kVec];
+        Acc gemm_bias_v[kVec];
         if (kPacked) {
-          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias);
+          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias_v);
         } else {
-          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias_v);
         }
-        Acc bias[kVec];
+        Acc bias_v[kVec];
         if (kPacked) {
-          widen_values(bias_in[u], true, bias);
+          widen_values(bias_in[u], true, bias_v);
         } else {
-          load_values(columns[u], bias_ptr, true, bias);
+          load_values(columns[u], bias_ptr, true, bias_v);
         }
-        Acc groupnorm_weight[kVec];
+        Acc groupnorm_weight_v[kVec];
         if (kPacked) {
-          widen_values(groupnorm_weight_in[u], true, groupnorm_weight);
+          widen_values(groupnorm_weight_in[u], true, groupnorm_weight_v);
         } else {
-          load_values(columns[u], groupnorm_weight_ptr, true, groupnorm_weight);
+          load_values(columns[u], groupnorm_weight_ptr, true, groupnorm_weight_v);
         }
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
-          const Acc gemm_product = widen(gemm_product_in[u][v]);
-          const Acc grad_y = widen(grad_y_in[u][v]);
-          const Acc gemm = gemm_product + gemm_bias[v];
-          const Acc plus_bias = gemm + bias[v];
-          const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-          const Acc power = bounded_exp<Out>(hardtanh_value);
-          const Acc mish_value = mish<Out>(hardtanh_value, power);
-          const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-          const Acc d_groupnorm_hat_groupnorm_hat = grad_y * groupnorm_hat * groupnorm_weight[v];
-          d_groupnorm_hat_sum += grad_y * groupnorm_weight[v];
-          d_groupnorm_hat_groupnorm_hat_sum += d_groupnorm_hat_groupnorm_hat;
+          const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+          const Acc grad_y_v = widen(grad_y_in[u][v]);
+          const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+          const Acc plus_bias_v = gemm_v + bias_v[v];
+          const Acc hardtanh_value_v = hardtanh(plus_bias_v, Acc(-1), Acc(1));
+          const Acc power_v = bounded_exp<Out>(hardtanh_value_v);
+          const Acc mish_value_v = mish<Out>(hardtanh_value_v, power_v);
+          const Acc groupnorm_hat_v = (mish_value_v - groupnorm_mean_v) * groupnorm_rstd_v;
+          const Acc d_groupnorm_hat_groupnorm_hat_v =
+              grad_y_v * groupnorm_hat_v * groupnorm_weight_v[v];
+          d_groupnorm_hat_sum_v += grad_y_v * groupnorm_weight_v[v];
+          d_groupnorm_hat_groupnorm_hat_sum_v += d_groupnorm_hat_groupnorm_hat_v;
         }
       }
     }
-    sum_over_segment(shared, d_groupnorm_hat_sum, d_groupnorm_hat_groupnorm_hat_sum);
-    const Acc groupnorm_grad_slope = d_groupnorm_hat_groupnorm_hat_sum * inverse_count;
-    const Acc groupnorm_grad_mean = d_groupnorm_hat_sum * inverse_count;
+    sum_over_segment(shared, d_groupnorm_hat_sum_v, d_groupnorm_hat_groupnorm_hat_sum_v);
+    const Acc groupnorm_grad_slope_v = d_groupnorm_hat_groupnorm_hat_sum_v * inverse_count_v;
+    const Acc groupnorm_grad_mean_v = d_groupnorm_hat_sum_v * inverse_count_v;
     if (threadIdx.x == 0 && blockIdx.z == 0) {
-      groupnorm_grad_slope_ptr[item] = groupnorm_grad_slope;
-      groupnorm_grad_mean_ptr[item] = groupnorm_grad_mean;
+      groupnorm_grad_slope_ptr[item] = groupnorm_grad_slope_v;
+      groupnorm_grad_mean_ptr[item] = groupnorm_grad_mean_v;
     }
   }
   cluster_wait();
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward_apply(
@@ -1066,22 +1075,22 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
   });
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc bias[kVec];
-  load_values(columns, bias_ptr, active, bias);
-  Acc groupnorm_weight[kVec];
-  load_values(columns, groupnorm_weight_ptr, active, groupnorm_weight);
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc bias_v[kVec];
+  load_values(columns, bias_ptr, active, bias_v);
+  Acc groupnorm_weight_v[kVec];
+  load_values(columns, groupnorm_weight_ptr, active, groupnorm_weight_v);
 
-  Acc grad_y_sum[kVec] = {};
-  Acc d_groupnorm_weight_sum[kVec] = {};
-  Acc d_plus_bias_sum[kVec] = {};
+  Acc grad_y_sum_v[kVec] = {};
+  Acc d_groupnorm_weight_sum_v[kVec] = {};
+  Acc d_plus_bias_sum_v[kVec] = {};
 
   // What is known of the segment that element v of the thread's vector is of. That of the first one
   // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
   constexpr bool kEarly = kPacked || kVec <= 4;
   struct Values {
-    Acc groupnorm_mean, groupnorm_rstd, groupnorm_grad_slope, groupnorm_grad_mean;
+    Acc groupnorm_mean_v, groupnorm_rstd_v, groupnorm_grad_slope_v, groupnorm_grad_mean_v;
   };
   const auto values_of = [&](int64_t at, int v) {
     return Values{
@@ -1103,29 +1112,28 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       if (!here.has(v)) continue;
       const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
       const Values values = of_first ? first_values : values_of(at, v);
-      const Acc groupnorm_mean = values.groupnorm_mean;
-      const Acc groupnorm_rstd = values.groupnorm_rstd;
-      const Acc groupnorm_grad_slope = values.groupnorm_grad_slope;
-      const Acc groupnorm_grad_mean = values.groupnorm_grad_mean;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc plus_bias = gemm + bias[v];
-      const Acc hardtanh_value = hardtanh(plus_bias, Acc(-1), Acc(1));
-      const Acc power = bounded_exp<Out>(hardtanh_value);
-      const Acc mish_value = mish<Out>(hardtanh_value, power);
-      const Acc groupnorm_hat = (mish_value - groupnorm_mean) * groupnorm_rstd;
-      const Acc d_mish_value_unscaled =
-          grad_y * groupnorm_weight[v] - (groupnorm_hat * groupnorm_grad_slope
-              + groupnorm_grad_mean);
-      const Acc slope_of_mish_value = mish_slope<Out>(hardtanh_value, power);
-      const Acc d_mish_value = d_mish_value_unscaled * groupnorm_rstd;
-      const Acc d_hardtanh_value = d_mish_value * slope_of_mish_value;
-      const Acc d_plus_bias = hardtanh_backward(d_hardtanh_value, plus_bias, Acc(-1), Acc(1));
-      grad_y_sum[v] += grad_y;
-      d_groupnorm_weight_sum[v] += grad_y * groupnorm_hat;
-      d_plus_bias_sum[v] += d_plus_bias;
-      grad_gemm_product_out[v] = narrow<T>(d_plus_bias);
+      const Acc groupnorm_mean_v = values.groupnorm_mean_v;
+      const Acc groupnorm_rstd_v = values.groupnorm_rstd_v;
+      const Acc groupnorm_grad_slope_v = values.groupnorm_grad_slope_v;
+      const Acc groupnorm_grad_mean_v = values.groupnorm_grad_mean_v;
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+      const Acc plus_bias_v = gemm_v + bias_v[v];
+      const Acc hardtanh_value_v = hardtanh(plus_bias_v, Acc(-1), Acc(1));
+      const Acc power_v = bounded_exp<Out>(hardtanh_value_v);
+      const Acc mish_value_v = mish<Out>(hardtanh_value_v, power_v);
+      const Acc groupnorm_hat_v = (mish_value_v - groupnorm_mean_v) * groupnorm_rstd_v;
+      const Acc d_mish_value_unscaled_v = grad_y_v * groupnorm_weight_v[v]
+          - (groupnorm_hat_v * groupnorm_grad_slope_v + groupnorm_grad_mean_v);
+      const Acc slope_of_mish_value_v = mish_slope<Out>(hardtanh_value_v, power_v);
+      const Acc d_mish_value_v = d_mish_value_unscaled_v * groupnorm_rstd_v;
+      const Acc d_hardtanh_value_v = d_mish_value_v * slope_of_mish_value_v;
+      const Acc d_plus_bias_v = hardtanh_backward(d_hardtanh_value_v, plus_bias_v, Acc(-1), Acc(1));
+      grad_y_sum_v[v] += grad_y_v;
+      d_groupnorm_weight_sum_v[v] += grad_y_v * groupnorm_hat_v;
+      d_plus_bias_sum_v[v] += d_plus_bias_v;
+      grad_gemm_product_out[v] = narrow<T>(d_plus_bias_v);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
@@ -1170,27 +1178,27 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, grad_y_sum, d_groupnorm_weight_sum);
-  sum_over_y<kVec>(shared, d_plus_bias_sum);
+  sum_over_y<kVec>(shared, grad_y_sum_v, d_groupnorm_weight_sum_v);
+  sum_over_y<kVec>(shared, d_plus_bias_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, grad_y_sum);
-  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, d_groupnorm_weight_sum);
-  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, d_plus_bias_sum);
+  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, grad_y_sum_v);
+  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, d_groupnorm_weight_sum_v);
+  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, d_plus_bias_sum_v);
 }
 
 struct BackwardArguments {
-  const void* grad_y;
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* bias;
-  const void* groupnorm_weight;
-  const void* groupnorm_mean;
-  const void* groupnorm_rstd;
-  void* grad_gemm_product;
-  void* grad_gemm_bias;
-  void* grad_bias;
-  void* grad_groupnorm_weight;
-  void* grad_groupnorm_bias;
+  const void* grad_y_arg;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* bias_arg;
+  const void* groupnorm_weight_arg;
+  const void* groupnorm_mean_arg;
+  const void* groupnorm_rstd_arg;
+  void* grad_gemm_product_arg;
+  void* grad_gemm_bias_arg;
+  void* grad_bias_arg;
+  void* grad_groupnorm_weight_arg;
+  void* grad_groupnorm_bias_arg;
   int64_t rows, channels, groups;
 };
 
@@ -1199,18 +1207,18 @@ cudaError_t backward_launch(
     const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* bias_ptr = static_cast<const Param*>(a.bias);
-  auto* groupnorm_weight_ptr = static_cast<const Param*>(a.groupnorm_weight);
-  auto* groupnorm_mean_ptr = static_cast<const Accumulate<T>*>(a.groupnorm_mean);
-  auto* groupnorm_rstd_ptr = static_cast<const Accumulate<T>*>(a.groupnorm_rstd);
-  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product);
-  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias);
-  auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias);
-  auto* grad_groupnorm_weight_ptr = static_cast<Param*>(a.grad_groupnorm_weight);
-  auto* grad_groupnorm_bias_ptr = static_cast<Param*>(a.grad_groupnorm_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* bias_ptr = static_cast<const Param*>(a.bias_arg);
+  auto* groupnorm_weight_ptr = static_cast<const Param*>(a.groupnorm_weight_arg);
+  auto* groupnorm_mean_ptr = static_cast<const Accumulate<T>*>(a.groupnorm_mean_arg);
+  auto* groupnorm_rstd_ptr = static_cast<const Accumulate<T>*>(a.groupnorm_rstd_arg);
+  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
+  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
+  auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias_arg);
+  auto* grad_groupnorm_weight_ptr = static_cast<Param*>(a.grad_groupnorm_weight_arg);
+  auto* grad_groupnorm_bias_ptr = static_cast<Param*>(a.grad_groupnorm_bias_arg);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
@@ -1339,30 +1347,32 @@ cudaError_t backward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_bias_hardtanh_mish_groupnorm_backward(
     int mode,
-    const void* grad_y,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* bias,
-    const void* groupnorm_weight,
-    const void* groupnorm_mean,
-    const void* groupnorm_rstd,
-    void* grad_gemm_product,
-    void* grad_gemm_bias,
-    void* grad_bias,
-    void* grad_groupnorm_weight,
-    void* grad_groupnorm_bias,
+    const void* grad_y_arg,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* bias_arg,
+    const void* groupnorm_weight_arg,
+    const void* groupnorm_mean_arg,
+    const void* groupnorm_rstd_arg,
+    void* grad_gemm_product_arg,
+    void* grad_gemm_bias_arg,
+    void* grad_bias_arg,
+    void* grad_groupnorm_weight_arg,
+    void* grad_groupnorm_bias_arg,
     int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const BackwardArguments arguments{
-      grad_y, gemm_product, gemm_bias, bias, groupnorm_weight, groupnorm_mean, groupnorm_rstd,
-      grad_gemm_product, grad_gemm_bias, grad_bias, grad_groupnorm_weight,
-      grad_groupnorm_bias, rows, channels, groups};
-  const bool elements = aligned_to_16(grad_y, gemm_product, grad_gemm_product);
+      grad_y_arg, gemm_product_arg, gemm_bias_arg, bias_arg, groupnorm_weight_arg,
+      groupnorm_mean_arg, groupnorm_rstd_arg, grad_gemm_product_arg, grad_gemm_bias_arg,
+      grad_bias_arg, grad_groupnorm_weight_arg, grad_groupnorm_bias_arg, rows, channels,
+      groups};
+  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, bias, groupnorm_weight, groupnorm_mean, groupnorm_rstd,
-          grad_gemm_bias,
-      grad_bias, grad_groupnorm_weight, grad_groupnorm_bias);
+      aligned_to_16(gemm_bias_arg, bias_arg, groupnorm_weight_arg, groupnorm_mean_arg,
+          groupnorm_rstd_arg,
+      grad_gemm_bias_arg, grad_bias_arg, grad_groupnorm_weight_arg,
+      grad_groupnorm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};

@@ -6,6 +6,9 @@
 //   y = gemm(x)
 //   y = group_norm(y)
 //   y = F.hardtanh(y, hardtanh_min, hardtanh_max)
+//
+// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
+// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
 #include <algorithm>
 #include <cstdint>
 
@@ -49,7 +52,7 @@ namespace {
 //   hardtanh_value = hardtanh(group_norm, hardtanh_min, hardtanh_max)
 //   y = hardtanh_value
 
-// Each row or group in registers.
+// Each group in registers.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
     bool kLarge = false>
@@ -63,9 +66,9 @@ forward_row(
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> group_norm_eps,
-    Accumulate<T> hardtanh_max,
-    Accumulate<T> hardtanh_min,
+    Accumulate<T> group_norm_eps_v,
+    Accumulate<T> hardtanh_max_v,
+    Accumulate<T> hardtanh_min_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length,
     int lanes, int across, int height,
     int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
@@ -125,9 +128,9 @@ forward_row(
   auto* const group_norm_bias_staged =
       behind<Loaded<Param, kVec>>(group_norm_weight_staged, places);
   constexpr bool kStaged = kLarge;
-  Acc gemm_bias[kStaged ? 1 : kItems][kVec];
-  Acc group_norm_weight[kStaged ? 1 : kItems][kVec];
-  Acc group_norm_bias[kStaged ? 1 : kItems][kVec];
+  Acc gemm_bias_v[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_weight_v[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_bias_v[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (kStaged) {
@@ -137,11 +140,11 @@ forward_row(
       group_norm_bias_staged[place] = load_constants(columns[i], group_norm_bias_ptr);
     } else {
       load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
-          gemm_bias[kStaged ? 0 : i]);
+          gemm_bias_v[kStaged ? 0 : i]);
       load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
-          group_norm_weight[kStaged ? 0 : i]);
+          group_norm_weight_v[kStaged ? 0 : i]);
       load_values(columns[i], group_norm_bias_ptr, columns[i].any(),
-          group_norm_bias[kStaged ? 0 : i]);
+          group_norm_bias_v[kStaged ? 0 : i]);
     }
   }
 
@@ -156,7 +159,7 @@ forward_row(
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc group_norm_moments_total = Acc(0);
+    Acc group_norm_moments_summed = Acc(0);
     Acc gemm_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -164,20 +167,20 @@ forward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias_v[0]);
       }
-      Acc group_norm_moments_parts[kVec];
+      Acc group_norm_moments_terms[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i][v]);
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        gemm_held[i][v] = gemm;
-        group_norm_moments_parts[v] = columns[i].has(v) ? gemm : Acc(0);
+        const Acc gemm_product_v = widen(gemm_product_in[i][v]);
+        const Acc gemm_v = gemm_product_v + gemm_bias_v[kept][v];
+        gemm_held[i][v] = gemm_v;
+        group_norm_moments_terms[v] = columns[i].has(v) ? gemm_v : Acc(0);
       }
-      if (active) group_norm_moments_total += sum_of(group_norm_moments_parts);
+      if (active) group_norm_moments_summed += sum_of(group_norm_moments_terms);
     }
-    sum_in_lanes(lanes, lane, group_norm_moments_total);
-    Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_part, Acc(0)};
+    sum_in_lanes(lanes, lane, group_norm_moments_summed);
+    Moments<Acc> group_norm_moments_v{group_norm_moments_summed * inverse_part, Acc(0)};
     Acc group_norm_moments_rest = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -186,24 +189,24 @@ forward_row(
       Acc group_norm_moments_squares[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm = gemm_held[i][v];
-        group_norm_moments_distances[v] = columns[i].has(v) ? gemm - group_norm_moments.mean
+        const Acc gemm_v = gemm_held[i][v];
+        group_norm_moments_distances[v] = columns[i].has(v) ? gemm_v - group_norm_moments_v.mean
             : Acc(0);
         group_norm_moments_squares[v] = square(group_norm_moments_distances[v]);
       }
       if (active) group_norm_moments_rest += sum_of(group_norm_moments_distances);
-      if (active) group_norm_moments.m2 += sum_of(group_norm_moments_squares);
+      if (active) group_norm_moments_v.m2 += sum_of(group_norm_moments_squares);
     }
-    sum_in_lanes(lanes, lane, group_norm_moments.m2, group_norm_moments_rest);
-    correct(group_norm_moments, group_norm_moments_rest, inverse_part);
+    sum_in_lanes(lanes, lane, group_norm_moments_v.m2, group_norm_moments_rest);
+    correct(group_norm_moments_v, group_norm_moments_rest, inverse_part);
     if (lanes > 32)
-        moments_over_warps<kWarps>(shared, warp_counts, inverse_length, group_norm_moments);
-    const Acc group_norm_mean = group_norm_moments.mean;
-    const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-    const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
+        moments_over_warps<kWarps>(shared, warp_counts, inverse_length, group_norm_moments_v);
+    const Acc group_norm_mean_v = group_norm_moments_v.mean;
+    const Acc group_norm_variance_v = group_norm_moments_v.m2 * inverse_length;
+    const Acc group_norm_rstd_v = rsqrt(group_norm_variance_v + group_norm_eps_v);
     if (lane == 0 && valid && segment < groups) {
-      group_norm_mean_ptr[item] = group_norm_mean;
-      group_norm_rstd_ptr[item] = group_norm_rstd;
+      group_norm_mean_ptr[item] = group_norm_mean_v;
+      group_norm_rstd_ptr[item] = group_norm_rstd_v;
     }
 
 #pragma unroll
@@ -212,25 +215,25 @@ forward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(group_norm_weight_staged[place], true, group_norm_weight[0]);
-        widen_values(group_norm_bias_staged[place], true, group_norm_bias[0]);
+        widen_values(group_norm_weight_staged[place], true, group_norm_weight_v[0]);
+        widen_values(group_norm_bias_staged[place], true, group_norm_bias_v[0]);
       }
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm = gemm_held[i][v];
-        const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
-            + group_norm_bias[kept][v];
-        const Acc hardtanh_value = hardtanh(group_norm, hardtanh_min, hardtanh_max);
-        y_out[v] = narrow<Out>(hardtanh_value);
+        const Acc gemm_v = gemm_held[i][v];
+        const Acc group_norm_hat_v = (gemm_v - group_norm_mean_v) * group_norm_rstd_v;
+        const Acc group_norm_v = group_norm_hat_v * group_norm_weight_v[kept][v]
+            + group_norm_bias_v[kept][v];
+        const Acc hardtanh_value_v = hardtanh(group_norm_v, hardtanh_min_v, hardtanh_max_v);
+        y_out[v] = narrow<Out>(hardtanh_value_v);
       }
       if (active) store_pack(columns[i], y_ptr, at, whole, y_out);
     }
   }
 }
 
-// Statistics of each row or group.
+// What each group is reduced to.
 
 template <typename T, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
@@ -238,7 +241,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const T* __restrict__ gemm_bias_ptr,
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
-    Accumulate<T> group_norm_eps,
+    Accumulate<T> group_norm_eps_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -253,7 +256,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    PilotSums<Acc> group_norm_moments_sums = {};
+    PilotSums<Acc> group_norm_moments_shifted = {};
     int seen = 0;  // values of this thread
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
@@ -275,42 +278,43 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
-        Acc gemm_bias[kVec];
+        Acc gemm_bias_v[kVec];
         if (kPacked) {
-          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias);
+          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias_v);
         } else {
-          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias_v);
         }
-        Acc group_norm_moments_of[kVec];
+        Acc group_norm_moments_terms[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
-          const Acc gemm_product = widen(gemm_product_in[u][v]);
-          const Acc gemm = gemm_product + gemm_bias[v];
-          group_norm_moments_of[v] = gemm;
+          const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+          const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+          group_norm_moments_terms[v] = gemm_v;
         }
-        if (seen == 0) group_norm_moments_sums.pilot = one_of(columns[u], group_norm_moments_of);
+        if (seen == 0) group_norm_moments_shifted.pilot =
+            one_of(columns[u], group_norm_moments_terms);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          if (columns[u].has(v)) add_value(group_norm_moments_sums, group_norm_moments_of[v]);
+          if (columns[u].has(v)) add_value(group_norm_moments_shifted, group_norm_moments_terms[v]);
         }
         seen += columns[u].size();
       }
     }
-    Moments<Acc> group_norm_moments = moments_of(group_norm_moments_sums, Acc(seen));
-    moments_over_segment(shared, group_norm_moments, Acc(seen), Acc(length));
-    const Acc group_norm_mean = group_norm_moments.mean;
-    const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-    const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
+    Moments<Acc> group_norm_moments_v = moments_of(group_norm_moments_shifted, Acc(seen));
+    moments_over_segment(shared, group_norm_moments_v, Acc(seen), Acc(length));
+    const Acc group_norm_mean_v = group_norm_moments_v.mean;
+    const Acc group_norm_variance_v = group_norm_moments_v.m2 * inverse_length;
+    const Acc group_norm_rstd_v = rsqrt(group_norm_variance_v + group_norm_eps_v);
     if (threadIdx.x == 0 && blockIdx.z == 0) {
-      group_norm_mean_ptr[item] = group_norm_mean;
-      group_norm_rstd_ptr[item] = group_norm_rstd;
+      group_norm_mean_ptr[item] = group_norm_mean_v;
+      group_norm_rstd_ptr[item] = group_norm_rstd_v;
     }
   }
   cluster_wait();
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
@@ -321,8 +325,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const Accumulate<T>* __restrict__ group_norm_mean_ptr,
     const Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> hardtanh_max,
-    Accumulate<T> hardtanh_min,
+    Accumulate<T> hardtanh_max_v,
+    Accumulate<T> hardtanh_min_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t group_length,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -338,18 +342,18 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
   });
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc group_norm_weight[kVec];
-  load_values(columns, group_norm_weight_ptr, active, group_norm_weight);
-  Acc group_norm_bias[kVec];
-  load_values(columns, group_norm_bias_ptr, active, group_norm_bias);
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc group_norm_weight_v[kVec];
+  load_values(columns, group_norm_weight_ptr, active, group_norm_weight_v);
+  Acc group_norm_bias_v[kVec];
+  load_values(columns, group_norm_bias_ptr, active, group_norm_bias_v);
 
   // What is known of the segment that element v of the thread's vector is of. That of the first one
   // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
   constexpr bool kEarly = kPacked || kVec <= 4;
   struct Values {
-    Acc group_norm_mean, group_norm_rstd;
+    Acc group_norm_mean_v, group_norm_rstd_v;
   };
   const auto values_of = [&](int64_t at, int v) {
     return Values{
@@ -368,14 +372,14 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       if (!here.has(v)) continue;
       const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
       const Values values = of_first ? first_values : values_of(at, v);
-      const Acc group_norm_mean = values.group_norm_mean;
-      const Acc group_norm_rstd = values.group_norm_rstd;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-      const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-      const Acc hardtanh_value = hardtanh(group_norm, hardtanh_min, hardtanh_max);
-      y_out[v] = narrow<Out>(hardtanh_value);
+      const Acc group_norm_mean_v = values.group_norm_mean_v;
+      const Acc group_norm_rstd_v = values.group_norm_rstd_v;
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+      const Acc group_norm_hat_v = (gemm_v - group_norm_mean_v) * group_norm_rstd_v;
+      const Acc group_norm_v = group_norm_hat_v * group_norm_weight_v[v] + group_norm_bias_v[v];
+      const Acc hardtanh_value_v = hardtanh(group_norm_v, hardtanh_min_v, hardtanh_max_v);
+      y_out[v] = narrow<Out>(hardtanh_value_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -416,15 +420,15 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
 }
 
 struct ForwardArguments {
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* group_norm_weight;
-  const void* group_norm_bias;
-  void* y;
-  void* group_norm_mean;
-  void* group_norm_rstd;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* group_norm_weight_arg;
+  const void* group_norm_bias_arg;
+  void* y_arg;
+  void* group_norm_mean_arg;
+  void* group_norm_rstd_arg;
   int64_t rows, channels, groups;
-  double group_norm_eps, hardtanh_max, hardtanh_min;
+  double group_norm_eps_arg, hardtanh_max_arg, hardtanh_min_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -432,13 +436,13 @@ cudaError_t forward_launch(
     const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight);
-  auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias);
-  auto* y_ptr = static_cast<Out*>(a.y);
-  auto* group_norm_mean_ptr = static_cast<Accumulate<T>*>(a.group_norm_mean);
-  auto* group_norm_rstd_ptr = static_cast<Accumulate<T>*>(a.group_norm_rstd);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight_arg);
+  auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
+  auto* group_norm_mean_ptr = static_cast<Accumulate<T>*>(a.group_norm_mean_arg);
+  auto* group_norm_rstd_ptr = static_cast<Accumulate<T>*>(a.group_norm_rstd_arg);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
@@ -464,9 +468,9 @@ cudaError_t forward_launch(
     set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr,
         gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
-        group_norm_rstd_ptr, y_ptr, Acc(a.group_norm_eps), Acc(a.hardtanh_max), Acc(a.hardtanh_min),
-        rows, channels, groups, length, row.lanes, row.across, row.height, row.step,
-        row.step * groups, row.step * channels, size, whole);
+        group_norm_rstd_ptr, y_ptr, Acc(a.group_norm_eps_arg), Acc(a.hardtanh_max_arg),
+        Acc(a.hardtanh_min_arg), rows, channels, groups, length, row.lanes, row.across, row.height,
+        row.step, row.step * groups, row.step * channels, size, whole);
   }
 
   // Any size: statistics first, then one more pass.
@@ -479,14 +483,14 @@ cudaError_t forward_launch(
         segment_grid(shapes, rows, groups, channels / groups, kSegmentTurn * kVec, kMostCluster,
             kMultiprocessors),
         dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, gemm_product_ptr,
-        gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, Acc(a.group_norm_eps), rows,
+        gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, Acc(a.group_norm_eps_arg), rows,
         channels, groups, channels / groups, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr,
-        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, Acc(a.hardtanh_max), Acc(a.hardtanh_min),
-        rows, channels, groups, channels / groups, stores.lines, stores.lines_per_block,
-        stores.period, whole);
+        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, Acc(a.hardtanh_max_arg),
+        Acc(a.hardtanh_min_arg), rows, channels, groups, channels / groups, stores.lines,
+        stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -536,26 +540,27 @@ cudaError_t forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_groupnorm_hardtanh_forward(
     int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* group_norm_weight,
-    const void* group_norm_bias,
-    void* y,
-    void* group_norm_mean,
-    void* group_norm_rstd,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* group_norm_weight_arg,
+    const void* group_norm_bias_arg,
+    void* y_arg,
+    void* group_norm_mean_arg,
+    void* group_norm_rstd_arg,
     int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
-    double group_norm_eps,
-    double hardtanh_max,
-    double hardtanh_min,
+    double group_norm_eps_arg,
+    double hardtanh_max_arg,
+    double hardtanh_min_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const ForwardArguments arguments{
-      gemm_product, gemm_bias, group_norm_weight, group_norm_bias, y, group_norm_mean,
-      group_norm_rstd, rows, channels, groups, group_norm_eps, hardtanh_max, hardtanh_min};
-  const bool elements = aligned_to_16(gemm_product, y);
+      gemm_product_arg, gemm_bias_arg, group_norm_weight_arg, group_norm_bias_arg, y_arg,
+      group_norm_mean_arg, group_norm_rstd_arg, rows, channels, groups,
+      group_norm_eps_arg, hardtanh_max_arg, hardtanh_min_arg};
+  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, group_norm_weight, group_norm_bias, group_norm_mean,
-          group_norm_rstd);
+      aligned_to_16(gemm_bias_arg, group_norm_weight_arg, group_norm_bias_arg, group_norm_mean_arg,
+      group_norm_rstd_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -596,7 +601,7 @@ namespace {
 //   d_group_norm_weight_sum = sum over the rows of group_norm_hat * d_group_norm
 //   d_gemm_sum = sum over the rows of d_gemm
 
-// Each row or group in registers.
+// Each group in registers.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
     bool kLarge = false, bool kCluster = false>
@@ -612,8 +617,8 @@ backward_row(
     const Param* __restrict__ group_norm_bias_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    Accumulate<T> hardtanh_max,
-    Accumulate<T> hardtanh_min,
+    Accumulate<T> hardtanh_max_v,
+    Accumulate<T> hardtanh_min_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length,
     int lanes, int across, int height, int period,
     int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
@@ -641,7 +646,7 @@ backward_row(
         first * channels, segment * length, end,
             int64_t((rank * kItems + i) * lanes + lane) * kVec);
   }
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count_v = reciprocal(Acc(length));
 
   // The next row is on its way while this one is used.
   RowLoad<T, kVec, kRuns> gemm_product_next[kItems];
@@ -683,9 +688,9 @@ backward_row(
       behind<Loaded<Acc, kVec>>(d_group_norm_sum_staged, places);
   auto* const d_gemm_sum_staged = behind<Loaded<Acc, kVec>>(d_group_norm_weight_sum_staged, places);
   constexpr bool kStaged = kLarge;
-  Acc gemm_bias[kStaged ? 1 : kItems][kVec];
-  Acc group_norm_weight[kStaged ? 1 : kItems][kVec];
-  Acc group_norm_bias[kStaged ? 1 : kItems][kVec];
+  Acc gemm_bias_v[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_weight_v[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_bias_v[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (kStaged) {
@@ -695,22 +700,22 @@ backward_row(
       group_norm_bias_staged[place] = load_constants(columns[i], group_norm_bias_ptr);
     } else {
       load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
-          gemm_bias[kStaged ? 0 : i]);
+          gemm_bias_v[kStaged ? 0 : i]);
       load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
-          group_norm_weight[kStaged ? 0 : i]);
+          group_norm_weight_v[kStaged ? 0 : i]);
       load_values(columns[i], group_norm_bias_ptr, columns[i].any(),
-          group_norm_bias[kStaged ? 0 : i]);
+          group_norm_bias_v[kStaged ? 0 : i]);
     }
   }
-  Acc d_group_norm_sum[kLarge ? 1 : kItems][kVec] = {};
-  Acc d_group_norm_weight_sum[kLarge ? 1 : kItems][kVec] = {};
-  Acc d_gemm_sum[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_group_norm_sum_v[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_group_norm_weight_sum_v[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_gemm_sum_v[kLarge ? 1 : kItems][kVec] = {};
 #pragma unroll
   for (int i = 0; kLarge && i < kItems; ++i) {
     const int place = i * blockDim.x + threadIdx.x;
-    d_group_norm_sum_staged[place] = loaded(d_group_norm_sum[0]);
-    d_group_norm_weight_sum_staged[place] = loaded(d_group_norm_weight_sum[0]);
-    d_gemm_sum_staged[place] = loaded(d_gemm_sum[0]);
+    d_group_norm_sum_staged[place] = loaded(d_group_norm_sum_v[0]);
+    d_group_norm_weight_sum_staged[place] = loaded(d_group_norm_weight_sum_v[0]);
+    d_gemm_sum_staged[place] = loaded(d_gemm_sum_v[0]);
   }
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
@@ -723,53 +728,54 @@ backward_row(
       gemm_product_in[i] = arrived(columns[i], gemm_product_ptr, at, gemm_product_next[i]);
       grad_y_in[i] = arrived(columns[i], grad_y_ptr, at, grad_y_next[i]);
     }
-    const Acc group_norm_mean = group_norm_mean_next;
-    const Acc group_norm_rstd = group_norm_rstd_next;
+    const Acc group_norm_mean_v = group_norm_mean_next;
+    const Acc group_norm_rstd_v = group_norm_rstd_next;
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (!kLarge || base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc d_group_norm_hat_sum = Acc(0);
-    Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
+    Acc d_group_norm_hat_sum_v = Acc(0);
+    Acc d_group_norm_hat_group_norm_hat_sum_v = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
-        widen_values(group_norm_weight_staged[place], true, group_norm_weight[0]);
-        widen_values(group_norm_bias_staged[place], true, group_norm_bias[0]);
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias_v[0]);
+        widen_values(group_norm_weight_staged[place], true, group_norm_weight_v[0]);
+        widen_values(group_norm_bias_staged[place], true, group_norm_bias_v[0]);
       }
-      Acc d_group_norm_hat_sum_parts[kVec];
-      Acc d_group_norm_hat_group_norm_hat_sum_parts[kVec];
+      Acc d_group_norm_hat_sum_terms[kVec];
+      Acc d_group_norm_hat_group_norm_hat_sum_terms[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i][v]);
-        const Acc grad_y = widen(grad_y_in[i][v]);
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
-            + group_norm_bias[kept][v];
-        const Acc d_group_norm = hardtanh_backward(grad_y, group_norm, hardtanh_min, hardtanh_max);
-        const Acc d_group_norm_hat_group_norm_hat =
-            group_norm_hat * d_group_norm * group_norm_weight[kept][v];
-        d_group_norm_hat_sum_parts[v] = columns[i].has(v)
-            ? d_group_norm * group_norm_weight[kept][v] : Acc(0);
-        d_group_norm_hat_group_norm_hat_sum_parts[v] = columns[i].has(v)
-            ? d_group_norm_hat_group_norm_hat : Acc(0);
+        const Acc gemm_product_v = widen(gemm_product_in[i][v]);
+        const Acc grad_y_v = widen(grad_y_in[i][v]);
+        const Acc gemm_v = gemm_product_v + gemm_bias_v[kept][v];
+        const Acc group_norm_hat_v = (gemm_v - group_norm_mean_v) * group_norm_rstd_v;
+        const Acc group_norm_v = group_norm_hat_v * group_norm_weight_v[kept][v]
+            + group_norm_bias_v[kept][v];
+        const Acc d_group_norm_v =
+            hardtanh_backward(grad_y_v, group_norm_v, hardtanh_min_v, hardtanh_max_v);
+        const Acc d_group_norm_hat_group_norm_hat_v =
+            group_norm_hat_v * d_group_norm_v * group_norm_weight_v[kept][v];
+        d_group_norm_hat_sum_terms[v] = columns[i].has(v)
+            ? d_group_norm_v * group_norm_weight_v[kept][v] : Acc(0);
+        d_group_norm_hat_group_norm_hat_sum_terms[v] = columns[i].has(v)
+            ? d_group_norm_hat_group_norm_hat_v : Acc(0);
       }
-      if (active) d_group_norm_hat_sum += sum_of(d_group_norm_hat_sum_parts);
-      if (active) d_group_norm_hat_group_norm_hat_sum +=
-          sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
+      if (active) d_group_norm_hat_sum_v += sum_of(d_group_norm_hat_sum_terms);
+      if (active) d_group_norm_hat_group_norm_hat_sum_v +=
+          sum_of(d_group_norm_hat_group_norm_hat_sum_terms);
     }
     if constexpr (kCluster) {
-      exchange.sum(d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
+      exchange.sum(d_group_norm_hat_sum_v, d_group_norm_hat_group_norm_hat_sum_v);
     } else {
-      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_group_norm_hat_sum,
-          d_group_norm_hat_group_norm_hat_sum);
+      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_group_norm_hat_sum_v,
+          d_group_norm_hat_group_norm_hat_sum_v);
     }
-    const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
-    const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
+    const Acc group_norm_grad_slope_v = d_group_norm_hat_group_norm_hat_sum_v * inverse_count_v;
+    const Acc group_norm_grad_mean_v = d_group_norm_hat_sum_v * inverse_count_v;
 
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -777,38 +783,38 @@ backward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
-        widen_values(group_norm_weight_staged[place], true, group_norm_weight[0]);
-        widen_values(group_norm_bias_staged[place], true, group_norm_bias[0]);
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias_v[0]);
+        widen_values(group_norm_weight_staged[place], true, group_norm_weight_v[0]);
+        widen_values(group_norm_bias_staged[place], true, group_norm_bias_v[0]);
       }
       const int own = kLarge ? 0 : i;
       if (kLarge) {
-        widen_values(d_group_norm_sum_staged[place], true, d_group_norm_sum[0]);
-        widen_values(d_group_norm_weight_sum_staged[place], true, d_group_norm_weight_sum[0]);
-        widen_values(d_gemm_sum_staged[place], true, d_gemm_sum[0]);
+        widen_values(d_group_norm_sum_staged[place], true, d_group_norm_sum_v[0]);
+        widen_values(d_group_norm_weight_sum_staged[place], true, d_group_norm_weight_sum_v[0]);
+        widen_values(d_gemm_sum_staged[place], true, d_gemm_sum_v[0]);
       }
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i][v]);
-        const Acc grad_y = widen(grad_y_in[i][v]);
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
-            + group_norm_bias[kept][v];
-        const Acc d_group_norm = hardtanh_backward(grad_y, group_norm, hardtanh_min, hardtanh_max);
-        const Acc d_gemm_unscaled =
-            d_group_norm * group_norm_weight[kept][v] - (group_norm_hat * group_norm_grad_slope
-                + group_norm_grad_mean);
-        const Acc d_gemm = d_gemm_unscaled * group_norm_rstd;
-        if (active) d_group_norm_sum[own][v] += d_group_norm;
-        if (active) d_group_norm_weight_sum[own][v] += group_norm_hat * d_group_norm;
-        if (active) d_gemm_sum[own][v] += d_gemm;
-        grad_gemm_product_out[v] = narrow<T>(d_gemm);
+        const Acc gemm_product_v = widen(gemm_product_in[i][v]);
+        const Acc grad_y_v = widen(grad_y_in[i][v]);
+        const Acc gemm_v = gemm_product_v + gemm_bias_v[kept][v];
+        const Acc group_norm_hat_v = (gemm_v - group_norm_mean_v) * group_norm_rstd_v;
+        const Acc group_norm_v = group_norm_hat_v * group_norm_weight_v[kept][v]
+            + group_norm_bias_v[kept][v];
+        const Acc d_group_norm_v =
+            hardtanh_backward(grad_y_v, group_norm_v, hardtanh_min_v, hardtanh_max_v);
+        const Acc d_gemm_unscaled_v = d_group_norm_v * group_norm_weight_v[kept][v]
+            - (group_norm_hat_v * group_norm_grad_slope_v + group_norm_grad_mean_v);
+        const Acc d_gemm_v = d_gemm_unscaled_v * group_norm_rstd_v;
+        if (active) d_group_norm_sum_v[own][v] += d_group_norm_v;
+        if (active) d_group_norm_weight_sum_v[own][v] += group_norm_hat_v * d_group_norm_v;
+        if (active) d_gemm_sum_v[own][v] += d_gemm_v;
+        grad_gemm_product_out[v] = narrow<T>(d_gemm_v);
       }
-      if (kLarge) d_group_norm_sum_staged[place] = loaded(d_group_norm_sum[0]);
-      if (kLarge) d_group_norm_weight_sum_staged[place] = loaded(d_group_norm_weight_sum[0]);
-      if (kLarge) d_gemm_sum_staged[place] = loaded(d_gemm_sum[0]);
+      if (kLarge) d_group_norm_sum_staged[place] = loaded(d_group_norm_sum_v[0]);
+      if (kLarge) d_group_norm_weight_sum_staged[place] = loaded(d_group_norm_weight_sum_v[0]);
+      if (kLarge) d_gemm_sum_staged[place] = loaded(d_gemm_sum_v[0]);
       if (active && grad_gemm_product_ptr != nullptr)
           store_pack(columns[i], grad_gemm_product_ptr, at, whole, grad_gemm_product_out);
     }
@@ -823,19 +829,19 @@ backward_row(
     const int own = kLarge ? 0 : i;
     if (kLarge) {
       const int place = i * blockDim.x + threadIdx.x;
-      widen_values(d_group_norm_sum_staged[place], true, d_group_norm_sum[0]);
-      widen_values(d_group_norm_weight_sum_staged[place], true, d_group_norm_weight_sum[0]);
-      widen_values(d_gemm_sum_staged[place], true, d_gemm_sum[0]);
+      widen_values(d_group_norm_sum_staged[place], true, d_group_norm_sum_v[0]);
+      widen_values(d_group_norm_weight_sum_staged[place], true, d_group_norm_weight_sum_v[0]);
+      widen_values(d_gemm_sum_staged[place], true, d_gemm_sum_v[0]);
     }
     if (!kLarge && !kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_group_norm_sum[own],
-            d_group_norm_weight_sum[own]);
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_group_norm_sum_v[own],
+            d_group_norm_weight_sum_v[own]);
     if (!kLarge && !kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_gemm_sum[own]);
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_gemm_sum_v[own]);
     if (again.row != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, d_group_norm_sum[own]);
-    store_values(columns[i], mine + 1 * channels, d_group_norm_weight_sum[own]);
-    store_values(columns[i], mine + 2 * channels, d_gemm_sum[own]);
+    store_values(columns[i], mine + 0 * channels, d_group_norm_sum_v[own]);
+    store_values(columns[i], mine + 1 * channels, d_group_norm_weight_sum_v[own]);
+    store_values(columns[i], mine + 2 * channels, d_gemm_sum_v[own]);
   }
 }
 
@@ -881,17 +887,17 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
   sum_over_y<1>(shared, d_gemm_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc d_group_norm_sum = d_group_norm_sum_all[0];
-  const Acc d_group_norm_weight_sum = d_group_norm_weight_sum_all[0];
-  const Acc d_gemm_sum = d_gemm_sum_all[0];
-  if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_sum);
+  const Acc d_group_norm_sum_v = d_group_norm_sum_all[0];
+  const Acc d_group_norm_weight_sum_v = d_group_norm_weight_sum_all[0];
+  const Acc d_gemm_sum_v = d_gemm_sum_all[0];
+  if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_sum_v);
   if (grad_group_norm_weight_ptr != nullptr) grad_group_norm_weight_ptr[column] =
-      narrow<Param>(d_group_norm_weight_sum);
+      narrow<Param>(d_group_norm_weight_sum_v);
   if (grad_group_norm_bias_ptr != nullptr) grad_group_norm_bias_ptr[column] =
-      narrow<Param>(d_group_norm_sum);
+      narrow<Param>(d_group_norm_sum_v);
 }
 
-// Statistics of each row or group.
+// What each group is reduced to.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
@@ -904,13 +910,13 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Param* __restrict__ group_norm_bias_ptr,
     Accumulate<T>* __restrict__ group_norm_grad_slope_ptr,
     Accumulate<T>* __restrict__ group_norm_grad_mean_ptr,
-    Accumulate<T> hardtanh_max,
-    Accumulate<T> hardtanh_min,
+    Accumulate<T> hardtanh_max_v,
+    Accumulate<T> hardtanh_min_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count_v = reciprocal(Acc(length));
 
   cluster_arrive();
   // The vectors of the blocks that share a segment take turns.
@@ -920,10 +926,10 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc group_norm_mean = widen(group_norm_mean_ptr[item]);
-    const Acc group_norm_rstd = widen(group_norm_rstd_ptr[item]);
-    Acc d_group_norm_hat_sum = Acc(0);
-    Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
+    const Acc group_norm_mean_v = widen(group_norm_mean_ptr[item]);
+    const Acc group_norm_rstd_v = widen(group_norm_rstd_ptr[item]);
+    Acc d_group_norm_hat_sum_v = Acc(0);
+    Acc d_group_norm_hat_group_norm_hat_sum_v = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
     for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
@@ -954,53 +960,53 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
-        Acc gemm_bias[kVec];
+        Acc gemm_bias_v[kVec];
         if (kPacked) {
-          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias);
+          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias_v);
         } else {
-          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias_v);
         }
-        Acc group_norm_weight[kVec];
+        Acc group_norm_weight_v[kVec];
         if (kPacked) {
-          widen_values(group_norm_weight_in[u], true, group_norm_weight);
+          widen_values(group_norm_weight_in[u], true, group_norm_weight_v);
         } else {
-          load_values(columns[u], group_norm_weight_ptr, true, group_norm_weight);
+          load_values(columns[u], group_norm_weight_ptr, true, group_norm_weight_v);
         }
-        Acc group_norm_bias[kVec];
+        Acc group_norm_bias_v[kVec];
         if (kPacked) {
-          widen_values(group_norm_bias_in[u], true, group_norm_bias);
+          widen_values(group_norm_bias_in[u], true, group_norm_bias_v);
         } else {
-          load_values(columns[u], group_norm_bias_ptr, true, group_norm_bias);
+          load_values(columns[u], group_norm_bias_ptr, true, group_norm_bias_v);
         }
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
-          const Acc gemm_product = widen(gemm_product_in[u][v]);
-          const Acc grad_y = widen(grad_y_in[u][v]);
-          const Acc gemm = gemm_product + gemm_bias[v];
-          const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-          const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-          const Acc d_group_norm =
-              hardtanh_backward(grad_y, group_norm, hardtanh_min, hardtanh_max);
-          const Acc d_group_norm_hat_group_norm_hat =
-              group_norm_hat * d_group_norm * group_norm_weight[v];
-          d_group_norm_hat_sum += d_group_norm * group_norm_weight[v];
-          d_group_norm_hat_group_norm_hat_sum += d_group_norm_hat_group_norm_hat;
+          const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+          const Acc grad_y_v = widen(grad_y_in[u][v]);
+          const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+          const Acc group_norm_hat_v = (gemm_v - group_norm_mean_v) * group_norm_rstd_v;
+          const Acc group_norm_v = group_norm_hat_v * group_norm_weight_v[v] + group_norm_bias_v[v];
+          const Acc d_group_norm_v =
+              hardtanh_backward(grad_y_v, group_norm_v, hardtanh_min_v, hardtanh_max_v);
+          const Acc d_group_norm_hat_group_norm_hat_v =
+              group_norm_hat_v * d_group_norm_v * group_norm_weight_v[v];
+          d_group_norm_hat_sum_v += d_group_norm_v * group_norm_weight_v[v];
+          d_group_norm_hat_group_norm_hat_sum_v += d_group_norm_hat_group_norm_hat_v;
         }
       }
     }
-    sum_over_segment(shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
-    const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
-    const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
+    sum_over_segment(shared, d_group_norm_hat_sum_v, d_group_norm_hat_group_norm_hat_sum_v);
+    const Acc group_norm_grad_slope_v = d_group_norm_hat_group_norm_hat_sum_v * inverse_count_v;
+    const Acc group_norm_grad_mean_v = d_group_norm_hat_sum_v * inverse_count_v;
     if (threadIdx.x == 0 && blockIdx.z == 0) {
-      group_norm_grad_slope_ptr[item] = group_norm_grad_slope;
-      group_norm_grad_mean_ptr[item] = group_norm_grad_mean;
+      group_norm_grad_slope_ptr[item] = group_norm_grad_slope_v;
+      group_norm_grad_mean_ptr[item] = group_norm_grad_mean_v;
     }
   }
   cluster_wait();
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward_apply(
@@ -1015,8 +1021,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const Accumulate<T>* __restrict__ group_norm_grad_mean_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    Accumulate<T> hardtanh_max,
-    Accumulate<T> hardtanh_min,
+    Accumulate<T> hardtanh_max_v,
+    Accumulate<T> hardtanh_min_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t group_length,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -1032,22 +1038,22 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
   });
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc group_norm_weight[kVec];
-  load_values(columns, group_norm_weight_ptr, active, group_norm_weight);
-  Acc group_norm_bias[kVec];
-  load_values(columns, group_norm_bias_ptr, active, group_norm_bias);
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc group_norm_weight_v[kVec];
+  load_values(columns, group_norm_weight_ptr, active, group_norm_weight_v);
+  Acc group_norm_bias_v[kVec];
+  load_values(columns, group_norm_bias_ptr, active, group_norm_bias_v);
 
-  Acc d_group_norm_sum[kVec] = {};
-  Acc d_group_norm_weight_sum[kVec] = {};
-  Acc d_gemm_sum[kVec] = {};
+  Acc d_group_norm_sum_v[kVec] = {};
+  Acc d_group_norm_weight_sum_v[kVec] = {};
+  Acc d_gemm_sum_v[kVec] = {};
 
   // What is known of the segment that element v of the thread's vector is of. That of the first one
   // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
   constexpr bool kEarly = kPacked || kVec <= 4;
   struct Values {
-    Acc group_norm_mean, group_norm_rstd, group_norm_grad_slope, group_norm_grad_mean;
+    Acc group_norm_mean_v, group_norm_rstd_v, group_norm_grad_slope_v, group_norm_grad_mean_v;
   };
   const auto values_of = [&](int64_t at, int v) {
     return Values{
@@ -1069,24 +1075,24 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       if (!here.has(v)) continue;
       const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
       const Values values = of_first ? first_values : values_of(at, v);
-      const Acc group_norm_mean = values.group_norm_mean;
-      const Acc group_norm_rstd = values.group_norm_rstd;
-      const Acc group_norm_grad_slope = values.group_norm_grad_slope;
-      const Acc group_norm_grad_mean = values.group_norm_grad_mean;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-      const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-      const Acc d_group_norm = hardtanh_backward(grad_y, group_norm, hardtanh_min, hardtanh_max);
-      const Acc d_gemm_unscaled =
-          d_group_norm * group_norm_weight[v] - (group_norm_hat * group_norm_grad_slope
-              + group_norm_grad_mean);
-      const Acc d_gemm = d_gemm_unscaled * group_norm_rstd;
-      d_group_norm_sum[v] += d_group_norm;
-      d_group_norm_weight_sum[v] += group_norm_hat * d_group_norm;
-      d_gemm_sum[v] += d_gemm;
-      grad_gemm_product_out[v] = narrow<T>(d_gemm);
+      const Acc group_norm_mean_v = values.group_norm_mean_v;
+      const Acc group_norm_rstd_v = values.group_norm_rstd_v;
+      const Acc group_norm_grad_slope_v = values.group_norm_grad_slope_v;
+      const Acc group_norm_grad_mean_v = values.group_norm_grad_mean_v;
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+      const Acc group_norm_hat_v = (gemm_v - group_norm_mean_v) * group_norm_rstd_v;
+      const Acc group_norm_v = group_norm_hat_v * group_norm_weight_v[v] + group_norm_bias_v[v];
+      const Acc d_group_norm_v =
+          hardtanh_backward(grad_y_v, group_norm_v, hardtanh_min_v, hardtanh_max_v);
+      const Acc d_gemm_unscaled_v = d_group_norm_v * group_norm_weight_v[v]
+          - (group_norm_hat_v * group_norm_grad_slope_v + group_norm_grad_mean_v);
+      const Acc d_gemm_v = d_gemm_unscaled_v * group_norm_rstd_v;
+      d_group_norm_sum_v[v] += d_group_norm_v;
+      d_group_norm_weight_sum_v[v] += group_norm_hat_v * d_group_norm_v;
+      d_gemm_sum_v[v] += d_gemm_v;
+      grad_gemm_product_out[v] = narrow<T>(d_gemm_v);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
@@ -1131,28 +1137,28 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_group_norm_sum, d_group_norm_weight_sum);
-  sum_over_y<kVec>(shared, d_gemm_sum);
+  sum_over_y<kVec>(shared, d_group_norm_sum_v, d_group_norm_weight_sum_v);
+  sum_over_y<kVec>(shared, d_gemm_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, d_group_norm_sum);
-  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, d_group_norm_weight_sum);
-  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, d_gemm_sum);
+  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, d_group_norm_sum_v);
+  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, d_group_norm_weight_sum_v);
+  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, d_gemm_sum_v);
 }
 
 struct BackwardArguments {
-  const void* grad_y;
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* group_norm_weight;
-  const void* group_norm_bias;
-  const void* group_norm_mean;
-  const void* group_norm_rstd;
-  void* grad_gemm_product;
-  void* grad_gemm_bias;
-  void* grad_group_norm_weight;
-  void* grad_group_norm_bias;
+  const void* grad_y_arg;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* group_norm_weight_arg;
+  const void* group_norm_bias_arg;
+  const void* group_norm_mean_arg;
+  const void* group_norm_rstd_arg;
+  void* grad_gemm_product_arg;
+  void* grad_gemm_bias_arg;
+  void* grad_group_norm_weight_arg;
+  void* grad_group_norm_bias_arg;
   int64_t rows, channels, groups;
-  double hardtanh_max, hardtanh_min;
+  double hardtanh_max_arg, hardtanh_min_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -1160,17 +1166,17 @@ cudaError_t backward_launch(
     const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight);
-  auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias);
-  auto* group_norm_mean_ptr = static_cast<const Accumulate<T>*>(a.group_norm_mean);
-  auto* group_norm_rstd_ptr = static_cast<const Accumulate<T>*>(a.group_norm_rstd);
-  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product);
-  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias);
-  auto* grad_group_norm_weight_ptr = static_cast<Param*>(a.grad_group_norm_weight);
-  auto* grad_group_norm_bias_ptr = static_cast<Param*>(a.grad_group_norm_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight_arg);
+  auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias_arg);
+  auto* group_norm_mean_ptr = static_cast<const Accumulate<T>*>(a.group_norm_mean_arg);
+  auto* group_norm_rstd_ptr = static_cast<const Accumulate<T>*>(a.group_norm_rstd_arg);
+  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
+  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
+  auto* grad_group_norm_weight_ptr = static_cast<Param*>(a.grad_group_norm_weight_arg);
+  auto* grad_group_norm_bias_ptr = static_cast<Param*>(a.grad_group_norm_bias_arg);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
@@ -1213,8 +1219,8 @@ cudaError_t backward_launch(
     const size_t shared_bytes = exchanged * sizeof(Acc) + staged;
     error = launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
-        group_norm_bias_ptr, grad_gemm_product_ptr, partials, Acc(a.hardtanh_max),
-        Acc(a.hardtanh_min), rows, channels, groups, length, row.lanes, row.across, row.height,
+        group_norm_bias_ptr, grad_gemm_product_ptr, partials, Acc(a.hardtanh_max_arg),
+        Acc(a.hardtanh_min_arg), rows, channels, groups, length, row.lanes, row.across, row.height,
         row.period, row.step, row.step * groups, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
@@ -1238,14 +1244,15 @@ cudaError_t backward_launch(
         dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_bias_ptr, group_norm_grad_slope_ptr, group_norm_grad_mean_ptr,
-        Acc(a.hardtanh_max), Acc(a.hardtanh_min), rows, channels, groups, channels / groups, whole);
+        Acc(a.hardtanh_max_arg), Acc(a.hardtanh_min_arg), rows, channels, groups, channels / groups,
+        whole);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, group_norm_weight_ptr,
         group_norm_bias_ptr, group_norm_grad_slope_ptr, group_norm_grad_mean_ptr,
-        grad_gemm_product_ptr, partials, Acc(a.hardtanh_max), Acc(a.hardtanh_min), rows, channels,
-        groups, channels / groups, sums.lines, sums.lines_per_block, sums.period, whole);
+        grad_gemm_product_ptr, partials, Acc(a.hardtanh_max_arg), Acc(a.hardtanh_min_arg), rows,
+        channels, groups, channels / groups, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, grad_group_norm_weight_ptr,
@@ -1299,30 +1306,32 @@ cudaError_t backward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_groupnorm_hardtanh_backward(
     int mode,
-    const void* grad_y,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* group_norm_weight,
-    const void* group_norm_bias,
-    const void* group_norm_mean,
-    const void* group_norm_rstd,
-    void* grad_gemm_product,
-    void* grad_gemm_bias,
-    void* grad_group_norm_weight,
-    void* grad_group_norm_bias,
+    const void* grad_y_arg,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* group_norm_weight_arg,
+    const void* group_norm_bias_arg,
+    const void* group_norm_mean_arg,
+    const void* group_norm_rstd_arg,
+    void* grad_gemm_product_arg,
+    void* grad_gemm_bias_arg,
+    void* grad_group_norm_weight_arg,
+    void* grad_group_norm_bias_arg,
     int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
-    double hardtanh_max,
-    double hardtanh_min,
+    double hardtanh_max_arg,
+    double hardtanh_min_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const BackwardArguments arguments{
-      grad_y, gemm_product, gemm_bias, group_norm_weight, group_norm_bias, group_norm_mean,
-      group_norm_rstd, grad_gemm_product, grad_gemm_bias, grad_group_norm_weight,
-      grad_group_norm_bias, rows, channels, groups, hardtanh_max, hardtanh_min};
-  const bool elements = aligned_to_16(grad_y, gemm_product, grad_gemm_product);
+      grad_y_arg, gemm_product_arg, gemm_bias_arg, group_norm_weight_arg, group_norm_bias_arg,
+      group_norm_mean_arg, group_norm_rstd_arg, grad_gemm_product_arg, grad_gemm_bias_arg,
+      grad_group_norm_weight_arg, grad_group_norm_bias_arg, rows, channels, groups,
+      hardtanh_max_arg, hardtanh_min_arg};
+  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, group_norm_weight, group_norm_bias, group_norm_mean, group_norm_rstd,
-      grad_gemm_bias, grad_group_norm_weight, grad_group_norm_bias);
+      aligned_to_16(gemm_bias_arg, group_norm_weight_arg, group_norm_bias_arg, group_norm_mean_arg,
+      group_norm_rstd_arg, grad_gemm_bias_arg, grad_group_norm_weight_arg,
+      grad_group_norm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};

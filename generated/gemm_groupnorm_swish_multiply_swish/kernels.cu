@@ -8,6 +8,9 @@
 //   y = F.silu(y)
 //   y = y * multiply_weight
 //   y = F.silu(y)
+//
+// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
+// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
 #include <algorithm>
 #include <cstdint>
 
@@ -56,7 +59,7 @@ namespace {
 //   silu_value_2 = times_multiply_weight * gate_2
 //   y = silu_value_2
 
-// Each row or group in registers.
+// Each group in registers.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
     bool kLarge = false>
@@ -71,7 +74,7 @@ forward_row(
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> group_norm_eps,
+    Accumulate<T> group_norm_eps_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length,
     int lanes, int across, int height,
     int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
@@ -132,10 +135,10 @@ forward_row(
       behind<Loaded<Param, kVec>>(group_norm_weight_staged, places);
   auto* const multiply_weight_staged = behind<Loaded<Param, kVec>>(group_norm_bias_staged, places);
   constexpr bool kStaged = kLarge;
-  Acc gemm_bias[kStaged ? 1 : kItems][kVec];
-  Acc group_norm_weight[kStaged ? 1 : kItems][kVec];
-  Acc group_norm_bias[kStaged ? 1 : kItems][kVec];
-  Acc multiply_weight[kStaged ? 1 : kItems][kVec];
+  Acc gemm_bias_v[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_weight_v[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_bias_v[kStaged ? 1 : kItems][kVec];
+  Acc multiply_weight_v[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (kStaged) {
@@ -146,13 +149,13 @@ forward_row(
       multiply_weight_staged[place] = load_constants(columns[i], multiply_weight_ptr);
     } else {
       load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
-          gemm_bias[kStaged ? 0 : i]);
+          gemm_bias_v[kStaged ? 0 : i]);
       load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
-          group_norm_weight[kStaged ? 0 : i]);
+          group_norm_weight_v[kStaged ? 0 : i]);
       load_values(columns[i], group_norm_bias_ptr, columns[i].any(),
-          group_norm_bias[kStaged ? 0 : i]);
+          group_norm_bias_v[kStaged ? 0 : i]);
       load_values(columns[i], multiply_weight_ptr, columns[i].any(),
-          multiply_weight[kStaged ? 0 : i]);
+          multiply_weight_v[kStaged ? 0 : i]);
     }
   }
 
@@ -167,7 +170,7 @@ forward_row(
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc group_norm_moments_total = Acc(0);
+    Acc group_norm_moments_summed = Acc(0);
     Acc gemm_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -175,20 +178,20 @@ forward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias_v[0]);
       }
-      Acc group_norm_moments_parts[kVec];
+      Acc group_norm_moments_terms[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i][v]);
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        gemm_held[i][v] = gemm;
-        group_norm_moments_parts[v] = columns[i].has(v) ? gemm : Acc(0);
+        const Acc gemm_product_v = widen(gemm_product_in[i][v]);
+        const Acc gemm_v = gemm_product_v + gemm_bias_v[kept][v];
+        gemm_held[i][v] = gemm_v;
+        group_norm_moments_terms[v] = columns[i].has(v) ? gemm_v : Acc(0);
       }
-      if (active) group_norm_moments_total += sum_of(group_norm_moments_parts);
+      if (active) group_norm_moments_summed += sum_of(group_norm_moments_terms);
     }
-    sum_in_lanes(lanes, lane, group_norm_moments_total);
-    Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_part, Acc(0)};
+    sum_in_lanes(lanes, lane, group_norm_moments_summed);
+    Moments<Acc> group_norm_moments_v{group_norm_moments_summed * inverse_part, Acc(0)};
     Acc group_norm_moments_rest = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -197,24 +200,24 @@ forward_row(
       Acc group_norm_moments_squares[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm = gemm_held[i][v];
-        group_norm_moments_distances[v] = columns[i].has(v) ? gemm - group_norm_moments.mean
+        const Acc gemm_v = gemm_held[i][v];
+        group_norm_moments_distances[v] = columns[i].has(v) ? gemm_v - group_norm_moments_v.mean
             : Acc(0);
         group_norm_moments_squares[v] = square(group_norm_moments_distances[v]);
       }
       if (active) group_norm_moments_rest += sum_of(group_norm_moments_distances);
-      if (active) group_norm_moments.m2 += sum_of(group_norm_moments_squares);
+      if (active) group_norm_moments_v.m2 += sum_of(group_norm_moments_squares);
     }
-    sum_in_lanes(lanes, lane, group_norm_moments.m2, group_norm_moments_rest);
-    correct(group_norm_moments, group_norm_moments_rest, inverse_part);
+    sum_in_lanes(lanes, lane, group_norm_moments_v.m2, group_norm_moments_rest);
+    correct(group_norm_moments_v, group_norm_moments_rest, inverse_part);
     if (lanes > 32)
-        moments_over_warps<kWarps>(shared, warp_counts, inverse_length, group_norm_moments);
-    const Acc group_norm_mean = group_norm_moments.mean;
-    const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-    const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
+        moments_over_warps<kWarps>(shared, warp_counts, inverse_length, group_norm_moments_v);
+    const Acc group_norm_mean_v = group_norm_moments_v.mean;
+    const Acc group_norm_variance_v = group_norm_moments_v.m2 * inverse_length;
+    const Acc group_norm_rstd_v = rsqrt(group_norm_variance_v + group_norm_eps_v);
     if (lane == 0 && valid && segment < groups) {
-      group_norm_mean_ptr[item] = group_norm_mean;
-      group_norm_rstd_ptr[item] = group_norm_rstd;
+      group_norm_mean_ptr[item] = group_norm_mean_v;
+      group_norm_rstd_ptr[item] = group_norm_rstd_v;
     }
 
 #pragma unroll
@@ -223,30 +226,30 @@ forward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(group_norm_weight_staged[place], true, group_norm_weight[0]);
-        widen_values(group_norm_bias_staged[place], true, group_norm_bias[0]);
-        widen_values(multiply_weight_staged[place], true, multiply_weight[0]);
+        widen_values(group_norm_weight_staged[place], true, group_norm_weight_v[0]);
+        widen_values(group_norm_bias_staged[place], true, group_norm_bias_v[0]);
+        widen_values(multiply_weight_staged[place], true, multiply_weight_v[0]);
       }
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm = gemm_held[i][v];
-        const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
-            + group_norm_bias[kept][v];
-        const Acc gate = sigmoid<Out>(group_norm);
-        const Acc silu_value = group_norm * gate;
-        const Acc times_multiply_weight = silu_value * multiply_weight[kept][v];
-        const Acc gate_2 = sigmoid<Out>(times_multiply_weight);
-        const Acc silu_value_2 = times_multiply_weight * gate_2;
-        y_out[v] = narrow<Out>(silu_value_2);
+        const Acc gemm_v = gemm_held[i][v];
+        const Acc group_norm_hat_v = (gemm_v - group_norm_mean_v) * group_norm_rstd_v;
+        const Acc group_norm_v = group_norm_hat_v * group_norm_weight_v[kept][v]
+            + group_norm_bias_v[kept][v];
+        const Acc gate_v = sigmoid<Out>(group_norm_v);
+        const Acc silu_value_v = group_norm_v * gate_v;
+        const Acc times_multiply_weight_v = silu_value_v * multiply_weight_v[kept][v];
+        const Acc gate_2_v = sigmoid<Out>(times_multiply_weight_v);
+        const Acc silu_value_2_v = times_multiply_weight_v * gate_2_v;
+        y_out[v] = narrow<Out>(silu_value_2_v);
       }
       if (active) store_pack(columns[i], y_ptr, at, whole, y_out);
     }
   }
 }
 
-// Statistics of each row or group.
+// What each group is reduced to.
 
 template <typename T, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
@@ -254,7 +257,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const T* __restrict__ gemm_bias_ptr,
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
-    Accumulate<T> group_norm_eps,
+    Accumulate<T> group_norm_eps_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -269,7 +272,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    PilotSums<Acc> group_norm_moments_sums = {};
+    PilotSums<Acc> group_norm_moments_shifted = {};
     int seen = 0;  // values of this thread
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
@@ -291,42 +294,43 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
-        Acc gemm_bias[kVec];
+        Acc gemm_bias_v[kVec];
         if (kPacked) {
-          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias);
+          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias_v);
         } else {
-          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias_v);
         }
-        Acc group_norm_moments_of[kVec];
+        Acc group_norm_moments_terms[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
-          const Acc gemm_product = widen(gemm_product_in[u][v]);
-          const Acc gemm = gemm_product + gemm_bias[v];
-          group_norm_moments_of[v] = gemm;
+          const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+          const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+          group_norm_moments_terms[v] = gemm_v;
         }
-        if (seen == 0) group_norm_moments_sums.pilot = one_of(columns[u], group_norm_moments_of);
+        if (seen == 0) group_norm_moments_shifted.pilot =
+            one_of(columns[u], group_norm_moments_terms);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          if (columns[u].has(v)) add_value(group_norm_moments_sums, group_norm_moments_of[v]);
+          if (columns[u].has(v)) add_value(group_norm_moments_shifted, group_norm_moments_terms[v]);
         }
         seen += columns[u].size();
       }
     }
-    Moments<Acc> group_norm_moments = moments_of(group_norm_moments_sums, Acc(seen));
-    moments_over_segment(shared, group_norm_moments, Acc(seen), Acc(length));
-    const Acc group_norm_mean = group_norm_moments.mean;
-    const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-    const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
+    Moments<Acc> group_norm_moments_v = moments_of(group_norm_moments_shifted, Acc(seen));
+    moments_over_segment(shared, group_norm_moments_v, Acc(seen), Acc(length));
+    const Acc group_norm_mean_v = group_norm_moments_v.mean;
+    const Acc group_norm_variance_v = group_norm_moments_v.m2 * inverse_length;
+    const Acc group_norm_rstd_v = rsqrt(group_norm_variance_v + group_norm_eps_v);
     if (threadIdx.x == 0 && blockIdx.z == 0) {
-      group_norm_mean_ptr[item] = group_norm_mean;
-      group_norm_rstd_ptr[item] = group_norm_rstd;
+      group_norm_mean_ptr[item] = group_norm_mean_v;
+      group_norm_rstd_ptr[item] = group_norm_rstd_v;
     }
   }
   cluster_wait();
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
@@ -353,20 +357,20 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
   });
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc group_norm_weight[kVec];
-  load_values(columns, group_norm_weight_ptr, active, group_norm_weight);
-  Acc group_norm_bias[kVec];
-  load_values(columns, group_norm_bias_ptr, active, group_norm_bias);
-  Acc multiply_weight[kVec];
-  load_values(columns, multiply_weight_ptr, active, multiply_weight);
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc group_norm_weight_v[kVec];
+  load_values(columns, group_norm_weight_ptr, active, group_norm_weight_v);
+  Acc group_norm_bias_v[kVec];
+  load_values(columns, group_norm_bias_ptr, active, group_norm_bias_v);
+  Acc multiply_weight_v[kVec];
+  load_values(columns, multiply_weight_ptr, active, multiply_weight_v);
 
   // What is known of the segment that element v of the thread's vector is of. That of the first one
   // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
   constexpr bool kEarly = kPacked || kVec <= 4;
   struct Values {
-    Acc group_norm_mean, group_norm_rstd;
+    Acc group_norm_mean_v, group_norm_rstd_v;
   };
   const auto values_of = [&](int64_t at, int v) {
     return Values{
@@ -385,18 +389,18 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       if (!here.has(v)) continue;
       const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
       const Values values = of_first ? first_values : values_of(at, v);
-      const Acc group_norm_mean = values.group_norm_mean;
-      const Acc group_norm_rstd = values.group_norm_rstd;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-      const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-      const Acc gate = sigmoid<Out>(group_norm);
-      const Acc silu_value = group_norm * gate;
-      const Acc times_multiply_weight = silu_value * multiply_weight[v];
-      const Acc gate_2 = sigmoid<Out>(times_multiply_weight);
-      const Acc silu_value_2 = times_multiply_weight * gate_2;
-      y_out[v] = narrow<Out>(silu_value_2);
+      const Acc group_norm_mean_v = values.group_norm_mean_v;
+      const Acc group_norm_rstd_v = values.group_norm_rstd_v;
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+      const Acc group_norm_hat_v = (gemm_v - group_norm_mean_v) * group_norm_rstd_v;
+      const Acc group_norm_v = group_norm_hat_v * group_norm_weight_v[v] + group_norm_bias_v[v];
+      const Acc gate_v = sigmoid<Out>(group_norm_v);
+      const Acc silu_value_v = group_norm_v * gate_v;
+      const Acc times_multiply_weight_v = silu_value_v * multiply_weight_v[v];
+      const Acc gate_2_v = sigmoid<Out>(times_multiply_weight_v);
+      const Acc silu_value_2_v = times_multiply_weight_v * gate_2_v;
+      y_out[v] = narrow<Out>(silu_value_2_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -437,16 +441,16 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
 }
 
 struct ForwardArguments {
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* group_norm_weight;
-  const void* group_norm_bias;
-  const void* multiply_weight;
-  void* y;
-  void* group_norm_mean;
-  void* group_norm_rstd;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* group_norm_weight_arg;
+  const void* group_norm_bias_arg;
+  const void* multiply_weight_arg;
+  void* y_arg;
+  void* group_norm_mean_arg;
+  void* group_norm_rstd_arg;
   int64_t rows, channels, groups;
-  double group_norm_eps;
+  double group_norm_eps_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -454,14 +458,14 @@ cudaError_t forward_launch(
     const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight);
-  auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias);
-  auto* multiply_weight_ptr = static_cast<const Param*>(a.multiply_weight);
-  auto* y_ptr = static_cast<Out*>(a.y);
-  auto* group_norm_mean_ptr = static_cast<Accumulate<T>*>(a.group_norm_mean);
-  auto* group_norm_rstd_ptr = static_cast<Accumulate<T>*>(a.group_norm_rstd);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight_arg);
+  auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias_arg);
+  auto* multiply_weight_ptr = static_cast<const Param*>(a.multiply_weight_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
+  auto* group_norm_mean_ptr = static_cast<Accumulate<T>*>(a.group_norm_mean_arg);
+  auto* group_norm_rstd_ptr = static_cast<Accumulate<T>*>(a.group_norm_rstd_arg);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
@@ -487,7 +491,7 @@ cudaError_t forward_launch(
     set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, gemm_product_ptr,
         gemm_bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, multiply_weight_ptr,
-        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, Acc(a.group_norm_eps), rows, channels,
+        group_norm_mean_ptr, group_norm_rstd_ptr, y_ptr, Acc(a.group_norm_eps_arg), rows, channels,
         groups, length, row.lanes, row.across, row.height, row.step, row.step * groups,
         row.step * channels, size, whole);
   }
@@ -502,7 +506,7 @@ cudaError_t forward_launch(
         segment_grid(shapes, rows, groups, channels / groups, kSegmentTurn * kVec, kMostCluster,
             kMultiprocessors),
         dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, gemm_product_ptr,
-        gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, Acc(a.group_norm_eps), rows,
+        gemm_bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, Acc(a.group_norm_eps_arg), rows,
         channels, groups, channels / groups, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
@@ -567,25 +571,26 @@ constexpr Tuned kForwardShapes[] = {
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_groupnorm_swish_multiply_swish_forward(
     int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* group_norm_weight,
-    const void* group_norm_bias,
-    const void* multiply_weight,
-    void* y,
-    void* group_norm_mean,
-    void* group_norm_rstd,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* group_norm_weight_arg,
+    const void* group_norm_bias_arg,
+    const void* multiply_weight_arg,
+    void* y_arg,
+    void* group_norm_mean_arg,
+    void* group_norm_rstd_arg,
     int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
-    double group_norm_eps,
+    double group_norm_eps_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const ForwardArguments arguments{
-      gemm_product, gemm_bias, group_norm_weight, group_norm_bias, multiply_weight, y,
-      group_norm_mean, group_norm_rstd, rows, channels, groups, group_norm_eps};
-  const bool elements = aligned_to_16(gemm_product, y);
+      gemm_product_arg, gemm_bias_arg, group_norm_weight_arg, group_norm_bias_arg,
+      multiply_weight_arg, y_arg, group_norm_mean_arg, group_norm_rstd_arg, rows,
+      channels, groups, group_norm_eps_arg};
+  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, group_norm_weight, group_norm_bias, multiply_weight, group_norm_mean,
-      group_norm_rstd);
+      aligned_to_16(gemm_bias_arg, group_norm_weight_arg, group_norm_bias_arg, multiply_weight_arg,
+      group_norm_mean_arg, group_norm_rstd_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
@@ -638,7 +643,7 @@ namespace {
 //   d_group_norm_weight_sum = sum over the rows of group_norm_hat * d_group_norm
 //   d_gemm_sum = sum over the rows of d_gemm
 
-// Each row or group in registers.
+// Each group in registers.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
     bool kCluster = false>
@@ -682,7 +687,7 @@ backward_row(
         first * channels, segment * length, end,
             int64_t((rank * kItems + i) * lanes + lane) * kVec);
   }
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count_v = reciprocal(Acc(length));
 
   // The next row is on its way while this one is used.
   RowLoad<T, kVec, kRuns> gemm_product_next[kItems];
@@ -721,10 +726,10 @@ backward_row(
       behind<Loaded<Param, kVec>>(group_norm_weight_staged, places);
   auto* const multiply_weight_staged = behind<Loaded<Param, kVec>>(group_norm_bias_staged, places);
   constexpr bool kStaged = kItems * kVec >= 8;
-  Acc gemm_bias[kStaged ? 1 : kItems][kVec];
-  Acc group_norm_weight[kStaged ? 1 : kItems][kVec];
-  Acc group_norm_bias[kStaged ? 1 : kItems][kVec];
-  Acc multiply_weight[kStaged ? 1 : kItems][kVec];
+  Acc gemm_bias_v[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_weight_v[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_bias_v[kStaged ? 1 : kItems][kVec];
+  Acc multiply_weight_v[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (kStaged) {
@@ -735,19 +740,19 @@ backward_row(
       multiply_weight_staged[place] = load_constants(columns[i], multiply_weight_ptr);
     } else {
       load_values(columns[i], gemm_bias_ptr, columns[i].any() && kAddsBias<T>,
-          gemm_bias[kStaged ? 0 : i]);
+          gemm_bias_v[kStaged ? 0 : i]);
       load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
-          group_norm_weight[kStaged ? 0 : i]);
+          group_norm_weight_v[kStaged ? 0 : i]);
       load_values(columns[i], group_norm_bias_ptr, columns[i].any(),
-          group_norm_bias[kStaged ? 0 : i]);
+          group_norm_bias_v[kStaged ? 0 : i]);
       load_values(columns[i], multiply_weight_ptr, columns[i].any(),
-          multiply_weight[kStaged ? 0 : i]);
+          multiply_weight_v[kStaged ? 0 : i]);
     }
   }
-  Acc d_multiply_weight_sum[kItems][kVec] = {};
-  Acc d_group_norm_sum[kItems][kVec] = {};
-  Acc d_group_norm_weight_sum[kItems][kVec] = {};
-  Acc d_gemm_sum[kItems][kVec] = {};
+  Acc d_multiply_weight_sum_v[kItems][kVec] = {};
+  Acc d_group_norm_sum_v[kItems][kVec] = {};
+  Acc d_group_norm_weight_sum_v[kItems][kVec] = {};
+  Acc d_gemm_sum_v[kItems][kVec] = {};
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
@@ -759,12 +764,12 @@ backward_row(
       gemm_product_in[i] = arrived(columns[i], gemm_product_ptr, at, gemm_product_next[i]);
       grad_y_in[i] = arrived(columns[i], grad_y_ptr, at, grad_y_next[i]);
     }
-    const Acc group_norm_mean = group_norm_mean_next;
-    const Acc group_norm_rstd = group_norm_rstd_next;
+    const Acc group_norm_mean_v = group_norm_mean_next;
+    const Acc group_norm_rstd_v = group_norm_rstd_next;
     load_row(at + at_step, item + item_step);
 
-    Acc d_group_norm_hat_sum = Acc(0);
-    Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
+    Acc d_group_norm_hat_sum_v = Acc(0);
+    Acc d_group_norm_hat_group_norm_hat_sum_v = Acc(0);
     Acc silu_value_held[kItems][kVec];
     Acc d_times_multiply_weight_held[kItems][kVec];
     Acc d_group_norm_held[kItems][kVec];
@@ -775,54 +780,54 @@ backward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
-        widen_values(group_norm_weight_staged[place], true, group_norm_weight[0]);
-        widen_values(group_norm_bias_staged[place], true, group_norm_bias[0]);
-        widen_values(multiply_weight_staged[place], true, multiply_weight[0]);
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias_v[0]);
+        widen_values(group_norm_weight_staged[place], true, group_norm_weight_v[0]);
+        widen_values(group_norm_bias_staged[place], true, group_norm_bias_v[0]);
+        widen_values(multiply_weight_staged[place], true, multiply_weight_v[0]);
       }
-      Acc d_group_norm_hat_sum_parts[kVec];
-      Acc d_group_norm_hat_group_norm_hat_sum_parts[kVec];
+      Acc d_group_norm_hat_sum_terms[kVec];
+      Acc d_group_norm_hat_group_norm_hat_sum_terms[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i][v]);
-        const Acc grad_y = widen(grad_y_in[i][v]);
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
-            + group_norm_bias[kept][v];
-        const Acc gate = sigmoid<Out>(group_norm);
-        const Acc silu_value = group_norm * gate;
-        const Acc times_multiply_weight = silu_value * multiply_weight[kept][v];
-        const Acc gate_2 = sigmoid<Out>(times_multiply_weight);
-        const Acc slope_of_silu_value_2 = silu_slope(times_multiply_weight, gate_2);
-        const Acc d_times_multiply_weight = grad_y * slope_of_silu_value_2;
-        const Acc slope_of_silu_value = silu_slope(group_norm, gate);
-        const Acc d_group_norm =
-            d_times_multiply_weight * multiply_weight[kept][v] * slope_of_silu_value;
-        const Acc d_group_norm_weight = group_norm_hat * d_group_norm;
-        const Acc d_group_norm_hat_group_norm_hat =
-            d_group_norm_weight * group_norm_weight[kept][v];
-        silu_value_held[i][v] = silu_value;
-        d_times_multiply_weight_held[i][v] = d_times_multiply_weight;
-        d_group_norm_held[i][v] = d_group_norm;
-        d_group_norm_weight_held[i][v] = d_group_norm_weight;
-        d_group_norm_hat_sum_parts[v] = columns[i].has(v)
-            ? d_group_norm * group_norm_weight[kept][v] : Acc(0);
-        d_group_norm_hat_group_norm_hat_sum_parts[v] = columns[i].has(v)
-            ? d_group_norm_hat_group_norm_hat : Acc(0);
+        const Acc gemm_product_v = widen(gemm_product_in[i][v]);
+        const Acc grad_y_v = widen(grad_y_in[i][v]);
+        const Acc gemm_v = gemm_product_v + gemm_bias_v[kept][v];
+        const Acc group_norm_hat_v = (gemm_v - group_norm_mean_v) * group_norm_rstd_v;
+        const Acc group_norm_v = group_norm_hat_v * group_norm_weight_v[kept][v]
+            + group_norm_bias_v[kept][v];
+        const Acc gate_v = sigmoid<Out>(group_norm_v);
+        const Acc silu_value_v = group_norm_v * gate_v;
+        const Acc times_multiply_weight_v = silu_value_v * multiply_weight_v[kept][v];
+        const Acc gate_2_v = sigmoid<Out>(times_multiply_weight_v);
+        const Acc slope_of_silu_value_2_v = silu_slope(times_multiply_weight_v, gate_2_v);
+        const Acc d_times_multiply_weight_v = grad_y_v * slope_of_silu_value_2_v;
+        const Acc slope_of_silu_value_v = silu_slope(group_norm_v, gate_v);
+        const Acc d_group_norm_v =
+            d_times_multiply_weight_v * multiply_weight_v[kept][v] * slope_of_silu_value_v;
+        const Acc d_group_norm_weight_v = group_norm_hat_v * d_group_norm_v;
+        const Acc d_group_norm_hat_group_norm_hat_v =
+            d_group_norm_weight_v * group_norm_weight_v[kept][v];
+        silu_value_held[i][v] = silu_value_v;
+        d_times_multiply_weight_held[i][v] = d_times_multiply_weight_v;
+        d_group_norm_held[i][v] = d_group_norm_v;
+        d_group_norm_weight_held[i][v] = d_group_norm_weight_v;
+        d_group_norm_hat_sum_terms[v] = columns[i].has(v)
+            ? d_group_norm_v * group_norm_weight_v[kept][v] : Acc(0);
+        d_group_norm_hat_group_norm_hat_sum_terms[v] = columns[i].has(v)
+            ? d_group_norm_hat_group_norm_hat_v : Acc(0);
       }
-      if (active) d_group_norm_hat_sum += sum_of(d_group_norm_hat_sum_parts);
-      if (active) d_group_norm_hat_group_norm_hat_sum +=
-          sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
+      if (active) d_group_norm_hat_sum_v += sum_of(d_group_norm_hat_sum_terms);
+      if (active) d_group_norm_hat_group_norm_hat_sum_v +=
+          sum_of(d_group_norm_hat_group_norm_hat_sum_terms);
     }
     if constexpr (kCluster) {
-      exchange.sum(d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
+      exchange.sum(d_group_norm_hat_sum_v, d_group_norm_hat_group_norm_hat_sum_v);
     } else {
-      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_group_norm_hat_sum,
-          d_group_norm_hat_group_norm_hat_sum);
+      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_group_norm_hat_sum_v,
+          d_group_norm_hat_group_norm_hat_sum_v);
     }
-    const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
-    const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
+    const Acc group_norm_grad_slope_v = d_group_norm_hat_group_norm_hat_sum_v * inverse_count_v;
+    const Acc group_norm_grad_mean_v = d_group_norm_hat_sum_v * inverse_count_v;
 
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -830,28 +835,27 @@ backward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias[0]);
-        widen_values(group_norm_weight_staged[place], true, group_norm_weight[0]);
+        widen_values(gemm_bias_staged[place], kAddsBias<T>, gemm_bias_v[0]);
+        widen_values(group_norm_weight_staged[place], true, group_norm_weight_v[0]);
       }
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[i][v]);
-        const Acc silu_value = silu_value_held[i][v];
-        const Acc d_times_multiply_weight = d_times_multiply_weight_held[i][v];
-        const Acc d_group_norm = d_group_norm_held[i][v];
-        const Acc d_group_norm_weight = d_group_norm_weight_held[i][v];
-        const Acc gemm = gemm_product + gemm_bias[kept][v];
-        const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-        const Acc d_gemm_unscaled =
-            d_group_norm * group_norm_weight[kept][v] - (group_norm_hat * group_norm_grad_slope
-                + group_norm_grad_mean);
-        const Acc d_gemm = d_gemm_unscaled * group_norm_rstd;
-        if (active) d_multiply_weight_sum[i][v] += silu_value * d_times_multiply_weight;
-        if (active) d_group_norm_sum[i][v] += d_group_norm;
-        if (active) d_group_norm_weight_sum[i][v] += d_group_norm_weight;
-        if (active) d_gemm_sum[i][v] += d_gemm;
-        grad_gemm_product_out[v] = narrow<T>(d_gemm);
+        const Acc gemm_product_v = widen(gemm_product_in[i][v]);
+        const Acc silu_value_v = silu_value_held[i][v];
+        const Acc d_times_multiply_weight_v = d_times_multiply_weight_held[i][v];
+        const Acc d_group_norm_v = d_group_norm_held[i][v];
+        const Acc d_group_norm_weight_v = d_group_norm_weight_held[i][v];
+        const Acc gemm_v = gemm_product_v + gemm_bias_v[kept][v];
+        const Acc group_norm_hat_v = (gemm_v - group_norm_mean_v) * group_norm_rstd_v;
+        const Acc d_gemm_unscaled_v = d_group_norm_v * group_norm_weight_v[kept][v]
+            - (group_norm_hat_v * group_norm_grad_slope_v + group_norm_grad_mean_v);
+        const Acc d_gemm_v = d_gemm_unscaled_v * group_norm_rstd_v;
+        if (active) d_multiply_weight_sum_v[i][v] += silu_value_v * d_times_multiply_weight_v;
+        if (active) d_group_norm_sum_v[i][v] += d_group_norm_v;
+        if (active) d_group_norm_weight_sum_v[i][v] += d_group_norm_weight_v;
+        if (active) d_gemm_sum_v[i][v] += d_gemm_v;
+        grad_gemm_product_out[v] = narrow<T>(d_gemm_v);
       }
       if (active && grad_gemm_product_ptr != nullptr)
           store_pack(columns[i], grad_gemm_product_ptr, at, whole, grad_gemm_product_out);
@@ -865,16 +869,16 @@ backward_row(
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (!kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_multiply_weight_sum[i],
-            d_group_norm_sum[i]);
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_multiply_weight_sum_v[i],
+            d_group_norm_sum_v[i]);
     if (!kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_group_norm_weight_sum[i],
-            d_gemm_sum[i]);
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_group_norm_weight_sum_v[i],
+            d_gemm_sum_v[i]);
     if (again.row != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, d_multiply_weight_sum[i]);
-    store_values(columns[i], mine + 1 * channels, d_group_norm_sum[i]);
-    store_values(columns[i], mine + 2 * channels, d_group_norm_weight_sum[i]);
-    store_values(columns[i], mine + 3 * channels, d_gemm_sum[i]);
+    store_values(columns[i], mine + 0 * channels, d_multiply_weight_sum_v[i]);
+    store_values(columns[i], mine + 1 * channels, d_group_norm_sum_v[i]);
+    store_values(columns[i], mine + 2 * channels, d_group_norm_weight_sum_v[i]);
+    store_values(columns[i], mine + 3 * channels, d_gemm_sum_v[i]);
   }
 }
 
@@ -924,20 +928,20 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
   sum_over_y<1>(shared, d_gemm_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc d_multiply_weight_sum = d_multiply_weight_sum_all[0];
-  const Acc d_group_norm_sum = d_group_norm_sum_all[0];
-  const Acc d_group_norm_weight_sum = d_group_norm_weight_sum_all[0];
-  const Acc d_gemm_sum = d_gemm_sum_all[0];
-  if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_sum);
+  const Acc d_multiply_weight_sum_v = d_multiply_weight_sum_all[0];
+  const Acc d_group_norm_sum_v = d_group_norm_sum_all[0];
+  const Acc d_group_norm_weight_sum_v = d_group_norm_weight_sum_all[0];
+  const Acc d_gemm_sum_v = d_gemm_sum_all[0];
+  if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_sum_v);
   if (grad_group_norm_weight_ptr != nullptr) grad_group_norm_weight_ptr[column] =
-      narrow<Param>(d_group_norm_weight_sum);
+      narrow<Param>(d_group_norm_weight_sum_v);
   if (grad_group_norm_bias_ptr != nullptr) grad_group_norm_bias_ptr[column] =
-      narrow<Param>(d_group_norm_sum);
+      narrow<Param>(d_group_norm_sum_v);
   if (grad_multiply_weight_ptr != nullptr) grad_multiply_weight_ptr[column] =
-      narrow<Param>(d_multiply_weight_sum);
+      narrow<Param>(d_multiply_weight_sum_v);
 }
 
-// Statistics of each row or group.
+// What each group is reduced to.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
@@ -955,7 +959,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count_v = reciprocal(Acc(length));
 
   cluster_arrive();
   // The vectors of the blocks that share a segment take turns.
@@ -965,10 +969,10 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc group_norm_mean = widen(group_norm_mean_ptr[item]);
-    const Acc group_norm_rstd = widen(group_norm_rstd_ptr[item]);
-    Acc d_group_norm_hat_sum = Acc(0);
-    Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
+    const Acc group_norm_mean_v = widen(group_norm_mean_ptr[item]);
+    const Acc group_norm_rstd_v = widen(group_norm_rstd_ptr[item]);
+    Acc d_group_norm_hat_sum_v = Acc(0);
+    Acc d_group_norm_hat_group_norm_hat_sum_v = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
     for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
@@ -1003,66 +1007,66 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
-        Acc gemm_bias[kVec];
+        Acc gemm_bias_v[kVec];
         if (kPacked) {
-          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias);
+          widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias_v);
         } else {
-          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias);
+          load_values(columns[u], gemm_bias_ptr, kAddsBias<T>, gemm_bias_v);
         }
-        Acc group_norm_weight[kVec];
+        Acc group_norm_weight_v[kVec];
         if (kPacked) {
-          widen_values(group_norm_weight_in[u], true, group_norm_weight);
+          widen_values(group_norm_weight_in[u], true, group_norm_weight_v);
         } else {
-          load_values(columns[u], group_norm_weight_ptr, true, group_norm_weight);
+          load_values(columns[u], group_norm_weight_ptr, true, group_norm_weight_v);
         }
-        Acc group_norm_bias[kVec];
+        Acc group_norm_bias_v[kVec];
         if (kPacked) {
-          widen_values(group_norm_bias_in[u], true, group_norm_bias);
+          widen_values(group_norm_bias_in[u], true, group_norm_bias_v);
         } else {
-          load_values(columns[u], group_norm_bias_ptr, true, group_norm_bias);
+          load_values(columns[u], group_norm_bias_ptr, true, group_norm_bias_v);
         }
-        Acc multiply_weight[kVec];
+        Acc multiply_weight_v[kVec];
         if (kPacked) {
-          widen_values(multiply_weight_in[u], true, multiply_weight);
+          widen_values(multiply_weight_in[u], true, multiply_weight_v);
         } else {
-          load_values(columns[u], multiply_weight_ptr, true, multiply_weight);
+          load_values(columns[u], multiply_weight_ptr, true, multiply_weight_v);
         }
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
-          const Acc gemm_product = widen(gemm_product_in[u][v]);
-          const Acc grad_y = widen(grad_y_in[u][v]);
-          const Acc gemm = gemm_product + gemm_bias[v];
-          const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-          const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-          const Acc gate = sigmoid<Out>(group_norm);
-          const Acc silu_value = group_norm * gate;
-          const Acc times_multiply_weight = silu_value * multiply_weight[v];
-          const Acc gate_2 = sigmoid<Out>(times_multiply_weight);
-          const Acc slope_of_silu_value_2 = silu_slope(times_multiply_weight, gate_2);
-          const Acc d_times_multiply_weight = grad_y * slope_of_silu_value_2;
-          const Acc slope_of_silu_value = silu_slope(group_norm, gate);
-          const Acc d_group_norm =
-              d_times_multiply_weight * multiply_weight[v] * slope_of_silu_value;
-          const Acc d_group_norm_hat_group_norm_hat =
-              group_norm_hat * d_group_norm * group_norm_weight[v];
-          d_group_norm_hat_sum += d_group_norm * group_norm_weight[v];
-          d_group_norm_hat_group_norm_hat_sum += d_group_norm_hat_group_norm_hat;
+          const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+          const Acc grad_y_v = widen(grad_y_in[u][v]);
+          const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+          const Acc group_norm_hat_v = (gemm_v - group_norm_mean_v) * group_norm_rstd_v;
+          const Acc group_norm_v = group_norm_hat_v * group_norm_weight_v[v] + group_norm_bias_v[v];
+          const Acc gate_v = sigmoid<Out>(group_norm_v);
+          const Acc silu_value_v = group_norm_v * gate_v;
+          const Acc times_multiply_weight_v = silu_value_v * multiply_weight_v[v];
+          const Acc gate_2_v = sigmoid<Out>(times_multiply_weight_v);
+          const Acc slope_of_silu_value_2_v = silu_slope(times_multiply_weight_v, gate_2_v);
+          const Acc d_times_multiply_weight_v = grad_y_v * slope_of_silu_value_2_v;
+          const Acc slope_of_silu_value_v = silu_slope(group_norm_v, gate_v);
+          const Acc d_group_norm_v =
+              d_times_multiply_weight_v * multiply_weight_v[v] * slope_of_silu_value_v;
+          const Acc d_group_norm_hat_group_norm_hat_v =
+              group_norm_hat_v * d_group_norm_v * group_norm_weight_v[v];
+          d_group_norm_hat_sum_v += d_group_norm_v * group_norm_weight_v[v];
+          d_group_norm_hat_group_norm_hat_sum_v += d_group_norm_hat_group_norm_hat_v;
         }
       }
     }
-    sum_over_segment(shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
-    const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
-    const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
+    sum_over_segment(shared, d_group_norm_hat_sum_v, d_group_norm_hat_group_norm_hat_sum_v);
+    const Acc group_norm_grad_slope_v = d_group_norm_hat_group_norm_hat_sum_v * inverse_count_v;
+    const Acc group_norm_grad_mean_v = d_group_norm_hat_sum_v * inverse_count_v;
     if (threadIdx.x == 0 && blockIdx.z == 0) {
-      group_norm_grad_slope_ptr[item] = group_norm_grad_slope;
-      group_norm_grad_mean_ptr[item] = group_norm_grad_mean;
+      group_norm_grad_slope_ptr[item] = group_norm_grad_slope_v;
+      group_norm_grad_mean_ptr[item] = group_norm_grad_mean_v;
     }
   }
   cluster_wait();
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward_apply(
@@ -1093,25 +1097,25 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
   });
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc group_norm_weight[kVec];
-  load_values(columns, group_norm_weight_ptr, active, group_norm_weight);
-  Acc group_norm_bias[kVec];
-  load_values(columns, group_norm_bias_ptr, active, group_norm_bias);
-  Acc multiply_weight[kVec];
-  load_values(columns, multiply_weight_ptr, active, multiply_weight);
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc group_norm_weight_v[kVec];
+  load_values(columns, group_norm_weight_ptr, active, group_norm_weight_v);
+  Acc group_norm_bias_v[kVec];
+  load_values(columns, group_norm_bias_ptr, active, group_norm_bias_v);
+  Acc multiply_weight_v[kVec];
+  load_values(columns, multiply_weight_ptr, active, multiply_weight_v);
 
-  Acc d_multiply_weight_sum[kVec] = {};
-  Acc d_group_norm_sum[kVec] = {};
-  Acc d_group_norm_weight_sum[kVec] = {};
-  Acc d_gemm_sum[kVec] = {};
+  Acc d_multiply_weight_sum_v[kVec] = {};
+  Acc d_group_norm_sum_v[kVec] = {};
+  Acc d_group_norm_weight_sum_v[kVec] = {};
+  Acc d_gemm_sum_v[kVec] = {};
 
   // What is known of the segment that element v of the thread's vector is of. That of the first one
   // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
   constexpr bool kEarly = kPacked || kVec <= 4;
   struct Values {
-    Acc group_norm_mean, group_norm_rstd, group_norm_grad_slope, group_norm_grad_mean;
+    Acc group_norm_mean_v, group_norm_rstd_v, group_norm_grad_slope_v, group_norm_grad_mean_v;
   };
   const auto values_of = [&](int64_t at, int v) {
     return Values{
@@ -1133,32 +1137,32 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       if (!here.has(v)) continue;
       const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
       const Values values = of_first ? first_values : values_of(at, v);
-      const Acc group_norm_mean = values.group_norm_mean;
-      const Acc group_norm_rstd = values.group_norm_rstd;
-      const Acc group_norm_grad_slope = values.group_norm_grad_slope;
-      const Acc group_norm_grad_mean = values.group_norm_grad_mean;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc group_norm_hat = (gemm - group_norm_mean) * group_norm_rstd;
-      const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-      const Acc gate = sigmoid<Out>(group_norm);
-      const Acc silu_value = group_norm * gate;
-      const Acc times_multiply_weight = silu_value * multiply_weight[v];
-      const Acc gate_2 = sigmoid<Out>(times_multiply_weight);
-      const Acc slope_of_silu_value_2 = silu_slope(times_multiply_weight, gate_2);
-      const Acc d_times_multiply_weight = grad_y * slope_of_silu_value_2;
-      const Acc slope_of_silu_value = silu_slope(group_norm, gate);
-      const Acc d_group_norm = d_times_multiply_weight * multiply_weight[v] * slope_of_silu_value;
-      const Acc d_gemm_unscaled =
-          d_group_norm * group_norm_weight[v] - (group_norm_hat * group_norm_grad_slope
-              + group_norm_grad_mean);
-      const Acc d_gemm = d_gemm_unscaled * group_norm_rstd;
-      d_multiply_weight_sum[v] += silu_value * d_times_multiply_weight;
-      d_group_norm_sum[v] += d_group_norm;
-      d_group_norm_weight_sum[v] += group_norm_hat * d_group_norm;
-      d_gemm_sum[v] += d_gemm;
-      grad_gemm_product_out[v] = narrow<T>(d_gemm);
+      const Acc group_norm_mean_v = values.group_norm_mean_v;
+      const Acc group_norm_rstd_v = values.group_norm_rstd_v;
+      const Acc group_norm_grad_slope_v = values.group_norm_grad_slope_v;
+      const Acc group_norm_grad_mean_v = values.group_norm_grad_mean_v;
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+      const Acc group_norm_hat_v = (gemm_v - group_norm_mean_v) * group_norm_rstd_v;
+      const Acc group_norm_v = group_norm_hat_v * group_norm_weight_v[v] + group_norm_bias_v[v];
+      const Acc gate_v = sigmoid<Out>(group_norm_v);
+      const Acc silu_value_v = group_norm_v * gate_v;
+      const Acc times_multiply_weight_v = silu_value_v * multiply_weight_v[v];
+      const Acc gate_2_v = sigmoid<Out>(times_multiply_weight_v);
+      const Acc slope_of_silu_value_2_v = silu_slope(times_multiply_weight_v, gate_2_v);
+      const Acc d_times_multiply_weight_v = grad_y_v * slope_of_silu_value_2_v;
+      const Acc slope_of_silu_value_v = silu_slope(group_norm_v, gate_v);
+      const Acc d_group_norm_v =
+          d_times_multiply_weight_v * multiply_weight_v[v] * slope_of_silu_value_v;
+      const Acc d_gemm_unscaled_v = d_group_norm_v * group_norm_weight_v[v]
+          - (group_norm_hat_v * group_norm_grad_slope_v + group_norm_grad_mean_v);
+      const Acc d_gemm_v = d_gemm_unscaled_v * group_norm_rstd_v;
+      d_multiply_weight_sum_v[v] += silu_value_v * d_times_multiply_weight_v;
+      d_group_norm_sum_v[v] += d_group_norm_v;
+      d_group_norm_weight_sum_v[v] += group_norm_hat_v * d_group_norm_v;
+      d_gemm_sum_v[v] += d_gemm_v;
+      grad_gemm_product_out[v] = narrow<T>(d_gemm_v);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
@@ -1203,29 +1207,29 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_multiply_weight_sum, d_group_norm_sum);
-  sum_over_y<kVec>(shared, d_group_norm_weight_sum, d_gemm_sum);
+  sum_over_y<kVec>(shared, d_multiply_weight_sum_v, d_group_norm_sum_v);
+  sum_over_y<kVec>(shared, d_group_norm_weight_sum_v, d_gemm_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 4, 0, channels, period, d_multiply_weight_sum);
-  store_partials(columns, partials, blockIdx.y, 4, 1, channels, period, d_group_norm_sum);
-  store_partials(columns, partials, blockIdx.y, 4, 2, channels, period, d_group_norm_weight_sum);
-  store_partials(columns, partials, blockIdx.y, 4, 3, channels, period, d_gemm_sum);
+  store_partials(columns, partials, blockIdx.y, 4, 0, channels, period, d_multiply_weight_sum_v);
+  store_partials(columns, partials, blockIdx.y, 4, 1, channels, period, d_group_norm_sum_v);
+  store_partials(columns, partials, blockIdx.y, 4, 2, channels, period, d_group_norm_weight_sum_v);
+  store_partials(columns, partials, blockIdx.y, 4, 3, channels, period, d_gemm_sum_v);
 }
 
 struct BackwardArguments {
-  const void* grad_y;
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* group_norm_weight;
-  const void* group_norm_bias;
-  const void* multiply_weight;
-  const void* group_norm_mean;
-  const void* group_norm_rstd;
-  void* grad_gemm_product;
-  void* grad_gemm_bias;
-  void* grad_group_norm_weight;
-  void* grad_group_norm_bias;
-  void* grad_multiply_weight;
+  const void* grad_y_arg;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* group_norm_weight_arg;
+  const void* group_norm_bias_arg;
+  const void* multiply_weight_arg;
+  const void* group_norm_mean_arg;
+  const void* group_norm_rstd_arg;
+  void* grad_gemm_product_arg;
+  void* grad_gemm_bias_arg;
+  void* grad_group_norm_weight_arg;
+  void* grad_group_norm_bias_arg;
+  void* grad_multiply_weight_arg;
   int64_t rows, channels, groups;
 };
 
@@ -1234,19 +1238,19 @@ cudaError_t backward_launch(
     const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight);
-  auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias);
-  auto* multiply_weight_ptr = static_cast<const Param*>(a.multiply_weight);
-  auto* group_norm_mean_ptr = static_cast<const Accumulate<T>*>(a.group_norm_mean);
-  auto* group_norm_rstd_ptr = static_cast<const Accumulate<T>*>(a.group_norm_rstd);
-  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product);
-  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias);
-  auto* grad_group_norm_weight_ptr = static_cast<Param*>(a.grad_group_norm_weight);
-  auto* grad_group_norm_bias_ptr = static_cast<Param*>(a.grad_group_norm_bias);
-  auto* grad_multiply_weight_ptr = static_cast<Param*>(a.grad_multiply_weight);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight_arg);
+  auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias_arg);
+  auto* multiply_weight_ptr = static_cast<const Param*>(a.multiply_weight_arg);
+  auto* group_norm_mean_ptr = static_cast<const Accumulate<T>*>(a.group_norm_mean_arg);
+  auto* group_norm_rstd_ptr = static_cast<const Accumulate<T>*>(a.group_norm_rstd_arg);
+  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
+  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
+  auto* grad_group_norm_weight_ptr = static_cast<Param*>(a.grad_group_norm_weight_arg);
+  auto* grad_group_norm_bias_ptr = static_cast<Param*>(a.grad_group_norm_bias_arg);
+  auto* grad_multiply_weight_ptr = static_cast<Param*>(a.grad_multiply_weight_arg);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
@@ -1374,32 +1378,32 @@ cudaError_t backward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_groupnorm_swish_multiply_swish_backward(
     int mode,
-    const void* grad_y,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* group_norm_weight,
-    const void* group_norm_bias,
-    const void* multiply_weight,
-    const void* group_norm_mean,
-    const void* group_norm_rstd,
-    void* grad_gemm_product,
-    void* grad_gemm_bias,
-    void* grad_group_norm_weight,
-    void* grad_group_norm_bias,
-    void* grad_multiply_weight,
+    const void* grad_y_arg,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* group_norm_weight_arg,
+    const void* group_norm_bias_arg,
+    const void* multiply_weight_arg,
+    const void* group_norm_mean_arg,
+    const void* group_norm_rstd_arg,
+    void* grad_gemm_product_arg,
+    void* grad_gemm_bias_arg,
+    void* grad_group_norm_weight_arg,
+    void* grad_group_norm_bias_arg,
+    void* grad_multiply_weight_arg,
     int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const BackwardArguments arguments{
-      grad_y, gemm_product, gemm_bias, group_norm_weight, group_norm_bias, multiply_weight,
-      group_norm_mean, group_norm_rstd, grad_gemm_product, grad_gemm_bias,
-      grad_group_norm_weight, grad_group_norm_bias, grad_multiply_weight, rows, channels,
-      groups};
-  const bool elements = aligned_to_16(grad_y, gemm_product, grad_gemm_product);
+      grad_y_arg, gemm_product_arg, gemm_bias_arg, group_norm_weight_arg, group_norm_bias_arg,
+      multiply_weight_arg, group_norm_mean_arg, group_norm_rstd_arg,
+      grad_gemm_product_arg, grad_gemm_bias_arg, grad_group_norm_weight_arg,
+      grad_group_norm_bias_arg, grad_multiply_weight_arg, rows, channels, groups};
+  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, group_norm_weight, group_norm_bias, multiply_weight, group_norm_mean,
-      group_norm_rstd, grad_gemm_bias, grad_group_norm_weight, grad_group_norm_bias,
-      grad_multiply_weight);
+      aligned_to_16(gemm_bias_arg, group_norm_weight_arg, group_norm_bias_arg, multiply_weight_arg,
+      group_norm_mean_arg, group_norm_rstd_arg, grad_gemm_bias_arg,
+      grad_group_norm_weight_arg, grad_group_norm_bias_arg, grad_multiply_weight_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};

@@ -6,6 +6,9 @@
 //   y = gemm(x)
 //   y = y * multiplier
 //   y = F.leaky_relu(y, negative_slope)
+//
+// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
+// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
 #include <cstdint>
 
 #include "../support/columns.cuh"
@@ -44,8 +47,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     const T* __restrict__ gemm_product_ptr,
     const T* __restrict__ gemm_bias_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> multiplier,
-    Accumulate<T> negative_slope,
+    Accumulate<T> multiplier_v,
+    Accumulate<T> negative_slope_v,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -55,12 +58,12 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc gemm_shift[kVec];
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc gemm_shift_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    gemm_shift[v] = gemm_bias[v] * multiplier;
+    gemm_shift_v[v] = gemm_bias_v[v] * multiplier_v;
   }
 
   const int64_t first = blockIdx.y * lines_per_block;
@@ -71,10 +74,10 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc times_multiplier = gemm_product * multiplier + gemm_shift[v];
-      const Acc leaky_relu_value = leaky_relu(times_multiplier, negative_slope);
-      y_out[v] = narrow<Out>(leaky_relu_value);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc times_multiplier_v = gemm_product_v * multiplier_v + gemm_shift_v[v];
+      const Acc leaky_relu_value_v = leaky_relu(times_multiplier_v, negative_slope_v);
+      y_out[v] = narrow<Out>(leaky_relu_value_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -113,11 +116,11 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
 }
 
 struct ForwardArguments {
-  const void* gemm_product;
-  const void* gemm_bias;
-  void* y;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  void* y_arg;
   int64_t rows, channels;
-  double multiplier, negative_slope;
+  double multiplier_arg, negative_slope_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -125,9 +128,9 @@ cudaError_t forward_launch(
     const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* y_ptr = static_cast<Out*>(a.y);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -136,8 +139,8 @@ cudaError_t forward_launch(
         shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(forward<T, Out, kVec, kPacked>, stores.grid, stores.block, 0, stream,
-        gemm_product_ptr, gemm_bias_ptr, y_ptr, Acc(a.multiplier), Acc(a.negative_slope), rows,
-        channels, stores.lines, stores.lines_per_block, stores.period, whole);
+        gemm_product_ptr, gemm_bias_ptr, y_ptr, Acc(a.multiplier_arg), Acc(a.negative_slope_arg),
+        rows, channels, stores.lines, stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -187,18 +190,18 @@ cudaError_t forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_multiply_leakyrelu_forward(
     int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    void* y,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    void* y_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double multiplier,
-    double negative_slope,
+    double multiplier_arg,
+    double negative_slope_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const ForwardArguments arguments{
-      gemm_product, gemm_bias, y, rows, channels, multiplier, negative_slope};
-  const bool elements = aligned_to_16(gemm_product, y);
-  const bool vectors = aligned_to_16(gemm_bias);
+      gemm_product_arg, gemm_bias_arg, y_arg, rows, channels, multiplier_arg, negative_slope_arg};
+  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
+  const bool vectors = aligned_to_16(gemm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -240,8 +243,8 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     const T* __restrict__ gemm_bias_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    Accumulate<T> multiplier,
-    Accumulate<T> negative_slope,
+    Accumulate<T> multiplier_v,
+    Accumulate<T> negative_slope_v,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -251,15 +254,15 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc gemm_shift[kVec];
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc gemm_shift_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    gemm_shift[v] = gemm_bias[v] * multiplier;
+    gemm_shift_v[v] = gemm_bias_v[v] * multiplier_v;
   }
 
-  Acc d_times_multiplier_sum[kVec] = {};
+  Acc d_times_multiplier_sum_v[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -270,12 +273,13 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc times_multiplier = gemm_product * multiplier + gemm_shift[v];
-      const Acc d_times_multiplier = leaky_relu_backward(grad_y, times_multiplier, negative_slope);
-      d_times_multiplier_sum[v] += d_times_multiplier;
-      grad_gemm_product_out[v] = narrow<T>(d_times_multiplier * multiplier);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc times_multiplier_v = gemm_product_v * multiplier_v + gemm_shift_v[v];
+      const Acc d_times_multiplier_v =
+          leaky_relu_backward(grad_y_v, times_multiplier_v, negative_slope_v);
+      d_times_multiplier_sum_v[v] += d_times_multiplier_v;
+      grad_gemm_product_out[v] = narrow<T>(d_times_multiplier_v * multiplier_v);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
@@ -318,9 +322,9 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_times_multiplier_sum);
+  sum_over_y<kVec>(shared, d_times_multiplier_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 1, 0, channels, period, d_times_multiplier_sum);
+  store_partials(columns, partials, blockIdx.y, 1, 0, channels, period, d_times_multiplier_sum_v);
 }
 
 // Column sums from partial results.
@@ -329,7 +333,7 @@ template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
     Param* __restrict__ grad_gemm_bias_ptr,
     const Acc* __restrict__ partials,
-    Acc multiplier,
+    Acc multiplier_v,
     int64_t rows, int64_t channels, int64_t blocks) {
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -358,19 +362,19 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
   sum_over_y<1>(shared, d_times_multiplier_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc d_times_multiplier_sum = d_times_multiplier_sum_all[0];
+  const Acc d_times_multiplier_sum_v = d_times_multiplier_sum_all[0];
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
-      narrow<Param>(d_times_multiplier_sum * multiplier);
+      narrow<Param>(d_times_multiplier_sum_v * multiplier_v);
 }
 
 struct BackwardArguments {
-  const void* grad_y;
-  const void* gemm_product;
-  const void* gemm_bias;
-  void* grad_gemm_product;
-  void* grad_gemm_bias;
+  const void* grad_y_arg;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  void* grad_gemm_product_arg;
+  void* grad_gemm_bias_arg;
   int64_t rows, channels;
-  double multiplier, negative_slope;
+  double multiplier_arg, negative_slope_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -378,11 +382,11 @@ cudaError_t backward_launch(
     const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product);
-  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
+  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -395,12 +399,13 @@ cudaError_t backward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(backward<T, Out, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
-        gemm_bias_ptr, grad_gemm_product_ptr, partials, Acc(a.multiplier), Acc(a.negative_slope),
-        rows, channels, sums.lines, sums.lines_per_block, sums.period, whole);
+        gemm_bias_ptr, grad_gemm_product_ptr, partials, Acc(a.multiplier_arg),
+        Acc(a.negative_slope_arg), rows, channels, sums.lines, sums.lines_per_block, sums.period,
+        whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, partials, Acc(a.multiplier),
-        rows, channels, int64_t(sums.grid.y * sums.period));
+        kStreamThreads * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, partials,
+        Acc(a.multiplier_arg), rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }
 
@@ -450,21 +455,21 @@ cudaError_t backward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_multiply_leakyrelu_backward(
     int mode,
-    const void* grad_y,
-    const void* gemm_product,
-    const void* gemm_bias,
-    void* grad_gemm_product,
-    void* grad_gemm_bias,
+    const void* grad_y_arg,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    void* grad_gemm_product_arg,
+    void* grad_gemm_bias_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double multiplier,
-    double negative_slope,
+    double multiplier_arg,
+    double negative_slope_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const BackwardArguments arguments{
-      grad_y, gemm_product, gemm_bias, grad_gemm_product, grad_gemm_bias, rows, channels,
-      multiplier, negative_slope};
-  const bool elements = aligned_to_16(grad_y, gemm_product, grad_gemm_product);
-  const bool vectors = aligned_to_16(gemm_bias, grad_gemm_bias);
+      grad_y_arg, gemm_product_arg, gemm_bias_arg, grad_gemm_product_arg, grad_gemm_bias_arg,
+      rows, channels, multiplier_arg, negative_slope_arg};
+  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
+  const bool vectors = aligned_to_16(gemm_bias_arg, grad_gemm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};

@@ -6,6 +6,9 @@
 //   y = gemm(x)
 //   y = y * scale
 //   y = bn(y)
+//
+// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
+// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
 #include <cstdint>
 
 #include "../support/cluster.cuh"
@@ -61,8 +64,8 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
     Param* bn_running_var_ptr,
     Out* __restrict__ y_ptr,
     int64_t* bn_num_batches_tracked_ptr,
-    Accumulate<T> bn_eps,
-    Accumulate<T> bn_momentum,
+    Accumulate<T> bn_eps_v,
+    Accumulate<T> bn_momentum_v,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -97,80 +100,80 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const auto counted = [=](int) { return count; };
   const auto all_rows = [=](int) { return Acc(last - first); };
-  const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
+  const Acc bn_num_batches_tracked_v = bn_momentum_v < 0 && bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
-  const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
-  const Acc bn_kept_2 = Acc(1) - bn_factor;
-  const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc scale[kVec];
-  load_values(columns, scale_ptr, active, scale);
-  Acc bn_weight[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight);
-  Acc bn_bias[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias);
-  Acc bn_mean_shift[kVec];
+  const Acc bn_factor_v = average_factor(bn_momentum_v, bn_num_batches_tracked_v);
+  const Acc bn_kept_v = Acc(1) - bn_factor_v;
+  const Acc bn_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc scale_v[kVec];
+  load_values(columns, scale_ptr, active, scale_v);
+  Acc bn_weight_v[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight_v);
+  Acc bn_bias_v[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias_v);
+  Acc bn_mean_shift_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_mean_shift[v] = gemm_bias[v] * scale[v];
+    bn_mean_shift_v[v] = gemm_bias_v[v] * scale_v[v];
   }
 
-  PilotSums<Acc> bn_moments_sums[kVec] = {};
+  PilotSums<Acc> bn_moments_shifted[kVec] = {};
   for (Place here = begin; here.at < end; here += step) {
     wait_for_rows<kAhead - 1>();
     const auto gemm_product_in = gemm_product_next.take(gemm_product_tile + here.at);
     fetch();
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      if (here.at == begin.at) bn_moments_sums[v].pilot = gemm_product * scale[v];
-      add_value(bn_moments_sums[v], gemm_product * scale[v]);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      if (here.at == begin.at) bn_moments_shifted[v].pilot = gemm_product_v * scale_v[v];
+      add_value(bn_moments_shifted[v], gemm_product_v * scale_v[v]);
     }
   }
-  Moments<Acc> bn_moments[kVec];
+  Moments<Acc> bn_moments_v[kVec];
 #pragma unroll
-  for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
-  moments_over_y<kVec>(shared, bn_moments, counted, all_rows);
-  moments_over_cluster<kVec>(exchange, bn_moments, rows_per_block, rows);
+  for (int v = 0; v < kVec; ++v) bn_moments_v[v] = moments_of(bn_moments_shifted[v], count);
+  moments_over_y<kVec>(shared, bn_moments_v, counted, all_rows);
+  moments_over_cluster<kVec>(exchange, bn_moments_v, rows_per_block, rows);
 
-  Acc bn_mean[kVec];
-  Acc bn_variance[kVec];
-  Acc bn_rstd[kVec];
-  Acc bn_center[kVec];
-  Acc bn_scale[kVec];
+  Acc bn_mean_v[kVec];
+  Acc bn_variance_v[kVec];
+  Acc bn_rstd_v[kVec];
+  Acc bn_center_v[kVec];
+  Acc bn_scale_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc bn_mean_of_times_scale_scaled = bn_moments[v].mean;
-    bn_mean[v] = bn_mean_of_times_scale_scaled + bn_mean_shift[v];
-    const Acc bn_variance_of_times_scale_scaled = bn_moments[v].m2 / Acc(rows);
-    bn_variance[v] = bn_variance_of_times_scale_scaled + bn_mean[v] * Acc(0);
-    bn_rstd[v] = rsqrt(bn_variance[v] + bn_eps);
-    bn_center[v] = bn_mean[v] - bn_mean_shift[v];
-    bn_scale[v] = bn_weight[v] * bn_rstd[v];
+    const Acc bn_mean_of_times_scale_scaled_v = bn_moments_v[v].mean;
+    bn_mean_v[v] = bn_mean_of_times_scale_scaled_v + bn_mean_shift_v[v];
+    const Acc bn_variance_of_times_scale_scaled_v = bn_moments_v[v].m2 / Acc(rows);
+    bn_variance_v[v] = bn_variance_of_times_scale_scaled_v + bn_mean_v[v] * Acc(0);
+    bn_rstd_v[v] = rsqrt(bn_variance_v[v] + bn_eps_v);
+    bn_center_v[v] = bn_mean_v[v] - bn_mean_shift_v[v];
+    bn_scale_v[v] = bn_weight_v[v] * bn_rstd_v[v];
   }
   if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
-    Acc bn_running_mean[kVec];
-    load_values(columns, bn_running_mean_ptr, bn_running_mean_ptr != nullptr, bn_running_mean);
-    Acc bn_running_var[kVec];
-    load_values(columns, bn_running_var_ptr, bn_running_var_ptr != nullptr, bn_running_var);
-    Acc new_bn_running_mean[kVec];
-    Acc new_bn_running_var[kVec];
+    Acc bn_running_mean_v[kVec];
+    load_values(columns, bn_running_mean_ptr, bn_running_mean_ptr != nullptr, bn_running_mean_v);
+    Acc bn_running_var_v[kVec];
+    load_values(columns, bn_running_var_ptr, bn_running_var_ptr != nullptr, bn_running_var_v);
+    Acc new_bn_running_mean_v[kVec];
+    Acc new_bn_running_var_v[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      new_bn_running_mean[v] = bn_kept_2 * bn_running_mean[v] + bn_factor * bn_mean[v];
-      new_bn_running_var[v] = bn_kept_2 * bn_running_var[v]
-          + bn_factor * bn_variance[v] * bn_bessel;
+      new_bn_running_mean_v[v] = bn_kept_v * bn_running_mean_v[v] + bn_factor_v * bn_mean_v[v];
+      new_bn_running_var_v[v] = bn_kept_v * bn_running_var_v[v]
+          + bn_factor_v * bn_variance_v[v] * bn_bessel_v;
     }
-    store_values(columns, bn_mean_ptr, bn_mean);
-    store_values(columns, bn_rstd_ptr, bn_rstd);
+    store_values(columns, bn_mean_ptr, bn_mean_v);
+    store_values(columns, bn_rstd_ptr, bn_rstd_v);
     if (bn_running_mean_ptr != nullptr)
-        store_values(columns, bn_running_mean_ptr, new_bn_running_mean);
+        store_values(columns, bn_running_mean_ptr, new_bn_running_mean_v);
     if (bn_running_var_ptr != nullptr)
-        store_values(columns, bn_running_var_ptr, new_bn_running_var);
+        store_values(columns, bn_running_var_ptr, new_bn_running_var_v);
     // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
     // count, so the caller has raised it.
-    if (columns.first == 0 && bn_momentum >= 0) {
+    if (columns.first == 0 && bn_momentum_v >= 0) {
       if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
     }
   }
@@ -181,10 +184,10 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
-      const Acc bn = bn_centered * bn_scale[v] + bn_bias[v];
-      y_out[v] = narrow<Out>(bn);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
+      const Acc bn_v = bn_centered_v * bn_scale_v[v] + bn_bias_v[v];
+      y_out[v] = narrow<Out>(bn_v);
     }
     store_pack(columns, y_ptr + here.row, y_out);
   }
@@ -210,8 +213,8 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
     int64_t* bn_num_batches_tracked_ptr,
     Accumulate<T>* partials,
     unsigned* counters,
-    Accumulate<T> bn_eps,
-    Accumulate<T> bn_momentum,
+    Accumulate<T> bn_eps_v,
+    Accumulate<T> bn_momentum_v,
     int64_t rows, int64_t channels, int panels, int slices, int lag) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -227,8 +230,8 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
     wait_for_parts(counter, slices);
     const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
     const bool active = column < channels;
-    PilotSums<Acc> bn_moments_sums = {};
-    Acc bn_moments_count = Acc(0);
+    PilotSums<Acc> bn_moments_shifted = {};
+    Acc bn_moments_seen = Acc(0);
     const int64_t apart = kHeight * kPanelRows;
     int64_t left = rows - threadIdx.y * kPanelRows;
     constexpr int kBatch = 4;  // partial results that are loaded together
@@ -249,53 +252,54 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
         if (block >= slices) break;
         const Acc count = Acc(left < 0 ? 0 : left < kPanelRows ? left : kPanelRows);
         left -= apart;
-        if (bn_moments_count == Acc(0)) bn_moments_sums.pilot = part[b][0];
-        add_values(bn_moments_sums, {part[b][0], part[b][1]}, count);
-        bn_moments_count += count;
+        if (bn_moments_seen == Acc(0)) bn_moments_shifted.pilot = part[b][0];
+        add_values(bn_moments_shifted, {part[b][0], part[b][1]}, count);
+        bn_moments_seen += count;
       }
     }
-    Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_sums, bn_moments_count)};
+    Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_shifted, bn_moments_seen)};
     moments_over_y<1>(
-        shared, bn_moments_all, [=](int) { return bn_moments_count; },
+        shared, bn_moments_all, [=](int) { return bn_moments_seen; },
         [=](int) { return Acc(rows); });
     if (threadIdx.y == 0 && active) {
-      const Moments<Acc> bn_moments = bn_moments_all[0];
-      const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
-          ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
-      const Acc gemm_bias = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
-      const Acc scale = widen(scale_ptr[column]);
-      const Acc bn_running_mean = bn_running_mean_ptr != nullptr
+      const Moments<Acc> bn_moments_v = bn_moments_all[0];
+      const Acc bn_num_batches_tracked_v = bn_momentum_v < 0
+          && bn_num_batches_tracked_ptr != nullptr ? Acc(widen(*bn_num_batches_tracked_ptr))
+              : Acc(0);
+      const Acc gemm_bias_v = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
+      const Acc scale_v = widen(scale_ptr[column]);
+      const Acc bn_running_mean_v = bn_running_mean_ptr != nullptr
           ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
-      const Acc bn_running_var = bn_running_var_ptr != nullptr
+      const Acc bn_running_var_v = bn_running_var_ptr != nullptr
           ? Acc(widen(bn_running_var_ptr[column])) : Acc(0);
-      const Acc bn_weight = widen(bn_weight_ptr[column]);
+      const Acc bn_weight_v = widen(bn_weight_ptr[column]);
       // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
       // count, so the caller has raised it.
-      if (column == 0 && bn_momentum >= 0) {
+      if (column == 0 && bn_momentum_v >= 0) {
         if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
       }
-      const Acc bn_mean_of_times_scale_scaled = bn_moments.mean;
-      const Acc bn_mean_shift = gemm_bias * scale;
-      const Acc bn_mean = bn_mean_of_times_scale_scaled + bn_mean_shift;
-      const Acc bn_variance_of_times_scale_scaled = bn_moments.m2 / Acc(rows);
-      const Acc bn_variance = bn_variance_of_times_scale_scaled + bn_mean * Acc(0);
-      const Acc bn_rstd = rsqrt(bn_variance + bn_eps);
-      const Acc bn_center = bn_mean - bn_mean_shift;
-      const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
-      const Acc bn_kept_2 = Acc(1) - bn_factor;
-      const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-      const Acc new_bn_running_mean = bn_kept_2 * bn_running_mean + bn_factor * bn_mean;
-      const Acc new_bn_running_var = bn_kept_2 * bn_running_var
-          + bn_factor * bn_variance * bn_bessel;
-      const Acc bn_scale = bn_weight * bn_rstd;
-      bn_mean_ptr[column] = bn_mean;
-      bn_rstd_ptr[column] = bn_rstd;
+      const Acc bn_mean_of_times_scale_scaled_v = bn_moments_v.mean;
+      const Acc bn_mean_shift_v = gemm_bias_v * scale_v;
+      const Acc bn_mean_v = bn_mean_of_times_scale_scaled_v + bn_mean_shift_v;
+      const Acc bn_variance_of_times_scale_scaled_v = bn_moments_v.m2 / Acc(rows);
+      const Acc bn_variance_v = bn_variance_of_times_scale_scaled_v + bn_mean_v * Acc(0);
+      const Acc bn_rstd_v = rsqrt(bn_variance_v + bn_eps_v);
+      const Acc bn_center_v = bn_mean_v - bn_mean_shift_v;
+      const Acc bn_factor_v = average_factor(bn_momentum_v, bn_num_batches_tracked_v);
+      const Acc bn_kept_v = Acc(1) - bn_factor_v;
+      const Acc bn_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
+      const Acc new_bn_running_mean_v = bn_kept_v * bn_running_mean_v + bn_factor_v * bn_mean_v;
+      const Acc new_bn_running_var_v = bn_kept_v * bn_running_var_v
+          + bn_factor_v * bn_variance_v * bn_bessel_v;
+      const Acc bn_scale_v = bn_weight_v * bn_rstd_v;
+      bn_mean_ptr[column] = bn_mean_v;
+      bn_rstd_ptr[column] = bn_rstd_v;
       if (bn_running_mean_ptr != nullptr) bn_running_mean_ptr[column] =
-          narrow<Param>(new_bn_running_mean);
+          narrow<Param>(new_bn_running_mean_v);
       if (bn_running_var_ptr != nullptr) bn_running_var_ptr[column] =
-          narrow<Param>(new_bn_running_var);
-      bn_center_ptr[column] = bn_center;
-      bn_scale_ptr[column] = bn_scale;
+          narrow<Param>(new_bn_running_var_v);
+      bn_center_ptr[column] = bn_center_v;
+      bn_scale_ptr[column] = bn_scale_v;
     }
     count_part(counter);
     return;
@@ -319,9 +323,9 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
         gemm_product_in[u] = load_to_keep(columns, gemm_product_ptr + int64_t(at) * channels);
       }
     };
-    Acc scale[kVec];
-    load_values(columns, scale_ptr, active, scale);
-    PilotSums<Acc> bn_moments_sums[kVec] = {};
+    Acc scale_v[kVec];
+    load_values(columns, scale_ptr, active, scale_v);
+    PilotSums<Acc> bn_moments_shifted[kVec] = {};
 
     for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
       load_rows(row);
@@ -331,9 +335,10 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
         if (!active || at >= last) break;
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          const Acc gemm_product = widen(gemm_product_in[u][v]);
-          if (at == first + int(threadIdx.y)) bn_moments_sums[v].pilot = gemm_product * scale[v];
-          add_value(bn_moments_sums[v], gemm_product * scale[v]);
+          const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+          if (at == first + int(threadIdx.y)) bn_moments_shifted[v].pilot =
+              gemm_product_v * scale_v[v];
+          add_value(bn_moments_shifted[v], gemm_product_v * scale_v[v]);
         }
       }
     }
@@ -341,7 +346,7 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
     const Acc count = own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0);
     const PanelPartials<Acc> place{
         partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
-    leave_moments(shared, place, bn_moments_sums, count, Acc(last - first));
+    leave_moments(shared, place, bn_moments_shifted, count, Acc(last - first));
     count_part(counter);
     return;
   }
@@ -359,15 +364,15 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
   };
 
   load_rows(first + threadIdx.y);
-  Acc scale[kVec];
-  load_values(columns, scale_ptr, active, scale);
-  Acc bn_bias[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias);
+  Acc scale_v[kVec];
+  load_values(columns, scale_ptr, active, scale_v);
+  Acc bn_bias_v[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias_v);
   wait_for_parts(counter, slices + kVec);
-  Acc bn_center[kVec];
-  load_values(columns, bn_center_ptr, active, bn_center);
-  Acc bn_scale[kVec];
-  load_values(columns, bn_scale_ptr, active, bn_scale);
+  Acc bn_center_v[kVec];
+  load_values(columns, bn_center_ptr, active, bn_center_v);
+  Acc bn_scale_v[kVec];
+  load_values(columns, bn_scale_ptr, active, bn_scale_v);
 
   for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
 #pragma unroll
@@ -377,10 +382,10 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
-        const Acc bn = bn_centered * bn_scale[v] + bn_bias[v];
-        y_out[v] = narrow<Out>(bn);
+        const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+        const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
+        const Acc bn_v = bn_centered_v * bn_scale_v[v] + bn_bias_v[v];
+        y_out[v] = narrow<Out>(bn_v);
       }
       store_last(columns, y_ptr + int64_t(at) * channels, y_out);
     }
@@ -404,10 +409,10 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc scale[kVec];
-  load_values(columns, scale_ptr, active, scale);
+  Acc scale_v[kVec];
+  load_values(columns, scale_ptr, active, scale_v);
 
-  PilotSums<Acc> bn_moments_sums[kVec] = {};
+  PilotSums<Acc> bn_moments_shifted[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -416,9 +421,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      if (is_first) bn_moments_sums[v].pilot = gemm_product * scale[v];
-      add_value(bn_moments_sums[v], gemm_product * scale[v]);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      if (is_first) bn_moments_shifted[v].pilot = gemm_product_v * scale_v[v];
+      add_value(bn_moments_shifted[v], gemm_product_v * scale_v[v]);
     }
   };
   // First the lines that are complete, if vectors may move them.
@@ -469,16 +474,16 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const int64_t all = last - first - lacks(last - 1, v);
     return Acc(all > 0 ? all : 1);
   };
-  Moments<Acc> bn_moments[kVec];
+  Moments<Acc> bn_moments_v[kVec];
 #pragma unroll
-  for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count(v));
-  moments_over_y<kVec>(shared, bn_moments, count, total);
+  for (int v = 0; v < kVec; ++v) bn_moments_v[v] = moments_of(bn_moments_shifted[v], count(v));
+  moments_over_y<kVec>(shared, bn_moments_v, count, total);
   if (threadIdx.y != 0 || !active) return;
   Acc bn_moments_mean[kVec], bn_moments_m2[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_moments_mean[v] = bn_moments[v].mean;
-    bn_moments_m2[v] = bn_moments[v].m2;
+    bn_moments_mean[v] = bn_moments_v[v].mean;
+    bn_moments_m2[v] = bn_moments_v[v].m2;
   }
   store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, bn_moments_mean);
   store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, bn_moments_m2);
@@ -499,8 +504,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     Accumulate<T>* __restrict__ bn_scale_ptr,
     int64_t* bn_num_batches_tracked_ptr,
     const Accumulate<T>* __restrict__ partials,
-    Accumulate<T> bn_eps,
-    Accumulate<T> bn_momentum,
+    Accumulate<T> bn_eps_v,
+    Accumulate<T> bn_momentum_v,
     int64_t rows, int64_t channels,
     int64_t blocks, int64_t lines_per_block, int period, int64_t full_lines) {
   using Acc = Accumulate<T>;
@@ -508,8 +513,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
-  PilotSums<Acc> bn_moments_sums = {};
-  Acc bn_moments_count = Acc(0);
+  PilotSums<Acc> bn_moments_shifted = {};
+  Acc bn_moments_seen = Acc(0);
   // A partial result is of some lines of `period` rows, of each line the same row; `left` are such
   // rows from its first line on. All of a thread's are of one row, as blockDim.y is a multiple of
   // the period, and their lines are that far apart.
@@ -535,55 +540,57 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
       if (block >= blocks) break;
       const Acc count = Acc(left < 0 ? 0 : left < lines_per_block ? left : lines_per_block);
       left -= apart;
-      if (bn_moments_count == Acc(0)) bn_moments_sums.pilot = part[b][0];
-      add_values(bn_moments_sums, {part[b][0], part[b][1]}, count);
-      bn_moments_count += count;
+      if (bn_moments_seen == Acc(0)) bn_moments_shifted.pilot = part[b][0];
+      add_values(bn_moments_shifted, {part[b][0], part[b][1]}, count);
+      bn_moments_seen += count;
     }
   }
-  Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_sums, bn_moments_count)};
+  Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_shifted, bn_moments_seen)};
   moments_over_y<1>(
-      shared, bn_moments_all, [=](int) { return bn_moments_count; },
+      shared, bn_moments_all, [=](int) { return bn_moments_seen; },
       [=](int) { return Acc(rows); });
   if (threadIdx.y != 0 || !active) return;
 
-  const Moments<Acc> bn_moments = bn_moments_all[0];
-  const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
+  const Moments<Acc> bn_moments_v = bn_moments_all[0];
+  const Acc bn_num_batches_tracked_v = bn_momentum_v < 0 && bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
-  const Acc gemm_bias = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
-  const Acc scale = widen(scale_ptr[column]);
-  const Acc bn_running_mean = bn_running_mean_ptr != nullptr
+  const Acc gemm_bias_v = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
+  const Acc scale_v = widen(scale_ptr[column]);
+  const Acc bn_running_mean_v = bn_running_mean_ptr != nullptr
       ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
-  const Acc bn_running_var = bn_running_var_ptr != nullptr ? Acc(widen(bn_running_var_ptr[column]))
-      : Acc(0);
-  const Acc bn_weight = widen(bn_weight_ptr[column]);
+  const Acc bn_running_var_v = bn_running_var_ptr != nullptr
+      ? Acc(widen(bn_running_var_ptr[column])) : Acc(0);
+  const Acc bn_weight_v = widen(bn_weight_ptr[column]);
   // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
   // count, so the caller has raised it.
-  if (column == 0 && bn_momentum >= 0) {
+  if (column == 0 && bn_momentum_v >= 0) {
     if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
   }
-  const Acc bn_mean_of_times_scale_scaled = bn_moments.mean;
-  const Acc bn_mean_shift = gemm_bias * scale;
-  const Acc bn_mean = bn_mean_of_times_scale_scaled + bn_mean_shift;
-  const Acc bn_variance_of_times_scale_scaled = bn_moments.m2 / Acc(rows);
-  const Acc bn_variance = bn_variance_of_times_scale_scaled + bn_mean * Acc(0);
-  const Acc bn_rstd = rsqrt(bn_variance + bn_eps);
-  const Acc bn_center = bn_mean - bn_mean_shift;
-  const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
-  const Acc bn_kept_2 = Acc(1) - bn_factor;
-  const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-  const Acc new_bn_running_mean = bn_kept_2 * bn_running_mean + bn_factor * bn_mean;
-  const Acc new_bn_running_var = bn_kept_2 * bn_running_var + bn_factor * bn_variance * bn_bessel;
-  const Acc bn_scale = bn_weight * bn_rstd;
-  bn_mean_ptr[column] = bn_mean;
-  bn_rstd_ptr[column] = bn_rstd;
+  const Acc bn_mean_of_times_scale_scaled_v = bn_moments_v.mean;
+  const Acc bn_mean_shift_v = gemm_bias_v * scale_v;
+  const Acc bn_mean_v = bn_mean_of_times_scale_scaled_v + bn_mean_shift_v;
+  const Acc bn_variance_of_times_scale_scaled_v = bn_moments_v.m2 / Acc(rows);
+  const Acc bn_variance_v = bn_variance_of_times_scale_scaled_v + bn_mean_v * Acc(0);
+  const Acc bn_rstd_v = rsqrt(bn_variance_v + bn_eps_v);
+  const Acc bn_center_v = bn_mean_v - bn_mean_shift_v;
+  const Acc bn_factor_v = average_factor(bn_momentum_v, bn_num_batches_tracked_v);
+  const Acc bn_kept_v = Acc(1) - bn_factor_v;
+  const Acc bn_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
+  const Acc new_bn_running_mean_v = bn_kept_v * bn_running_mean_v + bn_factor_v * bn_mean_v;
+  const Acc new_bn_running_var_v = bn_kept_v * bn_running_var_v
+      + bn_factor_v * bn_variance_v * bn_bessel_v;
+  const Acc bn_scale_v = bn_weight_v * bn_rstd_v;
+  bn_mean_ptr[column] = bn_mean_v;
+  bn_rstd_ptr[column] = bn_rstd_v;
   if (bn_running_mean_ptr != nullptr) bn_running_mean_ptr[column] =
-      narrow<Param>(new_bn_running_mean);
-  if (bn_running_var_ptr != nullptr) bn_running_var_ptr[column] = narrow<Param>(new_bn_running_var);
-  bn_center_ptr[column] = bn_center;
-  bn_scale_ptr[column] = bn_scale;
+      narrow<Param>(new_bn_running_mean_v);
+  if (bn_running_var_ptr != nullptr) bn_running_var_ptr[column] =
+      narrow<Param>(new_bn_running_var_v);
+  bn_center_ptr[column] = bn_center_v;
+  bn_scale_ptr[column] = bn_scale_v;
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
@@ -602,14 +609,14 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc scale[kVec];
-  load_values(columns, scale_ptr, active, scale);
-  Acc bn_bias[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias);
-  Acc bn_center[kVec];
-  load_values(columns, bn_center_ptr, active, bn_center);
-  Acc bn_scale[kVec];
-  load_values(columns, bn_scale_ptr, active, bn_scale);
+  Acc scale_v[kVec];
+  load_values(columns, scale_ptr, active, scale_v);
+  Acc bn_bias_v[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias_v);
+  Acc bn_center_v[kVec];
+  load_values(columns, bn_center_ptr, active, bn_center_v);
+  Acc bn_scale_v[kVec];
+  load_values(columns, bn_scale_ptr, active, bn_scale_v);
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -619,10 +626,10 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
-      const Acc bn = bn_centered * bn_scale[v] + bn_bias[v];
-      y_out[v] = narrow<Out>(bn);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
+      const Acc bn_v = bn_centered_v * bn_scale_v[v] + bn_bias_v[v];
+      y_out[v] = narrow<Out>(bn_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -661,19 +668,19 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
 }
 
 struct TrainForwardArguments {
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* scale;
-  const void* bn_weight;
-  const void* bn_bias;
-  void* y;
-  void* bn_mean;
-  void* bn_rstd;
-  void* bn_running_mean;
-  void* bn_running_var;
-  void* bn_num_batches_tracked;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* scale_arg;
+  const void* bn_weight_arg;
+  const void* bn_bias_arg;
+  void* y_arg;
+  void* bn_mean_arg;
+  void* bn_rstd_arg;
+  void* bn_running_mean_arg;
+  void* bn_running_var_arg;
+  void* bn_num_batches_tracked_arg;
   int64_t rows, channels;
-  double bn_eps, bn_momentum;
+  double bn_eps_arg, bn_momentum_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -681,17 +688,17 @@ cudaError_t train_forward_launch(
     const TrainForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* scale_ptr = static_cast<const Param*>(a.scale);
-  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
-  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias);
-  auto* y_ptr = static_cast<Out*>(a.y);
-  auto* bn_mean_ptr = static_cast<Accumulate<T>*>(a.bn_mean);
-  auto* bn_rstd_ptr = static_cast<Accumulate<T>*>(a.bn_rstd);
-  auto* bn_running_mean_ptr = static_cast<Param*>(a.bn_running_mean);
-  auto* bn_running_var_ptr = static_cast<Param*>(a.bn_running_var);
-  auto* bn_num_batches_tracked_ptr = static_cast<int64_t*>(a.bn_num_batches_tracked);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* scale_ptr = static_cast<const Param*>(a.scale_arg);
+  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight_arg);
+  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
+  auto* bn_mean_ptr = static_cast<Accumulate<T>*>(a.bn_mean_arg);
+  auto* bn_rstd_ptr = static_cast<Accumulate<T>*>(a.bn_rstd_arg);
+  auto* bn_running_mean_ptr = static_cast<Param*>(a.bn_running_mean_arg);
+  auto* bn_running_var_ptr = static_cast<Param*>(a.bn_running_var_arg);
+  auto* bn_num_batches_tracked_ptr = static_cast<int64_t*>(a.bn_num_batches_tracked_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
@@ -707,7 +714,7 @@ cudaError_t train_forward_launch(
     return launch(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_weight_ptr,
         bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, y_ptr,
-        bn_num_batches_tracked_ptr, Acc(a.bn_eps), Acc(a.bn_momentum), rows, channels,
+        bn_num_batches_tracked_ptr, Acc(a.bn_eps_arg), Acc(a.bn_momentum_arg), rows, channels,
         tile.rows_per_block);
   }
 
@@ -727,8 +734,8 @@ cudaError_t train_forward_launch(
         kPanelWarps * (2 * panel.block.x * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr,
         scale_ptr, gemm_bias_ptr, bn_weight_ptr, bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
         bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr, bn_scale_ptr, y_ptr,
-        bn_num_batches_tracked_ptr, partials, counters, Acc(a.bn_eps), Acc(a.bn_momentum), rows,
-        channels, panel.panels, panel.slices, panel.lag);
+        bn_num_batches_tracked_ptr, partials, counters, Acc(a.bn_eps_arg), Acc(a.bn_momentum_arg),
+        rows, channels, panel.panels, panel.slices, panel.lag);
   }
 
   // Any size: statistics first, then one more pass.
@@ -750,9 +757,9 @@ cudaError_t train_forward_launch(
     error = launch(train_forward_finalise<T, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, scale_ptr, bn_weight_ptr,
         bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr,
-        bn_scale_ptr, bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps), Acc(a.bn_momentum), rows,
-        channels, int64_t(sum.grid.y * sum.period), sum.lines_per_block, sum.period,
-        rows / sum.period);
+        bn_scale_ptr, bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps_arg),
+        Acc(a.bn_momentum_arg), rows, channels, int64_t(sum.grid.y * sum.period),
+        sum.lines_per_block, sum.period, rows / sum.period);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
         stream, gemm_product_ptr, scale_ptr, bn_bias_ptr, bn_center_ptr, bn_scale_ptr, y_ptr, rows,
@@ -819,29 +826,30 @@ constexpr Tuned kTrainForwardShapes[] = {
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_scale_bn_4096_train_forward(
     int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* scale,
-    const void* bn_weight,
-    const void* bn_bias,
-    void* y,
-    void* bn_mean,
-    void* bn_rstd,
-    void* bn_running_mean,
-    void* bn_running_var,
-    void* bn_num_batches_tracked,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* scale_arg,
+    const void* bn_weight_arg,
+    const void* bn_bias_arg,
+    void* y_arg,
+    void* bn_mean_arg,
+    void* bn_rstd_arg,
+    void* bn_running_mean_arg,
+    void* bn_running_var_arg,
+    void* bn_num_batches_tracked_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double bn_eps,
-    double bn_momentum,
+    double bn_eps_arg,
+    double bn_momentum_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const TrainForwardArguments arguments{
-      gemm_product, gemm_bias, scale, bn_weight, bn_bias, y, bn_mean, bn_rstd, bn_running_mean,
-      bn_running_var, bn_num_batches_tracked, rows, channels, bn_eps, bn_momentum};
-  const bool elements = aligned_to_16(gemm_product, y);
+      gemm_product_arg, gemm_bias_arg, scale_arg, bn_weight_arg, bn_bias_arg, y_arg,
+      bn_mean_arg, bn_rstd_arg, bn_running_mean_arg, bn_running_var_arg,
+      bn_num_batches_tracked_arg, rows, channels, bn_eps_arg, bn_momentum_arg};
+  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, bn_mean,
-          bn_rstd);
+      aligned_to_16(gemm_bias_arg, scale_arg, bn_weight_arg, bn_bias_arg, bn_running_mean_arg,
+      bn_running_var_arg, bn_mean_arg, bn_rstd_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
@@ -930,27 +938,27 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
   };
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) fetch();
-  const Acc inverse_count = reciprocal(Acc(rows));
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc scale[kVec];
-  load_values(columns, scale_ptr, active, scale);
-  Acc bn_mean[kVec];
-  load_values(columns, bn_mean_ptr, active, bn_mean);
-  Acc bn_rstd[kVec];
-  load_values(columns, bn_rstd_ptr, active, bn_rstd);
-  Acc bn_weight[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight);
-  Acc bn_center[kVec];
-  Acc bn_grad_scale[kVec];
+  const Acc inverse_count_v = reciprocal(Acc(rows));
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc scale_v[kVec];
+  load_values(columns, scale_ptr, active, scale_v);
+  Acc bn_mean_v[kVec];
+  load_values(columns, bn_mean_ptr, active, bn_mean_v);
+  Acc bn_rstd_v[kVec];
+  load_values(columns, bn_rstd_ptr, active, bn_rstd_v);
+  Acc bn_weight_v[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight_v);
+  Acc bn_center_v[kVec];
+  Acc bn_grad_scale_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_center[v] = bn_mean[v] - gemm_bias[v] * scale[v];
-    bn_grad_scale[v] = scale[v] * bn_rstd[v];
+    bn_center_v[v] = bn_mean_v[v] - gemm_bias_v[v] * scale_v[v];
+    bn_grad_scale_v[v] = scale_v[v] * bn_rstd_v[v];
   }
 
-  Acc grad_y_sum[kVec] = {};
-  Acc bn_centered_grad_y_sum[kVec] = {};
+  Acc grad_y_sum_v[kVec] = {};
+  Acc bn_centered_grad_y_sum_v[kVec] = {};
   for (Place here = begin; here.at < end; here += step) {
     wait_for_rows<kAhead - 1>();
     const auto gemm_product_in = gemm_product_next.take(gemm_product_tile + here.at);
@@ -958,41 +966,41 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
     fetch();
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
-      grad_y_sum[v] += grad_y;
-      bn_centered_grad_y_sum[v] += grad_y * bn_centered;
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
+      grad_y_sum_v[v] += grad_y_v;
+      bn_centered_grad_y_sum_v[v] += grad_y_v * bn_centered_v;
     }
   }
-  sum_over_y<kVec>(shared, grad_y_sum, bn_centered_grad_y_sum);
-  sum_over_cluster<kVec>(exchange, grad_y_sum, bn_centered_grad_y_sum);
+  sum_over_y<kVec>(shared, grad_y_sum_v, bn_centered_grad_y_sum_v);
+  sum_over_cluster<kVec>(exchange, grad_y_sum_v, bn_centered_grad_y_sum_v);
 
-  Acc d_bn_weight_sum[kVec];
-  Acc d_bn_weight_sum_scaled[kVec];
-  Acc bn_grad_slope[kVec];
-  Acc bn_grad_mean[kVec];
+  Acc d_bn_weight_sum_v[kVec];
+  Acc d_bn_weight_sum_scaled_v[kVec];
+  Acc bn_grad_slope_v[kVec];
+  Acc bn_grad_mean_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    d_bn_weight_sum[v] = bn_centered_grad_y_sum[v] * bn_rstd[v];
-    d_bn_weight_sum_scaled[v] = d_bn_weight_sum[v] * bn_weight[v];
-    bn_grad_slope[v] = d_bn_weight_sum_scaled[v] * inverse_count;
-    bn_grad_mean[v] = grad_y_sum[v] * bn_weight[v] * inverse_count;
+    d_bn_weight_sum_v[v] = bn_centered_grad_y_sum_v[v] * bn_rstd_v[v];
+    d_bn_weight_sum_scaled_v[v] = d_bn_weight_sum_v[v] * bn_weight_v[v];
+    bn_grad_slope_v[v] = d_bn_weight_sum_scaled_v[v] * inverse_count_v;
+    bn_grad_mean_v[v] = grad_y_sum_v[v] * bn_weight_v[v] * inverse_count_v;
   }
   if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
-    Acc d_times_scale_sum_scaled[kVec];
+    Acc d_times_scale_sum_scaled_v[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc d_times_scale_sum = d_bn_weight_sum_scaled[v] * Acc(0);
-      d_times_scale_sum_scaled[v] = d_times_scale_sum * scale[v];
+      const Acc d_times_scale_sum_v = d_bn_weight_sum_scaled_v[v] * Acc(0);
+      d_times_scale_sum_scaled_v[v] = d_times_scale_sum_v * scale_v[v];
     }
     if (grad_gemm_bias_ptr != nullptr)
-        store_values(columns, grad_gemm_bias_ptr, d_times_scale_sum_scaled);
-    if (grad_bn_weight_ptr != nullptr) store_values(columns, grad_bn_weight_ptr, d_bn_weight_sum);
-    if (grad_bn_bias_ptr != nullptr) store_values(columns, grad_bn_bias_ptr, grad_y_sum);
+        store_values(columns, grad_gemm_bias_ptr, d_times_scale_sum_scaled_v);
+    if (grad_bn_weight_ptr != nullptr) store_values(columns, grad_bn_weight_ptr, d_bn_weight_sum_v);
+    if (grad_bn_bias_ptr != nullptr) store_values(columns, grad_bn_bias_ptr, grad_y_sum_v);
   }
 
-  Acc gemm_d_times_scale_unscaled_sum[kVec] = {};
+  Acc gemm_d_times_scale_unscaled_sum_v[kVec] = {};
 #pragma unroll 2
   for (Place here = begin; here.at < end; here += step) {
     const auto gemm_product_in = gemm_product_tile[here.at];
@@ -1000,30 +1008,30 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
     Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
-      const Acc bn_hat = bn_centered * bn_rstd[v];
-      const Acc d_times_scale_unscaled =
-          grad_y * bn_weight[v] - (bn_hat * bn_grad_slope[v] + bn_grad_mean[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc d_gemm = d_times_scale_unscaled * bn_grad_scale[v];
-      gemm_d_times_scale_unscaled_sum[v] += d_times_scale_unscaled * gemm;
-      grad_gemm_product_out[v] = narrow<T>(d_gemm);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
+      const Acc bn_hat_v = bn_centered_v * bn_rstd_v[v];
+      const Acc d_times_scale_unscaled_v = grad_y_v * bn_weight_v[v]
+          - (bn_hat_v * bn_grad_slope_v[v] + bn_grad_mean_v[v]);
+      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+      const Acc d_gemm_v = d_times_scale_unscaled_v * bn_grad_scale_v[v];
+      gemm_d_times_scale_unscaled_sum_v[v] += d_times_scale_unscaled_v * gemm_v;
+      grad_gemm_product_out[v] = narrow<T>(d_gemm_v);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(columns, grad_gemm_product_ptr + here.row, grad_gemm_product_out);
   }
-  sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum);
-  sum_over_cluster<kVec>(exchange, gemm_d_times_scale_unscaled_sum);
+  sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum_v);
+  sum_over_cluster<kVec>(exchange, gemm_d_times_scale_unscaled_sum_v);
 
   if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
-    Acc d_scale_sum[kVec];
+    Acc d_scale_sum_v[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      d_scale_sum[v] = gemm_d_times_scale_unscaled_sum[v] * bn_rstd[v];
+      d_scale_sum_v[v] = gemm_d_times_scale_unscaled_sum_v[v] * bn_rstd_v[v];
     }
-    if (grad_scale_ptr != nullptr) store_values(columns, grad_scale_ptr, d_scale_sum);
+    if (grad_scale_ptr != nullptr) store_values(columns, grad_scale_ptr, d_scale_sum_v);
   }
   cluster_wait();  // others may read them until here
 }
@@ -1087,24 +1095,24 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 4 : 3) train_b
     sum_over_y<1>(shared, grad_y_sum_all);
     sum_over_y<1>(shared, bn_centered_grad_y_sum_all);
     if (threadIdx.y == 0 && active) {
-      const Acc grad_y_sum = grad_y_sum_all[0];
-      const Acc bn_centered_grad_y_sum = bn_centered_grad_y_sum_all[0];
-      const Acc scale = widen(scale_ptr[column]);
-      const Acc bn_rstd = widen(bn_rstd_ptr[column]);
-      const Acc bn_weight = widen(bn_weight_ptr[column]);
-      const Acc d_bn_weight_sum = bn_centered_grad_y_sum * bn_rstd;
-      const Acc d_bn_weight_sum_scaled = d_bn_weight_sum * bn_weight;
-      const Acc inverse_count = reciprocal(Acc(rows));
-      const Acc bn_grad_slope = d_bn_weight_sum_scaled * inverse_count;
-      const Acc bn_grad_mean = grad_y_sum * bn_weight * inverse_count;
-      const Acc d_times_scale_sum = d_bn_weight_sum_scaled * Acc(0);
+      const Acc grad_y_sum_v = grad_y_sum_all[0];
+      const Acc bn_centered_grad_y_sum_v = bn_centered_grad_y_sum_all[0];
+      const Acc scale_v = widen(scale_ptr[column]);
+      const Acc bn_rstd_v = widen(bn_rstd_ptr[column]);
+      const Acc bn_weight_v = widen(bn_weight_ptr[column]);
+      const Acc d_bn_weight_sum_v = bn_centered_grad_y_sum_v * bn_rstd_v;
+      const Acc d_bn_weight_sum_scaled_v = d_bn_weight_sum_v * bn_weight_v;
+      const Acc inverse_count_v = reciprocal(Acc(rows));
+      const Acc bn_grad_slope_v = d_bn_weight_sum_scaled_v * inverse_count_v;
+      const Acc bn_grad_mean_v = grad_y_sum_v * bn_weight_v * inverse_count_v;
+      const Acc d_times_scale_sum_v = d_bn_weight_sum_scaled_v * Acc(0);
       if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
-          narrow<Param>(d_times_scale_sum * scale);
+          narrow<Param>(d_times_scale_sum_v * scale_v);
       if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] =
-          narrow<Param>(d_bn_weight_sum);
-      if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] = narrow<Param>(grad_y_sum);
-      bn_grad_slope_ptr[column] = bn_grad_slope;
-      bn_grad_mean_ptr[column] = bn_grad_mean;
+          narrow<Param>(d_bn_weight_sum_v);
+      if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] = narrow<Param>(grad_y_sum_v);
+      bn_grad_slope_ptr[column] = bn_grad_slope_v;
+      bn_grad_mean_ptr[column] = bn_grad_mean_v;
     }
     count_part(counter);
     return;
@@ -1130,19 +1138,19 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 4 : 3) train_b
         grad_y_in[u] = load_to_keep(columns, grad_y_ptr + int64_t(at) * channels);
       }
     };
-    Acc gemm_bias[kVec];
-    load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-    Acc scale[kVec];
-    load_values(columns, scale_ptr, active, scale);
-    Acc bn_mean[kVec];
-    load_values(columns, bn_mean_ptr, active, bn_mean);
-    Acc bn_center[kVec];
+    Acc gemm_bias_v[kVec];
+    load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+    Acc scale_v[kVec];
+    load_values(columns, scale_ptr, active, scale_v);
+    Acc bn_mean_v[kVec];
+    load_values(columns, bn_mean_ptr, active, bn_mean_v);
+    Acc bn_center_v[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      bn_center[v] = bn_mean[v] - gemm_bias[v] * scale[v];
+      bn_center_v[v] = bn_mean_v[v] - gemm_bias_v[v] * scale_v[v];
     }
-    Acc grad_y_sum[kVec] = {};
-    Acc bn_centered_grad_y_sum[kVec] = {};
+    Acc grad_y_sum_v[kVec] = {};
+    Acc bn_centered_grad_y_sum_v[kVec] = {};
 
     for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
       load_rows(row);
@@ -1152,17 +1160,17 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 4 : 3) train_b
         if (!active || at >= last) break;
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          const Acc gemm_product = widen(gemm_product_in[u][v]);
-          const Acc grad_y = widen(grad_y_in[u][v]);
-          const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
-          grad_y_sum[v] += grad_y;
-          bn_centered_grad_y_sum[v] += grad_y * bn_centered;
+          const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+          const Acc grad_y_v = widen(grad_y_in[u][v]);
+          const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
+          grad_y_sum_v[v] += grad_y_v;
+          bn_centered_grad_y_sum_v[v] += grad_y_v * bn_centered_v;
         }
       }
     }
     const PanelPartials<Acc> place{
         partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
-    leave_sums(shared, place, grad_y_sum, bn_centered_grad_y_sum);
+    leave_sums(shared, place, grad_y_sum_v, bn_centered_grad_y_sum_v);
     count_part(counter);
     return;
   }
@@ -1182,29 +1190,29 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 4 : 3) train_b
   };
 
   load_rows(first + threadIdx.y);
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc scale[kVec];
-  load_values(columns, scale_ptr, active, scale);
-  Acc bn_mean[kVec];
-  load_values(columns, bn_mean_ptr, active, bn_mean);
-  Acc bn_rstd[kVec];
-  load_values(columns, bn_rstd_ptr, active, bn_rstd);
-  Acc bn_weight[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight);
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc scale_v[kVec];
+  load_values(columns, scale_ptr, active, scale_v);
+  Acc bn_mean_v[kVec];
+  load_values(columns, bn_mean_ptr, active, bn_mean_v);
+  Acc bn_rstd_v[kVec];
+  load_values(columns, bn_rstd_ptr, active, bn_rstd_v);
+  Acc bn_weight_v[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight_v);
   wait_for_parts(counter, slices + kVec);
-  Acc bn_grad_slope[kVec];
-  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope);
-  Acc bn_grad_mean[kVec];
-  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean);
-  Acc bn_center[kVec];
-  Acc bn_grad_scale[kVec];
+  Acc bn_grad_slope_v[kVec];
+  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope_v);
+  Acc bn_grad_mean_v[kVec];
+  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean_v);
+  Acc bn_center_v[kVec];
+  Acc bn_grad_scale_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_center[v] = bn_mean[v] - gemm_bias[v] * scale[v];
-    bn_grad_scale[v] = scale[v] * bn_rstd[v];
+    bn_center_v[v] = bn_mean_v[v] - gemm_bias_v[v] * scale_v[v];
+    bn_grad_scale_v[v] = scale_v[v] * bn_rstd_v[v];
   }
-  Acc gemm_d_times_scale_unscaled_sum[kVec] = {};
+  Acc gemm_d_times_scale_unscaled_sum_v[kVec] = {};
 
   for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
 #pragma unroll
@@ -1214,16 +1222,16 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 4 : 3) train_b
       Pack<T, kVec> grad_gemm_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product = widen(gemm_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
-        const Acc bn_hat = bn_centered * bn_rstd[v];
-        const Acc d_times_scale_unscaled =
-            grad_y * bn_weight[v] - (bn_hat * bn_grad_slope[v] + bn_grad_mean[v]);
-        const Acc gemm = gemm_product + gemm_bias[v];
-        const Acc d_gemm = d_times_scale_unscaled * bn_grad_scale[v];
-        gemm_d_times_scale_unscaled_sum[v] += d_times_scale_unscaled * gemm;
-        grad_gemm_product_out[v] = narrow<T>(d_gemm);
+        const Acc gemm_product_v = widen(gemm_product_in[u][v]);
+        const Acc grad_y_v = widen(grad_y_in[u][v]);
+        const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
+        const Acc bn_hat_v = bn_centered_v * bn_rstd_v[v];
+        const Acc d_times_scale_unscaled_v = grad_y_v * bn_weight_v[v]
+            - (bn_hat_v * bn_grad_slope_v[v] + bn_grad_mean_v[v]);
+        const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+        const Acc d_gemm_v = d_times_scale_unscaled_v * bn_grad_scale_v[v];
+        gemm_d_times_scale_unscaled_sum_v[v] += d_times_scale_unscaled_v * gemm_v;
+        grad_gemm_product_out[v] = narrow<T>(d_gemm_v);
       }
       if (grad_gemm_product_ptr != nullptr)
           store_last(columns, grad_gemm_product_ptr + int64_t(at) * channels,
@@ -1233,7 +1241,7 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 4 : 3) train_b
   }
   const PanelPartials<Acc> place{
       partials + int64_t(turn.part) * channels + begin, channels, channels - begin};
-  leave_sums(shared, place, gemm_d_times_scale_unscaled_sum);
+  leave_sums(shared, place, gemm_d_times_scale_unscaled_sum_v);
 }
 
 // Column sums from partial results.
@@ -1271,10 +1279,10 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_column_sums(
   sum_over_y<1>(shared, gemm_d_times_scale_unscaled_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc gemm_d_times_scale_unscaled_sum = gemm_d_times_scale_unscaled_sum_all[0];
-  const Acc bn_rstd = widen(bn_rstd_ptr[column]);
-  const Acc d_scale_sum = gemm_d_times_scale_unscaled_sum * bn_rstd;
-  if (grad_scale_ptr != nullptr) grad_scale_ptr[column] = narrow<Param>(d_scale_sum);
+  const Acc gemm_d_times_scale_unscaled_sum_v = gemm_d_times_scale_unscaled_sum_all[0];
+  const Acc bn_rstd_v = widen(bn_rstd_ptr[column]);
+  const Acc d_scale_sum_v = gemm_d_times_scale_unscaled_sum_v * bn_rstd_v;
+  if (grad_scale_ptr != nullptr) grad_scale_ptr[column] = narrow<Param>(d_scale_sum_v);
 }
 
 // Column sums, one partial result per block of rows.
@@ -1296,20 +1304,20 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc scale[kVec];
-  load_values(columns, scale_ptr, active, scale);
-  Acc bn_mean[kVec];
-  load_values(columns, bn_mean_ptr, active, bn_mean);
-  Acc bn_center[kVec];
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc scale_v[kVec];
+  load_values(columns, scale_ptr, active, scale_v);
+  Acc bn_mean_v[kVec];
+  load_values(columns, bn_mean_ptr, active, bn_mean_v);
+  Acc bn_center_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_center[v] = bn_mean[v] - gemm_bias[v] * scale[v];
+    bn_center_v[v] = bn_mean_v[v] - gemm_bias_v[v] * scale_v[v];
   }
 
-  Acc grad_y_sum[kVec] = {};
-  Acc bn_centered_grad_y_sum[kVec] = {};
+  Acc grad_y_sum_v[kVec] = {};
+  Acc bn_centered_grad_y_sum_v[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -1319,11 +1327,11 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
-      grad_y_sum[v] += grad_y;
-      bn_centered_grad_y_sum[v] += grad_y * bn_centered;
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
+      grad_y_sum_v[v] += grad_y_v;
+      bn_centered_grad_y_sum_v[v] += grad_y_v * bn_centered_v;
     }
   };
   // First the lines that are complete, if vectors may move them.
@@ -1364,10 +1372,10 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, grad_y_sum, bn_centered_grad_y_sum);
+  sum_over_y<kVec>(shared, grad_y_sum_v, bn_centered_grad_y_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, grad_y_sum);
-  store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, bn_centered_grad_y_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, grad_y_sum_v);
+  store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, bn_centered_grad_y_sum_v);
 }
 
 // Combines the partial results of each column.
@@ -1414,26 +1422,26 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   sum_over_y<1>(shared, bn_centered_grad_y_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc grad_y_sum = grad_y_sum_all[0];
-  const Acc bn_centered_grad_y_sum = bn_centered_grad_y_sum_all[0];
-  const Acc scale = widen(scale_ptr[column]);
-  const Acc bn_rstd = widen(bn_rstd_ptr[column]);
-  const Acc bn_weight = widen(bn_weight_ptr[column]);
-  const Acc d_bn_weight_sum = bn_centered_grad_y_sum * bn_rstd;
-  const Acc d_bn_weight_sum_scaled = d_bn_weight_sum * bn_weight;
-  const Acc inverse_count = reciprocal(Acc(rows));
-  const Acc bn_grad_slope = d_bn_weight_sum_scaled * inverse_count;
-  const Acc bn_grad_mean = grad_y_sum * bn_weight * inverse_count;
-  const Acc d_times_scale_sum = d_bn_weight_sum_scaled * Acc(0);
+  const Acc grad_y_sum_v = grad_y_sum_all[0];
+  const Acc bn_centered_grad_y_sum_v = bn_centered_grad_y_sum_all[0];
+  const Acc scale_v = widen(scale_ptr[column]);
+  const Acc bn_rstd_v = widen(bn_rstd_ptr[column]);
+  const Acc bn_weight_v = widen(bn_weight_ptr[column]);
+  const Acc d_bn_weight_sum_v = bn_centered_grad_y_sum_v * bn_rstd_v;
+  const Acc d_bn_weight_sum_scaled_v = d_bn_weight_sum_v * bn_weight_v;
+  const Acc inverse_count_v = reciprocal(Acc(rows));
+  const Acc bn_grad_slope_v = d_bn_weight_sum_scaled_v * inverse_count_v;
+  const Acc bn_grad_mean_v = grad_y_sum_v * bn_weight_v * inverse_count_v;
+  const Acc d_times_scale_sum_v = d_bn_weight_sum_scaled_v * Acc(0);
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
-      narrow<Param>(d_times_scale_sum * scale);
-  if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] = narrow<Param>(d_bn_weight_sum);
-  if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] = narrow<Param>(grad_y_sum);
-  bn_grad_slope_ptr[column] = bn_grad_slope;
-  bn_grad_mean_ptr[column] = bn_grad_mean;
+      narrow<Param>(d_times_scale_sum_v * scale_v);
+  if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] = narrow<Param>(d_bn_weight_sum_v);
+  if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] = narrow<Param>(grad_y_sum_v);
+  bn_grad_slope_ptr[column] = bn_grad_slope_v;
+  bn_grad_mean_ptr[column] = bn_grad_mean_v;
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
@@ -1457,29 +1465,29 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc scale[kVec];
-  load_values(columns, scale_ptr, active, scale);
-  Acc bn_mean[kVec];
-  load_values(columns, bn_mean_ptr, active, bn_mean);
-  Acc bn_rstd[kVec];
-  load_values(columns, bn_rstd_ptr, active, bn_rstd);
-  Acc bn_weight[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight);
-  Acc bn_grad_slope[kVec];
-  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope);
-  Acc bn_grad_mean[kVec];
-  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean);
-  Acc bn_center[kVec];
-  Acc bn_grad_scale[kVec];
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc scale_v[kVec];
+  load_values(columns, scale_ptr, active, scale_v);
+  Acc bn_mean_v[kVec];
+  load_values(columns, bn_mean_ptr, active, bn_mean_v);
+  Acc bn_rstd_v[kVec];
+  load_values(columns, bn_rstd_ptr, active, bn_rstd_v);
+  Acc bn_weight_v[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight_v);
+  Acc bn_grad_slope_v[kVec];
+  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope_v);
+  Acc bn_grad_mean_v[kVec];
+  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean_v);
+  Acc bn_center_v[kVec];
+  Acc bn_grad_scale_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_center[v] = bn_mean[v] - gemm_bias[v] * scale[v];
-    bn_grad_scale[v] = scale[v] * bn_rstd[v];
+    bn_center_v[v] = bn_mean_v[v] - gemm_bias_v[v] * scale_v[v];
+    bn_grad_scale_v[v] = scale_v[v] * bn_rstd_v[v];
   }
 
-  Acc gemm_d_times_scale_unscaled_sum[kVec] = {};
+  Acc gemm_d_times_scale_unscaled_sum_v[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -1490,16 +1498,16 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
-      const Acc bn_hat = bn_centered * bn_rstd[v];
-      const Acc d_times_scale_unscaled =
-          grad_y * bn_weight[v] - (bn_hat * bn_grad_slope[v] + bn_grad_mean[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc d_gemm = d_times_scale_unscaled * bn_grad_scale[v];
-      gemm_d_times_scale_unscaled_sum[v] += d_times_scale_unscaled * gemm;
-      grad_gemm_product_out[v] = narrow<T>(d_gemm);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
+      const Acc bn_hat_v = bn_centered_v * bn_rstd_v[v];
+      const Acc d_times_scale_unscaled_v = grad_y_v * bn_weight_v[v]
+          - (bn_hat_v * bn_grad_slope_v[v] + bn_grad_mean_v[v]);
+      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+      const Acc d_gemm_v = d_times_scale_unscaled_v * bn_grad_scale_v[v];
+      gemm_d_times_scale_unscaled_sum_v[v] += d_times_scale_unscaled_v * gemm_v;
+      grad_gemm_product_out[v] = narrow<T>(d_gemm_v);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
@@ -1542,25 +1550,25 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum);
+  sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum_v);
   if (threadIdx.y != 0 || !active) return;
   store_partials(columns, partials, blockIdx.y, 1, 0, channels, period,
-      gemm_d_times_scale_unscaled_sum);
+      gemm_d_times_scale_unscaled_sum_v);
 }
 
 struct TrainBackwardArguments {
-  const void* grad_y;
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* scale;
-  const void* bn_weight;
-  const void* bn_mean;
-  const void* bn_rstd;
-  void* grad_gemm_product;
-  void* grad_gemm_bias;
-  void* grad_scale;
-  void* grad_bn_weight;
-  void* grad_bn_bias;
+  const void* grad_y_arg;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* scale_arg;
+  const void* bn_weight_arg;
+  const void* bn_mean_arg;
+  const void* bn_rstd_arg;
+  void* grad_gemm_product_arg;
+  void* grad_gemm_bias_arg;
+  void* grad_scale_arg;
+  void* grad_bn_weight_arg;
+  void* grad_bn_bias_arg;
   int64_t rows, channels;
 };
 
@@ -1569,18 +1577,18 @@ cudaError_t train_backward_launch(
     const TrainBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* scale_ptr = static_cast<const Param*>(a.scale);
-  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
-  auto* bn_mean_ptr = static_cast<const Accumulate<T>*>(a.bn_mean);
-  auto* bn_rstd_ptr = static_cast<const Accumulate<T>*>(a.bn_rstd);
-  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product);
-  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias);
-  auto* grad_scale_ptr = static_cast<Param*>(a.grad_scale);
-  auto* grad_bn_weight_ptr = static_cast<Param*>(a.grad_bn_weight);
-  auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* scale_ptr = static_cast<const Param*>(a.scale_arg);
+  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight_arg);
+  auto* bn_mean_ptr = static_cast<const Accumulate<T>*>(a.bn_mean_arg);
+  auto* bn_rstd_ptr = static_cast<const Accumulate<T>*>(a.bn_rstd_arg);
+  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
+  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
+  auto* grad_scale_ptr = static_cast<Param*>(a.grad_scale_arg);
+  auto* grad_bn_weight_ptr = static_cast<Param*>(a.grad_bn_weight_arg);
+  auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
@@ -1715,29 +1723,30 @@ constexpr Tuned kTrainBackwardShapes[] = {
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_scale_bn_4096_train_backward(
     int mode,
-    const void* grad_y,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* scale,
-    const void* bn_weight,
-    const void* bn_mean,
-    const void* bn_rstd,
-    void* grad_gemm_product,
-    void* grad_gemm_bias,
-    void* grad_scale,
-    void* grad_bn_weight,
-    void* grad_bn_bias,
+    const void* grad_y_arg,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* scale_arg,
+    const void* bn_weight_arg,
+    const void* bn_mean_arg,
+    const void* bn_rstd_arg,
+    void* grad_gemm_product_arg,
+    void* grad_gemm_bias_arg,
+    void* grad_scale_arg,
+    void* grad_bn_weight_arg,
+    void* grad_bn_bias_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const TrainBackwardArguments arguments{
-      grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_mean, bn_rstd, grad_gemm_product,
-      grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias, rows, channels};
-  const bool elements = aligned_to_16(grad_y, gemm_product, grad_gemm_product);
+      grad_y_arg, gemm_product_arg, gemm_bias_arg, scale_arg, bn_weight_arg, bn_mean_arg,
+      bn_rstd_arg, grad_gemm_product_arg, grad_gemm_bias_arg, grad_scale_arg,
+      grad_bn_weight_arg, grad_bn_bias_arg, rows, channels};
+  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, scale, bn_weight, bn_mean, bn_rstd, grad_gemm_bias, grad_scale,
-          grad_bn_weight,
-      grad_bn_bias);
+      aligned_to_16(gemm_bias_arg, scale_arg, bn_weight_arg, bn_mean_arg, bn_rstd_arg,
+          grad_gemm_bias_arg,
+      grad_scale_arg, grad_bn_weight_arg, grad_bn_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
@@ -1785,7 +1794,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const Param* __restrict__ bn_weight_ptr,
     const Param* __restrict__ bn_bias_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> bn_eps,
+    Accumulate<T> bn_eps_v,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -1795,25 +1804,25 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc scale[kVec];
-  load_values(columns, scale_ptr, active, scale);
-  Acc bn_running_mean[kVec];
-  load_values(columns, bn_running_mean_ptr, active, bn_running_mean);
-  Acc bn_running_var[kVec];
-  load_values(columns, bn_running_var_ptr, active, bn_running_var);
-  Acc bn_weight[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight);
-  Acc bn_bias[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias);
-  Acc bn_center[kVec];
-  Acc bn_scale[kVec];
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc scale_v[kVec];
+  load_values(columns, scale_ptr, active, scale_v);
+  Acc bn_running_mean_v[kVec];
+  load_values(columns, bn_running_mean_ptr, active, bn_running_mean_v);
+  Acc bn_running_var_v[kVec];
+  load_values(columns, bn_running_var_ptr, active, bn_running_var_v);
+  Acc bn_weight_v[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight_v);
+  Acc bn_bias_v[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias_v);
+  Acc bn_center_v[kVec];
+  Acc bn_scale_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc bn_rstd = rsqrt(bn_running_var[v] + bn_eps);
-    bn_center[v] = bn_running_mean[v] - gemm_bias[v] * scale[v];
-    bn_scale[v] = bn_weight[v] * bn_rstd;
+    const Acc bn_rstd_v = rsqrt(bn_running_var_v[v] + bn_eps_v);
+    bn_center_v[v] = bn_running_mean_v[v] - gemm_bias_v[v] * scale_v[v];
+    bn_scale_v[v] = bn_weight_v[v] * bn_rstd_v;
   }
 
   const int64_t first = blockIdx.y * lines_per_block;
@@ -1824,10 +1833,10 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc bn_centered = gemm_product * scale[v] - bn_center[v];
-      const Acc bn = bn_centered * bn_scale[v] + bn_bias[v];
-      y_out[v] = narrow<Out>(bn);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
+      const Acc bn_v = bn_centered_v * bn_scale_v[v] + bn_bias_v[v];
+      y_out[v] = narrow<Out>(bn_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -1866,16 +1875,16 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
 }
 
 struct EvalForwardArguments {
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* scale;
-  const void* bn_weight;
-  const void* bn_bias;
-  const void* bn_running_mean;
-  const void* bn_running_var;
-  void* y;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* scale_arg;
+  const void* bn_weight_arg;
+  const void* bn_bias_arg;
+  const void* bn_running_mean_arg;
+  const void* bn_running_var_arg;
+  void* y_arg;
   int64_t rows, channels;
-  double bn_eps;
+  double bn_eps_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -1883,14 +1892,14 @@ cudaError_t eval_forward_launch(
     const EvalForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* scale_ptr = static_cast<const Param*>(a.scale);
-  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
-  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias);
-  auto* bn_running_mean_ptr = static_cast<const Param*>(a.bn_running_mean);
-  auto* bn_running_var_ptr = static_cast<const Param*>(a.bn_running_var);
-  auto* y_ptr = static_cast<Out*>(a.y);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* scale_ptr = static_cast<const Param*>(a.scale_arg);
+  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight_arg);
+  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias_arg);
+  auto* bn_running_mean_ptr = static_cast<const Param*>(a.bn_running_mean_arg);
+  auto* bn_running_var_ptr = static_cast<const Param*>(a.bn_running_var_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -1900,7 +1909,7 @@ cudaError_t eval_forward_launch(
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_running_mean_ptr, bn_running_var_ptr,
-        bn_weight_ptr, bn_bias_ptr, y_ptr, Acc(a.bn_eps), rows, channels, stores.lines,
+        bn_weight_ptr, bn_bias_ptr, y_ptr, Acc(a.bn_eps_arg), rows, channels, stores.lines,
         stores.lines_per_block, stores.period, whole);
   }
 }
@@ -1951,24 +1960,25 @@ cudaError_t eval_forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_scale_bn_4096_eval_forward(
     int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* scale,
-    const void* bn_weight,
-    const void* bn_bias,
-    const void* bn_running_mean,
-    const void* bn_running_var,
-    void* y,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* scale_arg,
+    const void* bn_weight_arg,
+    const void* bn_bias_arg,
+    const void* bn_running_mean_arg,
+    const void* bn_running_var_arg,
+    void* y_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double bn_eps,
+    double bn_eps_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const EvalForwardArguments arguments{
-      gemm_product, gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var, y,
-      rows, channels, bn_eps};
-  const bool elements = aligned_to_16(gemm_product, y);
+      gemm_product_arg, gemm_bias_arg, scale_arg, bn_weight_arg, bn_bias_arg,
+      bn_running_mean_arg, bn_running_var_arg, y_arg, rows, channels, bn_eps_arg};
+  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, scale, bn_weight, bn_bias, bn_running_mean, bn_running_var);
+      aligned_to_16(gemm_bias_arg, scale_arg, bn_weight_arg, bn_bias_arg, bn_running_mean_arg,
+      bn_running_var_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -2016,7 +2026,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     const Param* __restrict__ bn_weight_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    Accumulate<T> bn_eps,
+    Accumulate<T> bn_eps_v,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -2026,26 +2036,26 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
-  Acc scale[kVec];
-  load_values(columns, scale_ptr, active, scale);
-  Acc bn_running_mean[kVec];
-  load_values(columns, bn_running_mean_ptr, active, bn_running_mean);
-  Acc bn_running_var[kVec];
-  load_values(columns, bn_running_var_ptr, active, bn_running_var);
-  Acc bn_weight[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight);
-  Acc d_bn_hat_scale[kVec];
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  Acc scale_v[kVec];
+  load_values(columns, scale_ptr, active, scale_v);
+  Acc bn_running_mean_v[kVec];
+  load_values(columns, bn_running_mean_ptr, active, bn_running_mean_v);
+  Acc bn_running_var_v[kVec];
+  load_values(columns, bn_running_var_ptr, active, bn_running_var_v);
+  Acc bn_weight_v[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight_v);
+  Acc d_bn_hat_scale_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc bn_rstd = rsqrt(bn_running_var[v] + bn_eps);
-    d_bn_hat_scale[v] = scale[v] * bn_weight[v] * bn_rstd;
+    const Acc bn_rstd_v = rsqrt(bn_running_var_v[v] + bn_eps_v);
+    d_bn_hat_scale_v[v] = scale_v[v] * bn_weight_v[v] * bn_rstd_v;
   }
 
-  Acc grad_y_sum[kVec] = {};
-  Acc bn_centered_grad_y_sum[kVec] = {};
-  Acc gemm_grad_y_sum[kVec] = {};
+  Acc grad_y_sum_v[kVec] = {};
+  Acc bn_centered_grad_y_sum_v[kVec] = {};
+  Acc gemm_grad_y_sum_v[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -2056,14 +2066,14 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc bn_centered = gemm * scale[v] - bn_running_mean[v];
-      grad_y_sum[v] += grad_y;
-      bn_centered_grad_y_sum[v] += grad_y * bn_centered;
-      gemm_grad_y_sum[v] += grad_y * gemm;
-      grad_gemm_product_out[v] = narrow<T>(grad_y * d_bn_hat_scale[v]);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+      const Acc bn_centered_v = gemm_v * scale_v[v] - bn_running_mean_v[v];
+      grad_y_sum_v[v] += grad_y_v;
+      bn_centered_grad_y_sum_v[v] += grad_y_v * bn_centered_v;
+      gemm_grad_y_sum_v[v] += grad_y_v * gemm_v;
+      grad_gemm_product_out[v] = narrow<T>(grad_y_v * d_bn_hat_scale_v[v]);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
@@ -2106,12 +2116,12 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, grad_y_sum, bn_centered_grad_y_sum);
-  sum_over_y<kVec>(shared, gemm_grad_y_sum);
+  sum_over_y<kVec>(shared, grad_y_sum_v, bn_centered_grad_y_sum_v);
+  sum_over_y<kVec>(shared, gemm_grad_y_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, grad_y_sum);
-  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, bn_centered_grad_y_sum);
-  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, gemm_grad_y_sum);
+  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, grad_y_sum_v);
+  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, bn_centered_grad_y_sum_v);
+  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, gemm_grad_y_sum_v);
 }
 
 // Column sums from partial results.
@@ -2126,7 +2136,7 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     Param* __restrict__ grad_bn_weight_ptr,
     Param* __restrict__ grad_bn_bias_ptr,
     const Acc* __restrict__ partials,
-    Acc bn_eps,
+    Acc bn_eps_v,
     int64_t rows, int64_t channels, int64_t blocks) {
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -2161,37 +2171,37 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
   sum_over_y<1>(shared, gemm_grad_y_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc grad_y_sum = grad_y_sum_all[0];
-  const Acc bn_centered_grad_y_sum = bn_centered_grad_y_sum_all[0];
-  const Acc gemm_grad_y_sum = gemm_grad_y_sum_all[0];
-  const Acc scale = widen(scale_ptr[column]);
-  const Acc bn_running_var = widen(bn_running_var_ptr[column]);
-  const Acc bn_weight = widen(bn_weight_ptr[column]);
-  const Acc bn_rstd = rsqrt(bn_running_var + bn_eps);
-  const Acc d_bn_weight_sum = bn_centered_grad_y_sum * bn_rstd;
+  const Acc grad_y_sum_v = grad_y_sum_all[0];
+  const Acc bn_centered_grad_y_sum_v = bn_centered_grad_y_sum_all[0];
+  const Acc gemm_grad_y_sum_v = gemm_grad_y_sum_all[0];
+  const Acc scale_v = widen(scale_ptr[column]);
+  const Acc bn_running_var_v = widen(bn_running_var_ptr[column]);
+  const Acc bn_weight_v = widen(bn_weight_ptr[column]);
+  const Acc bn_rstd_v = rsqrt(bn_running_var_v + bn_eps_v);
+  const Acc d_bn_weight_sum_v = bn_centered_grad_y_sum_v * bn_rstd_v;
   if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
-      narrow<Param>(grad_y_sum * scale * bn_rstd * bn_weight);
+      narrow<Param>(grad_y_sum_v * scale_v * bn_rstd_v * bn_weight_v);
   if (grad_scale_ptr != nullptr) grad_scale_ptr[column] =
-      narrow<Param>(gemm_grad_y_sum * bn_rstd * bn_weight);
-  if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] = narrow<Param>(d_bn_weight_sum);
-  if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] = narrow<Param>(grad_y_sum);
+      narrow<Param>(gemm_grad_y_sum_v * bn_rstd_v * bn_weight_v);
+  if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] = narrow<Param>(d_bn_weight_sum_v);
+  if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] = narrow<Param>(grad_y_sum_v);
 }
 
 struct EvalBackwardArguments {
-  const void* grad_y;
-  const void* gemm_product;
-  const void* gemm_bias;
-  const void* scale;
-  const void* bn_weight;
-  const void* bn_running_mean;
-  const void* bn_running_var;
-  void* grad_gemm_product;
-  void* grad_gemm_bias;
-  void* grad_scale;
-  void* grad_bn_weight;
-  void* grad_bn_bias;
+  const void* grad_y_arg;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  const void* scale_arg;
+  const void* bn_weight_arg;
+  const void* bn_running_mean_arg;
+  const void* bn_running_var_arg;
+  void* grad_gemm_product_arg;
+  void* grad_gemm_bias_arg;
+  void* grad_scale_arg;
+  void* grad_bn_weight_arg;
+  void* grad_bn_bias_arg;
   int64_t rows, channels;
-  double bn_eps;
+  double bn_eps_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -2199,18 +2209,18 @@ cudaError_t eval_backward_launch(
     const EvalBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* scale_ptr = static_cast<const Param*>(a.scale);
-  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
-  auto* bn_running_mean_ptr = static_cast<const Param*>(a.bn_running_mean);
-  auto* bn_running_var_ptr = static_cast<const Param*>(a.bn_running_var);
-  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product);
-  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias);
-  auto* grad_scale_ptr = static_cast<Param*>(a.grad_scale);
-  auto* grad_bn_weight_ptr = static_cast<Param*>(a.grad_bn_weight);
-  auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* scale_ptr = static_cast<const Param*>(a.scale_arg);
+  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight_arg);
+  auto* bn_running_mean_ptr = static_cast<const Param*>(a.bn_running_mean_arg);
+  auto* bn_running_var_ptr = static_cast<const Param*>(a.bn_running_var_arg);
+  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
+  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
+  auto* grad_scale_ptr = static_cast<Param*>(a.grad_scale_arg);
+  auto* grad_bn_weight_ptr = static_cast<Param*>(a.grad_bn_weight_arg);
+  auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -2224,13 +2234,13 @@ cudaError_t eval_backward_launch(
     error = launch(eval_backward<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
         gemm_bias_ptr, scale_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr,
-        grad_gemm_product_ptr, partials, Acc(a.bn_eps), rows, channels, sums.lines,
+        grad_gemm_product_ptr, partials, Acc(a.bn_eps_arg), rows, channels, sums.lines,
         sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
     return launch(eval_backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, scale_ptr, bn_running_var_ptr, bn_weight_ptr,
         grad_gemm_bias_ptr, grad_scale_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, partials,
-        Acc(a.bn_eps), rows, channels, int64_t(sums.grid.y * sums.period));
+        Acc(a.bn_eps_arg), rows, channels, int64_t(sums.grid.y * sums.period));
   }
 }
 
@@ -2280,31 +2290,31 @@ cudaError_t eval_backward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_scale_bn_4096_eval_backward(
     int mode,
-    const void* grad_y,
-    const void* gemm_product,
-    const void* gemm_bias,
-    const void* scale,
-    const void* bn_weight,
-    const void* bn_running_mean,
-    const void* bn_running_var,
-    void* grad_gemm_product,
-    void* grad_gemm_bias,
-    void* grad_scale,
-    void* grad_bn_weight,
-    void* grad_bn_bias,
+    const void* grad_y_arg,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    const void* scale_arg,
+    const void* bn_weight_arg,
+    const void* bn_running_mean_arg,
+    const void* bn_running_var_arg,
+    void* grad_gemm_product_arg,
+    void* grad_gemm_bias_arg,
+    void* grad_scale_arg,
+    void* grad_bn_weight_arg,
+    void* grad_bn_bias_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double bn_eps,
+    double bn_eps_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const EvalBackwardArguments arguments{
-      grad_y, gemm_product, gemm_bias, scale, bn_weight, bn_running_mean, bn_running_var,
-      grad_gemm_product, grad_gemm_bias, grad_scale, grad_bn_weight, grad_bn_bias, rows,
-      channels, bn_eps};
-  const bool elements = aligned_to_16(grad_y, gemm_product, grad_gemm_product);
+      grad_y_arg, gemm_product_arg, gemm_bias_arg, scale_arg, bn_weight_arg,
+      bn_running_mean_arg, bn_running_var_arg, grad_gemm_product_arg, grad_gemm_bias_arg,
+      grad_scale_arg, grad_bn_weight_arg, grad_bn_bias_arg, rows, channels, bn_eps_arg};
+  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
   const bool vectors =
-      aligned_to_16(gemm_bias, scale, bn_weight, bn_running_mean, bn_running_var, grad_gemm_bias,
-          grad_scale,
-      grad_bn_weight, grad_bn_bias);
+      aligned_to_16(gemm_bias_arg, scale_arg, bn_weight_arg, bn_running_mean_arg,
+          bn_running_var_arg,
+      grad_gemm_bias_arg, grad_scale_arg, grad_bn_weight_arg, grad_bn_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};

@@ -7,6 +7,9 @@
 //   y = torch.sigmoid(a)
 //   y = y * scaling_factor
 //   y = y + a
+//
+// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
+// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
 #include <cstdint>
 
 #include "../support/columns.cuh"
@@ -47,7 +50,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
     const T* __restrict__ gemm_product_ptr,
     const T* __restrict__ gemm_bias_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> scaling_factor,
+    Accumulate<T> scaling_factor_v,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -57,8 +60,8 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -68,12 +71,12 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc sigmoid_value = sigmoid<Out>(gemm);
-      const Acc times_scaling_factor = sigmoid_value * scaling_factor;
-      const Acc plus_a = times_scaling_factor + gemm;
-      y_out[v] = narrow<Out>(plus_a);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+      const Acc sigmoid_value_v = sigmoid<Out>(gemm_v);
+      const Acc times_scaling_factor_v = sigmoid_value_v * scaling_factor_v;
+      const Acc plus_a_v = times_scaling_factor_v + gemm_v;
+      y_out[v] = narrow<Out>(plus_a_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -112,11 +115,11 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
 }
 
 struct ForwardArguments {
-  const void* gemm_product;
-  const void* gemm_bias;
-  void* y;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  void* y_arg;
   int64_t rows, channels;
-  double scaling_factor;
+  double scaling_factor_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -124,9 +127,9 @@ cudaError_t forward_launch(
     const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* y_ptr = static_cast<Out*>(a.y);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -135,8 +138,8 @@ cudaError_t forward_launch(
         shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
     if (scratch.measures()) return cudaSuccess;
     return launch(forward<T, Out, kVec, kPacked>, stores.grid, stores.block, 0, stream,
-        gemm_product_ptr, gemm_bias_ptr, y_ptr, Acc(a.scaling_factor), rows, channels, stores.lines,
-        stores.lines_per_block, stores.period, whole);
+        gemm_product_ptr, gemm_bias_ptr, y_ptr, Acc(a.scaling_factor_arg), rows, channels,
+        stores.lines, stores.lines_per_block, stores.period, whole);
   }
 }
 
@@ -186,17 +189,17 @@ cudaError_t forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_sigmoid_scaling_residualadd_forward(
     int mode,
-    const void* gemm_product,
-    const void* gemm_bias,
-    void* y,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    void* y_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double scaling_factor,
+    double scaling_factor_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const ForwardArguments arguments{
-      gemm_product, gemm_bias, y, rows, channels, scaling_factor};
-  const bool elements = aligned_to_16(gemm_product, y);
-  const bool vectors = aligned_to_16(gemm_bias);
+      gemm_product_arg, gemm_bias_arg, y_arg, rows, channels, scaling_factor_arg};
+  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
+  const bool vectors = aligned_to_16(gemm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -240,7 +243,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
     const T* __restrict__ gemm_bias_ptr,
     T* __restrict__ grad_gemm_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    Accumulate<T> scaling_factor,
+    Accumulate<T> scaling_factor_v,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -250,10 +253,10 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  Acc gemm_bias[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias);
+  Acc gemm_bias_v[kVec];
+  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
 
-  Acc d_gemm_2_sum[kVec] = {};
+  Acc d_gemm_2_sum_v[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -264,14 +267,14 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc gemm_product = widen(gemm_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc gemm = gemm_product + gemm_bias[v];
-      const Acc sigmoid_value = sigmoid<Out>(gemm);
-      const Acc d_gemm = sigmoid_backward(grad_y * scaling_factor, sigmoid_value);
-      const Acc d_gemm_2 = grad_y + d_gemm;
-      d_gemm_2_sum[v] += d_gemm_2;
-      grad_gemm_product_out[v] = narrow<T>(d_gemm_2);
+      const Acc gemm_product_v = widen(gemm_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
+      const Acc sigmoid_value_v = sigmoid<Out>(gemm_v);
+      const Acc d_gemm_v = sigmoid_backward(grad_y_v * scaling_factor_v, sigmoid_value_v);
+      const Acc d_gemm_2_v = grad_y_v + d_gemm_v;
+      d_gemm_2_sum_v[v] += d_gemm_2_v;
+      grad_gemm_product_out[v] = narrow<T>(d_gemm_2_v);
     }
     if (grad_gemm_product_ptr != nullptr)
         store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
@@ -314,9 +317,9 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_gemm_2_sum);
+  sum_over_y<kVec>(shared, d_gemm_2_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 1, 0, channels, period, d_gemm_2_sum);
+  store_partials(columns, partials, blockIdx.y, 1, 0, channels, period, d_gemm_2_sum_v);
 }
 
 // Column sums from partial results.
@@ -353,18 +356,18 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
   sum_over_y<1>(shared, d_gemm_2_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc d_gemm_2_sum = d_gemm_2_sum_all[0];
-  if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_2_sum);
+  const Acc d_gemm_2_sum_v = d_gemm_2_sum_all[0];
+  if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_2_sum_v);
 }
 
 struct BackwardArguments {
-  const void* grad_y;
-  const void* gemm_product;
-  const void* gemm_bias;
-  void* grad_gemm_product;
-  void* grad_gemm_bias;
+  const void* grad_y_arg;
+  const void* gemm_product_arg;
+  const void* gemm_bias_arg;
+  void* grad_gemm_product_arg;
+  void* grad_gemm_bias_arg;
   int64_t rows, channels;
-  double scaling_factor;
+  double scaling_factor_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -372,11 +375,11 @@ cudaError_t backward_launch(
     const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias);
-  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product);
-  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
+  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
+  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
+  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -389,7 +392,7 @@ cudaError_t backward_launch(
     cudaError_t error = cudaSuccess;
     error = launch(backward<T, Out, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
-        gemm_bias_ptr, grad_gemm_product_ptr, partials, Acc(a.scaling_factor), rows, channels,
+        gemm_bias_ptr, grad_gemm_product_ptr, partials, Acc(a.scaling_factor_arg), rows, channels,
         sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
@@ -444,20 +447,20 @@ cudaError_t backward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_sigmoid_scaling_residualadd_backward(
     int mode,
-    const void* grad_y,
-    const void* gemm_product,
-    const void* gemm_bias,
-    void* grad_gemm_product,
-    void* grad_gemm_bias,
+    const void* grad_y_arg,
+    const void* gemm_product_arg,
+    const void* gemm_bias_arg,
+    void* grad_gemm_product_arg,
+    void* grad_gemm_bias_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double scaling_factor,
+    double scaling_factor_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const BackwardArguments arguments{
-      grad_y, gemm_product, gemm_bias, grad_gemm_product, grad_gemm_bias, rows, channels,
-      scaling_factor};
-  const bool elements = aligned_to_16(grad_y, gemm_product, grad_gemm_product);
-  const bool vectors = aligned_to_16(gemm_bias, grad_gemm_bias);
+      grad_y_arg, gemm_product_arg, gemm_bias_arg, grad_gemm_product_arg, grad_gemm_bias_arg,
+      rows, channels, scaling_factor_arg};
+  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
+  const bool vectors = aligned_to_16(gemm_bias_arg, grad_gemm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};

@@ -6,6 +6,9 @@
 //   y = linear(x)
 //   y = norm(y)
 //   y = F.gelu(y)
+//
+// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
+// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
 #include <algorithm>
 #include <cstdint>
 
@@ -50,7 +53,7 @@ namespace {
 //   gelu_value = norm * cdf
 //   y = gelu_value
 
-// Each row or group in registers.
+// Each row in registers.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
     bool kLarge = false>
@@ -64,7 +67,7 @@ forward_row(
     Accumulate<T>* __restrict__ norm_mean_ptr,
     Accumulate<T>* __restrict__ norm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> norm_eps,
+    Accumulate<T> norm_eps_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length,
     int lanes, int across, int height,
     int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
@@ -123,9 +126,9 @@ forward_row(
   auto* const norm_weight_staged = behind<Loaded<Param, kVec>>(linear_bias_staged, places);
   auto* const norm_bias_staged = behind<Loaded<Param, kVec>>(norm_weight_staged, places);
   constexpr bool kStaged = kLarge;
-  Acc linear_bias[kStaged ? 1 : kItems][kVec];
-  Acc norm_weight[kStaged ? 1 : kItems][kVec];
-  Acc norm_bias[kStaged ? 1 : kItems][kVec];
+  Acc linear_bias_v[kStaged ? 1 : kItems][kVec];
+  Acc norm_weight_v[kStaged ? 1 : kItems][kVec];
+  Acc norm_bias_v[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (kStaged) {
@@ -135,9 +138,9 @@ forward_row(
       norm_bias_staged[place] = load_constants(columns[i], norm_bias_ptr);
     } else {
       load_values(columns[i], linear_bias_ptr, columns[i].any() && kAddsBias<T>,
-          linear_bias[kStaged ? 0 : i]);
-      load_values(columns[i], norm_weight_ptr, columns[i].any(), norm_weight[kStaged ? 0 : i]);
-      load_values(columns[i], norm_bias_ptr, columns[i].any(), norm_bias[kStaged ? 0 : i]);
+          linear_bias_v[kStaged ? 0 : i]);
+      load_values(columns[i], norm_weight_ptr, columns[i].any(), norm_weight_v[kStaged ? 0 : i]);
+      load_values(columns[i], norm_bias_ptr, columns[i].any(), norm_bias_v[kStaged ? 0 : i]);
     }
   }
 
@@ -152,7 +155,7 @@ forward_row(
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc norm_moments_total = Acc(0);
+    Acc norm_moments_summed = Acc(0);
     Acc linear_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -160,20 +163,20 @@ forward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(linear_bias_staged[place], kAddsBias<T>, linear_bias[0]);
+        widen_values(linear_bias_staged[place], kAddsBias<T>, linear_bias_v[0]);
       }
-      Acc norm_moments_parts[kVec];
+      Acc norm_moments_terms[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc linear_product = widen(linear_product_in[i][v]);
-        const Acc linear = linear_product + linear_bias[kept][v];
-        linear_held[i][v] = linear;
-        norm_moments_parts[v] = columns[i].has(v) ? linear : Acc(0);
+        const Acc linear_product_v = widen(linear_product_in[i][v]);
+        const Acc linear_v = linear_product_v + linear_bias_v[kept][v];
+        linear_held[i][v] = linear_v;
+        norm_moments_terms[v] = columns[i].has(v) ? linear_v : Acc(0);
       }
-      if (active) norm_moments_total += sum_of(norm_moments_parts);
+      if (active) norm_moments_summed += sum_of(norm_moments_terms);
     }
-    sum_in_lanes(lanes, lane, norm_moments_total);
-    Moments<Acc> norm_moments{norm_moments_total * inverse_part, Acc(0)};
+    sum_in_lanes(lanes, lane, norm_moments_summed);
+    Moments<Acc> norm_moments_v{norm_moments_summed * inverse_part, Acc(0)};
     Acc norm_moments_rest = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -182,22 +185,22 @@ forward_row(
       Acc norm_moments_squares[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc linear = linear_held[i][v];
-        norm_moments_distances[v] = columns[i].has(v) ? linear - norm_moments.mean : Acc(0);
+        const Acc linear_v = linear_held[i][v];
+        norm_moments_distances[v] = columns[i].has(v) ? linear_v - norm_moments_v.mean : Acc(0);
         norm_moments_squares[v] = square(norm_moments_distances[v]);
       }
       if (active) norm_moments_rest += sum_of(norm_moments_distances);
-      if (active) norm_moments.m2 += sum_of(norm_moments_squares);
+      if (active) norm_moments_v.m2 += sum_of(norm_moments_squares);
     }
-    sum_in_lanes(lanes, lane, norm_moments.m2, norm_moments_rest);
-    correct(norm_moments, norm_moments_rest, inverse_part);
-    if (lanes > 32) moments_over_warps<kWarps>(shared, warp_counts, inverse_length, norm_moments);
-    const Acc norm_mean = norm_moments.mean;
-    const Acc norm_variance = norm_moments.m2 * inverse_length;
-    const Acc norm_rstd = rsqrt(norm_variance + norm_eps);
+    sum_in_lanes(lanes, lane, norm_moments_v.m2, norm_moments_rest);
+    correct(norm_moments_v, norm_moments_rest, inverse_part);
+    if (lanes > 32) moments_over_warps<kWarps>(shared, warp_counts, inverse_length, norm_moments_v);
+    const Acc norm_mean_v = norm_moments_v.mean;
+    const Acc norm_variance_v = norm_moments_v.m2 * inverse_length;
+    const Acc norm_rstd_v = rsqrt(norm_variance_v + norm_eps_v);
     if (lane == 0 && valid && segment < groups) {
-      norm_mean_ptr[item] = norm_mean;
-      norm_rstd_ptr[item] = norm_rstd;
+      norm_mean_ptr[item] = norm_mean_v;
+      norm_rstd_ptr[item] = norm_rstd_v;
     }
 
 #pragma unroll
@@ -206,25 +209,25 @@ forward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(norm_weight_staged[place], true, norm_weight[0]);
-        widen_values(norm_bias_staged[place], true, norm_bias[0]);
+        widen_values(norm_weight_staged[place], true, norm_weight_v[0]);
+        widen_values(norm_bias_staged[place], true, norm_bias_v[0]);
       }
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc linear = linear_held[i][v];
-        const Acc norm_hat = (linear - norm_mean) * norm_rstd;
-        const Acc norm = norm_hat * norm_weight[kept][v] + norm_bias[kept][v];
-        const Acc cdf = normal_cdf<Out>(norm);
-        const Acc gelu_value = norm * cdf;
-        y_out[v] = narrow<Out>(gelu_value);
+        const Acc linear_v = linear_held[i][v];
+        const Acc norm_hat_v = (linear_v - norm_mean_v) * norm_rstd_v;
+        const Acc norm_v = norm_hat_v * norm_weight_v[kept][v] + norm_bias_v[kept][v];
+        const Acc cdf_v = normal_cdf<Out>(norm_v);
+        const Acc gelu_value_v = norm_v * cdf_v;
+        y_out[v] = narrow<Out>(gelu_value_v);
       }
       if (active) store_pack(columns[i], y_ptr, at, whole, y_out);
     }
   }
 }
 
-// Statistics of each row or group.
+// What each row is reduced to.
 
 template <typename T, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
@@ -232,7 +235,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const T* __restrict__ linear_bias_ptr,
     Accumulate<T>* __restrict__ norm_mean_ptr,
     Accumulate<T>* __restrict__ norm_rstd_ptr,
-    Accumulate<T> norm_eps,
+    Accumulate<T> norm_eps_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -247,7 +250,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    PilotSums<Acc> norm_moments_sums = {};
+    PilotSums<Acc> norm_moments_shifted = {};
     int seen = 0;  // values of this thread
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
@@ -269,42 +272,42 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
-        Acc linear_bias[kVec];
+        Acc linear_bias_v[kVec];
         if (kPacked) {
-          widen_values(linear_bias_in[u], kAddsBias<T>, linear_bias);
+          widen_values(linear_bias_in[u], kAddsBias<T>, linear_bias_v);
         } else {
-          load_values(columns[u], linear_bias_ptr, kAddsBias<T>, linear_bias);
+          load_values(columns[u], linear_bias_ptr, kAddsBias<T>, linear_bias_v);
         }
-        Acc norm_moments_of[kVec];
+        Acc norm_moments_terms[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
-          const Acc linear_product = widen(linear_product_in[u][v]);
-          const Acc linear = linear_product + linear_bias[v];
-          norm_moments_of[v] = linear;
+          const Acc linear_product_v = widen(linear_product_in[u][v]);
+          const Acc linear_v = linear_product_v + linear_bias_v[v];
+          norm_moments_terms[v] = linear_v;
         }
-        if (seen == 0) norm_moments_sums.pilot = one_of(columns[u], norm_moments_of);
+        if (seen == 0) norm_moments_shifted.pilot = one_of(columns[u], norm_moments_terms);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          if (columns[u].has(v)) add_value(norm_moments_sums, norm_moments_of[v]);
+          if (columns[u].has(v)) add_value(norm_moments_shifted, norm_moments_terms[v]);
         }
         seen += columns[u].size();
       }
     }
-    Moments<Acc> norm_moments = moments_of(norm_moments_sums, Acc(seen));
-    moments_over_segment(shared, norm_moments, Acc(seen), Acc(length));
-    const Acc norm_mean = norm_moments.mean;
-    const Acc norm_variance = norm_moments.m2 * inverse_length;
-    const Acc norm_rstd = rsqrt(norm_variance + norm_eps);
+    Moments<Acc> norm_moments_v = moments_of(norm_moments_shifted, Acc(seen));
+    moments_over_segment(shared, norm_moments_v, Acc(seen), Acc(length));
+    const Acc norm_mean_v = norm_moments_v.mean;
+    const Acc norm_variance_v = norm_moments_v.m2 * inverse_length;
+    const Acc norm_rstd_v = rsqrt(norm_variance_v + norm_eps_v);
     if (threadIdx.x == 0 && blockIdx.z == 0) {
-      norm_mean_ptr[item] = norm_mean;
-      norm_rstd_ptr[item] = norm_rstd;
+      norm_mean_ptr[item] = norm_mean_v;
+      norm_rstd_ptr[item] = norm_rstd_v;
     }
   }
   cluster_wait();
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
@@ -327,18 +330,18 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   const int64_t turns = kPacked ? 1 : period;  // rows of a line
   int64_t turn[kVec];
   columns.each([&](int v, int64_t row, int64_t) { turn[v] = row; });
-  Acc linear_bias[kVec];
-  load_values(columns, linear_bias_ptr, active && kAddsBias<T>, linear_bias);
-  Acc norm_weight[kVec];
-  load_values(columns, norm_weight_ptr, active, norm_weight);
-  Acc norm_bias[kVec];
-  load_values(columns, norm_bias_ptr, active, norm_bias);
+  Acc linear_bias_v[kVec];
+  load_values(columns, linear_bias_ptr, active && kAddsBias<T>, linear_bias_v);
+  Acc norm_weight_v[kVec];
+  load_values(columns, norm_weight_ptr, active, norm_weight_v);
+  Acc norm_bias_v[kVec];
+  load_values(columns, norm_bias_ptr, active, norm_bias_v);
 
   // What is known of the segment that element v of the thread's vector is of. That of the first one
   // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
   constexpr bool kEarly = kPacked || kVec <= 4;
   struct Values {
-    Acc norm_mean, norm_rstd;
+    Acc norm_mean_v, norm_rstd_v;
   };
   const auto values_of = [&](int64_t at, int v) {
     return Values{
@@ -357,15 +360,15 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       if (!here.has(v)) continue;
       const bool of_first = kPacked || (kEarly && turn[v] == turn[0]);
       const Values values = of_first ? first_values : values_of(at, v);
-      const Acc norm_mean = values.norm_mean;
-      const Acc norm_rstd = values.norm_rstd;
-      const Acc linear_product = widen(linear_product_in[v]);
-      const Acc linear = linear_product + linear_bias[v];
-      const Acc norm_hat = (linear - norm_mean) * norm_rstd;
-      const Acc norm = norm_hat * norm_weight[v] + norm_bias[v];
-      const Acc cdf = normal_cdf<Out>(norm);
-      const Acc gelu_value = norm * cdf;
-      y_out[v] = narrow<Out>(gelu_value);
+      const Acc norm_mean_v = values.norm_mean_v;
+      const Acc norm_rstd_v = values.norm_rstd_v;
+      const Acc linear_product_v = widen(linear_product_in[v]);
+      const Acc linear_v = linear_product_v + linear_bias_v[v];
+      const Acc norm_hat_v = (linear_v - norm_mean_v) * norm_rstd_v;
+      const Acc norm_v = norm_hat_v * norm_weight_v[v] + norm_bias_v[v];
+      const Acc cdf_v = normal_cdf<Out>(norm_v);
+      const Acc gelu_value_v = norm_v * cdf_v;
+      y_out[v] = narrow<Out>(gelu_value_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -406,15 +409,15 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
 }
 
 struct ForwardArguments {
-  const void* linear_product;
-  const void* linear_bias;
-  const void* norm_weight;
-  const void* norm_bias;
-  void* y;
-  void* norm_mean;
-  void* norm_rstd;
+  const void* linear_product_arg;
+  const void* linear_bias_arg;
+  const void* norm_weight_arg;
+  const void* norm_bias_arg;
+  void* y_arg;
+  void* norm_mean_arg;
+  void* norm_rstd_arg;
   int64_t rows, channels;
-  double norm_eps;
+  double norm_eps_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -422,13 +425,13 @@ cudaError_t forward_launch(
     const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* linear_product_ptr = static_cast<const T*>(a.linear_product);
-  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias);
-  auto* norm_weight_ptr = static_cast<const Param*>(a.norm_weight);
-  auto* norm_bias_ptr = static_cast<const Param*>(a.norm_bias);
-  auto* y_ptr = static_cast<Out*>(a.y);
-  auto* norm_mean_ptr = static_cast<Accumulate<T>*>(a.norm_mean);
-  auto* norm_rstd_ptr = static_cast<Accumulate<T>*>(a.norm_rstd);
+  auto* linear_product_ptr = static_cast<const T*>(a.linear_product_arg);
+  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias_arg);
+  auto* norm_weight_ptr = static_cast<const Param*>(a.norm_weight_arg);
+  auto* norm_bias_ptr = static_cast<const Param*>(a.norm_bias_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
+  auto* norm_mean_ptr = static_cast<Accumulate<T>*>(a.norm_mean_arg);
+  auto* norm_rstd_ptr = static_cast<Accumulate<T>*>(a.norm_rstd_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each segment stays in registers.
@@ -454,7 +457,7 @@ cudaError_t forward_launch(
     set_row_blocks(row, shapes, kWork, rows, int64_t(1), length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, linear_product_ptr,
         linear_bias_ptr, norm_weight_ptr, norm_bias_ptr, norm_mean_ptr, norm_rstd_ptr, y_ptr,
-        Acc(a.norm_eps), rows, channels, int64_t(1), length, row.lanes, row.across, row.height,
+        Acc(a.norm_eps_arg), rows, channels, int64_t(1), length, row.lanes, row.across, row.height,
         row.step, row.step, row.step * channels, size, whole);
   }
 
@@ -468,8 +471,8 @@ cudaError_t forward_launch(
         segment_grid(shapes, rows, int64_t(1), channels, kSegmentTurn * kVec, kMostCluster,
             kMultiprocessors),
         dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, linear_product_ptr,
-        linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr, Acc(a.norm_eps), rows, channels, int64_t(1),
-        channels, whole);
+        linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr, Acc(a.norm_eps_arg), rows, channels,
+        int64_t(1), channels, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         linear_product_ptr, linear_bias_ptr, norm_weight_ptr, norm_bias_ptr, norm_mean_ptr,
@@ -524,22 +527,23 @@ cudaError_t forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_linear_layernorm_gelu_forward(
     int mode,
-    const void* linear_product,
-    const void* linear_bias,
-    const void* norm_weight,
-    const void* norm_bias,
-    void* y,
-    void* norm_mean,
-    void* norm_rstd,
+    const void* linear_product_arg,
+    const void* linear_bias_arg,
+    const void* norm_weight_arg,
+    const void* norm_bias_arg,
+    void* y_arg,
+    void* norm_mean_arg,
+    void* norm_rstd_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double norm_eps,
+    double norm_eps_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const ForwardArguments arguments{
-      linear_product, linear_bias, norm_weight, norm_bias, y, norm_mean, norm_rstd, rows,
-      channels, norm_eps};
-  const bool elements = aligned_to_16(linear_product, y);
-  const bool vectors = aligned_to_16(linear_bias, norm_weight, norm_bias, norm_mean, norm_rstd);
+      linear_product_arg, linear_bias_arg, norm_weight_arg, norm_bias_arg, y_arg, norm_mean_arg,
+      norm_rstd_arg, rows, channels, norm_eps_arg};
+  const bool elements = aligned_to_16(linear_product_arg, y_arg);
+  const bool vectors =
+      aligned_to_16(linear_bias_arg, norm_weight_arg, norm_bias_arg, norm_mean_arg, norm_rstd_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -573,14 +577,13 @@ namespace {
 //   cdf = normal_cdf<Out>(norm)
 //   slope_of_gelu_value = gelu_slope<Out>(norm, cdf)
 //   d_norm = grad_y * slope_of_gelu_value
-//   d_linear_unscaled = d_norm * norm_weight - (norm_hat * norm_grad_slope + norm_grad_mean)
-//   d_linear = d_linear_unscaled * norm_rstd
+//   d_linear = (d_norm * norm_weight - (norm_hat * norm_grad_slope + norm_grad_mean)) * norm_rstd
 //   grad_linear_product = d_linear
 //   d_norm_sum = sum over the rows of d_norm
 //   d_norm_weight_sum = sum over the rows of norm_hat * d_norm
 //   d_linear_sum = sum over the rows of d_linear
 
-// Each row or group in registers.
+// Each row in registers.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
     bool kLarge = false, bool kCluster = false>
@@ -623,7 +626,7 @@ backward_row(
         first * channels, segment * length, end,
             int64_t((rank * kItems + i) * lanes + lane) * kVec);
   }
-  const Acc inverse_count = reciprocal(Acc(channels));
+  const Acc inverse_count_v = reciprocal(Acc(channels));
 
   // The next row is on its way while this one is used.
   RowLoad<T, kVec, kRuns> linear_product_next[kItems];
@@ -661,9 +664,9 @@ backward_row(
   auto* const d_norm_weight_sum_staged = behind<Loaded<Acc, kVec>>(d_norm_sum_staged, places);
   auto* const d_linear_sum_staged = behind<Loaded<Acc, kVec>>(d_norm_weight_sum_staged, places);
   constexpr bool kStaged = kLarge;
-  Acc linear_bias[kStaged ? 1 : kItems][kVec];
-  Acc norm_weight[kStaged ? 1 : kItems][kVec];
-  Acc norm_bias[kStaged ? 1 : kItems][kVec];
+  Acc linear_bias_v[kStaged ? 1 : kItems][kVec];
+  Acc norm_weight_v[kStaged ? 1 : kItems][kVec];
+  Acc norm_bias_v[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (kStaged) {
@@ -673,20 +676,20 @@ backward_row(
       norm_bias_staged[place] = load_constants(columns[i], norm_bias_ptr);
     } else {
       load_values(columns[i], linear_bias_ptr, columns[i].any() && kAddsBias<T>,
-          linear_bias[kStaged ? 0 : i]);
-      load_values(columns[i], norm_weight_ptr, columns[i].any(), norm_weight[kStaged ? 0 : i]);
-      load_values(columns[i], norm_bias_ptr, columns[i].any(), norm_bias[kStaged ? 0 : i]);
+          linear_bias_v[kStaged ? 0 : i]);
+      load_values(columns[i], norm_weight_ptr, columns[i].any(), norm_weight_v[kStaged ? 0 : i]);
+      load_values(columns[i], norm_bias_ptr, columns[i].any(), norm_bias_v[kStaged ? 0 : i]);
     }
   }
-  Acc d_norm_sum[kLarge ? 1 : kItems][kVec] = {};
-  Acc d_norm_weight_sum[kLarge ? 1 : kItems][kVec] = {};
-  Acc d_linear_sum[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_norm_sum_v[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_norm_weight_sum_v[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_linear_sum_v[kLarge ? 1 : kItems][kVec] = {};
 #pragma unroll
   for (int i = 0; kLarge && i < kItems; ++i) {
     const int place = i * blockDim.x + threadIdx.x;
-    d_norm_sum_staged[place] = loaded(d_norm_sum[0]);
-    d_norm_weight_sum_staged[place] = loaded(d_norm_weight_sum[0]);
-    d_linear_sum_staged[place] = loaded(d_linear_sum[0]);
+    d_norm_sum_staged[place] = loaded(d_norm_sum_v[0]);
+    d_norm_weight_sum_staged[place] = loaded(d_norm_weight_sum_v[0]);
+    d_linear_sum_staged[place] = loaded(d_linear_sum_v[0]);
   }
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
@@ -699,13 +702,13 @@ backward_row(
       linear_product_in[i] = arrived(columns[i], linear_product_ptr, at, linear_product_next[i]);
       grad_y_in[i] = arrived(columns[i], grad_y_ptr, at, grad_y_next[i]);
     }
-    const Acc norm_mean = norm_mean_next;
-    const Acc norm_rstd = norm_rstd_next;
+    const Acc norm_mean_v = norm_mean_next;
+    const Acc norm_rstd_v = norm_rstd_next;
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (!kLarge || base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc d_norm_hat_sum = Acc(0);
-    Acc d_norm_hat_norm_hat_sum = Acc(0);
+    Acc d_norm_hat_sum_v = Acc(0);
+    Acc d_norm_hat_norm_hat_sum_v = Acc(0);
     Acc d_norm_held[kItems][kVec];
     Acc d_norm_weight_held[kItems][kVec];
 #pragma unroll
@@ -714,40 +717,40 @@ backward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(linear_bias_staged[place], kAddsBias<T>, linear_bias[0]);
-        widen_values(norm_weight_staged[place], true, norm_weight[0]);
-        widen_values(norm_bias_staged[place], true, norm_bias[0]);
+        widen_values(linear_bias_staged[place], kAddsBias<T>, linear_bias_v[0]);
+        widen_values(norm_weight_staged[place], true, norm_weight_v[0]);
+        widen_values(norm_bias_staged[place], true, norm_bias_v[0]);
       }
-      Acc d_norm_hat_sum_parts[kVec];
-      Acc d_norm_hat_norm_hat_sum_parts[kVec];
+      Acc d_norm_hat_sum_terms[kVec];
+      Acc d_norm_hat_norm_hat_sum_terms[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc linear_product = widen(linear_product_in[i][v]);
-        const Acc grad_y = widen(grad_y_in[i][v]);
-        const Acc linear = linear_product + linear_bias[kept][v];
-        const Acc norm_hat = (linear - norm_mean) * norm_rstd;
-        const Acc norm = norm_hat * norm_weight[kept][v] + norm_bias[kept][v];
-        const Acc cdf = normal_cdf<Out>(norm);
-        const Acc slope_of_gelu_value = gelu_slope<Out>(norm, cdf);
-        const Acc d_norm = grad_y * slope_of_gelu_value;
-        const Acc d_norm_weight = norm_hat * d_norm;
-        const Acc d_norm_hat_norm_hat = d_norm_weight * norm_weight[kept][v];
-        d_norm_held[i][v] = d_norm;
-        d_norm_weight_held[i][v] = d_norm_weight;
-        d_norm_hat_sum_parts[v] = columns[i].has(v) ? d_norm * norm_weight[kept][v] : Acc(0);
-        d_norm_hat_norm_hat_sum_parts[v] = columns[i].has(v) ? d_norm_hat_norm_hat : Acc(0);
+        const Acc linear_product_v = widen(linear_product_in[i][v]);
+        const Acc grad_y_v = widen(grad_y_in[i][v]);
+        const Acc linear_v = linear_product_v + linear_bias_v[kept][v];
+        const Acc norm_hat_v = (linear_v - norm_mean_v) * norm_rstd_v;
+        const Acc norm_v = norm_hat_v * norm_weight_v[kept][v] + norm_bias_v[kept][v];
+        const Acc cdf_v = normal_cdf<Out>(norm_v);
+        const Acc slope_of_gelu_value_v = gelu_slope<Out>(norm_v, cdf_v);
+        const Acc d_norm_v = grad_y_v * slope_of_gelu_value_v;
+        const Acc d_norm_weight_v = norm_hat_v * d_norm_v;
+        const Acc d_norm_hat_norm_hat_v = d_norm_weight_v * norm_weight_v[kept][v];
+        d_norm_held[i][v] = d_norm_v;
+        d_norm_weight_held[i][v] = d_norm_weight_v;
+        d_norm_hat_sum_terms[v] = columns[i].has(v) ? d_norm_v * norm_weight_v[kept][v] : Acc(0);
+        d_norm_hat_norm_hat_sum_terms[v] = columns[i].has(v) ? d_norm_hat_norm_hat_v : Acc(0);
       }
-      if (active) d_norm_hat_sum += sum_of(d_norm_hat_sum_parts);
-      if (active) d_norm_hat_norm_hat_sum += sum_of(d_norm_hat_norm_hat_sum_parts);
+      if (active) d_norm_hat_sum_v += sum_of(d_norm_hat_sum_terms);
+      if (active) d_norm_hat_norm_hat_sum_v += sum_of(d_norm_hat_norm_hat_sum_terms);
     }
     if constexpr (kCluster) {
-      exchange.sum(d_norm_hat_sum, d_norm_hat_norm_hat_sum);
+      exchange.sum(d_norm_hat_sum_v, d_norm_hat_norm_hat_sum_v);
     } else {
-      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_norm_hat_sum,
-          d_norm_hat_norm_hat_sum);
+      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_norm_hat_sum_v,
+          d_norm_hat_norm_hat_sum_v);
     }
-    const Acc norm_grad_slope = d_norm_hat_norm_hat_sum * inverse_count;
-    const Acc norm_grad_mean = d_norm_hat_sum * inverse_count;
+    const Acc norm_grad_slope_v = d_norm_hat_norm_hat_sum_v * inverse_count_v;
+    const Acc norm_grad_mean_v = d_norm_hat_sum_v * inverse_count_v;
 
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -755,34 +758,34 @@ backward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(linear_bias_staged[place], kAddsBias<T>, linear_bias[0]);
-        widen_values(norm_weight_staged[place], true, norm_weight[0]);
+        widen_values(linear_bias_staged[place], kAddsBias<T>, linear_bias_v[0]);
+        widen_values(norm_weight_staged[place], true, norm_weight_v[0]);
       }
       const int own = kLarge ? 0 : i;
       if (kLarge) {
-        widen_values(d_norm_sum_staged[place], true, d_norm_sum[0]);
-        widen_values(d_norm_weight_sum_staged[place], true, d_norm_weight_sum[0]);
-        widen_values(d_linear_sum_staged[place], true, d_linear_sum[0]);
+        widen_values(d_norm_sum_staged[place], true, d_norm_sum_v[0]);
+        widen_values(d_norm_weight_sum_staged[place], true, d_norm_weight_sum_v[0]);
+        widen_values(d_linear_sum_staged[place], true, d_linear_sum_v[0]);
       }
       Pack<T, kVec> grad_linear_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc linear_product = widen(linear_product_in[i][v]);
-        const Acc d_norm = d_norm_held[i][v];
-        const Acc d_norm_weight = d_norm_weight_held[i][v];
-        const Acc linear = linear_product + linear_bias[kept][v];
-        const Acc norm_hat = (linear - norm_mean) * norm_rstd;
-        const Acc d_linear_unscaled =
-            d_norm * norm_weight[kept][v] - (norm_hat * norm_grad_slope + norm_grad_mean);
-        const Acc d_linear = d_linear_unscaled * norm_rstd;
-        if (active) d_norm_sum[own][v] += d_norm;
-        if (active) d_norm_weight_sum[own][v] += d_norm_weight;
-        if (active) d_linear_sum[own][v] += d_linear;
-        grad_linear_product_out[v] = narrow<T>(d_linear);
+        const Acc linear_product_v = widen(linear_product_in[i][v]);
+        const Acc d_norm_v = d_norm_held[i][v];
+        const Acc d_norm_weight_v = d_norm_weight_held[i][v];
+        const Acc linear_v = linear_product_v + linear_bias_v[kept][v];
+        const Acc norm_hat_v = (linear_v - norm_mean_v) * norm_rstd_v;
+        const Acc d_linear_unscaled_v = d_norm_v * norm_weight_v[kept][v]
+            - (norm_hat_v * norm_grad_slope_v + norm_grad_mean_v);
+        const Acc d_linear_v = d_linear_unscaled_v * norm_rstd_v;
+        if (active) d_norm_sum_v[own][v] += d_norm_v;
+        if (active) d_norm_weight_sum_v[own][v] += d_norm_weight_v;
+        if (active) d_linear_sum_v[own][v] += d_linear_v;
+        grad_linear_product_out[v] = narrow<T>(d_linear_v);
       }
-      if (kLarge) d_norm_sum_staged[place] = loaded(d_norm_sum[0]);
-      if (kLarge) d_norm_weight_sum_staged[place] = loaded(d_norm_weight_sum[0]);
-      if (kLarge) d_linear_sum_staged[place] = loaded(d_linear_sum[0]);
+      if (kLarge) d_norm_sum_staged[place] = loaded(d_norm_sum_v[0]);
+      if (kLarge) d_norm_weight_sum_staged[place] = loaded(d_norm_weight_sum_v[0]);
+      if (kLarge) d_linear_sum_staged[place] = loaded(d_linear_sum_v[0]);
       if (active && grad_linear_product_ptr != nullptr)
           store_pack(columns[i], grad_linear_product_ptr, at, whole, grad_linear_product_out);
     }
@@ -797,19 +800,19 @@ backward_row(
     const int own = kLarge ? 0 : i;
     if (kLarge) {
       const int place = i * blockDim.x + threadIdx.x;
-      widen_values(d_norm_sum_staged[place], true, d_norm_sum[0]);
-      widen_values(d_norm_weight_sum_staged[place], true, d_norm_weight_sum[0]);
-      widen_values(d_linear_sum_staged[place], true, d_linear_sum[0]);
+      widen_values(d_norm_sum_staged[place], true, d_norm_sum_v[0]);
+      widen_values(d_norm_weight_sum_staged[place], true, d_norm_weight_sum_v[0]);
+      widen_values(d_linear_sum_staged[place], true, d_linear_sum_v[0]);
     }
     if (!kLarge && !kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_norm_sum[own],
-            d_norm_weight_sum[own]);
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_norm_sum_v[own],
+            d_norm_weight_sum_v[own]);
     if (!kLarge && !kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_linear_sum[own]);
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_linear_sum_v[own]);
     if (again.row != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, d_norm_sum[own]);
-    store_values(columns[i], mine + 1 * channels, d_norm_weight_sum[own]);
-    store_values(columns[i], mine + 2 * channels, d_linear_sum[own]);
+    store_values(columns[i], mine + 0 * channels, d_norm_sum_v[own]);
+    store_values(columns[i], mine + 1 * channels, d_norm_weight_sum_v[own]);
+    store_values(columns[i], mine + 2 * channels, d_linear_sum_v[own]);
   }
 }
 
@@ -855,16 +858,16 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
   sum_over_y<1>(shared, d_linear_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc d_norm_sum = d_norm_sum_all[0];
-  const Acc d_norm_weight_sum = d_norm_weight_sum_all[0];
-  const Acc d_linear_sum = d_linear_sum_all[0];
-  if (grad_linear_bias_ptr != nullptr) grad_linear_bias_ptr[column] = narrow<Param>(d_linear_sum);
+  const Acc d_norm_sum_v = d_norm_sum_all[0];
+  const Acc d_norm_weight_sum_v = d_norm_weight_sum_all[0];
+  const Acc d_linear_sum_v = d_linear_sum_all[0];
+  if (grad_linear_bias_ptr != nullptr) grad_linear_bias_ptr[column] = narrow<Param>(d_linear_sum_v);
   if (grad_norm_weight_ptr != nullptr) grad_norm_weight_ptr[column] =
-      narrow<Param>(d_norm_weight_sum);
-  if (grad_norm_bias_ptr != nullptr) grad_norm_bias_ptr[column] = narrow<Param>(d_norm_sum);
+      narrow<Param>(d_norm_weight_sum_v);
+  if (grad_norm_bias_ptr != nullptr) grad_norm_bias_ptr[column] = narrow<Param>(d_norm_sum_v);
 }
 
-// Statistics of each row or group.
+// What each row is reduced to.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
@@ -881,7 +884,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
-  const Acc inverse_count = reciprocal(Acc(channels));
+  const Acc inverse_count_v = reciprocal(Acc(channels));
 
   cluster_arrive();
   // The vectors of the blocks that share a segment take turns.
@@ -891,10 +894,10 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc norm_mean = widen(norm_mean_ptr[item]);
-    const Acc norm_rstd = widen(norm_rstd_ptr[item]);
-    Acc d_norm_hat_sum = Acc(0);
-    Acc d_norm_hat_norm_hat_sum = Acc(0);
+    const Acc norm_mean_v = widen(norm_mean_ptr[item]);
+    const Acc norm_rstd_v = widen(norm_rstd_ptr[item]);
+    Acc d_norm_hat_sum_v = Acc(0);
+    Acc d_norm_hat_norm_hat_sum_v = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
     for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
@@ -925,53 +928,53 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
-        Acc linear_bias[kVec];
+        Acc linear_bias_v[kVec];
         if (kPacked) {
-          widen_values(linear_bias_in[u], kAddsBias<T>, linear_bias);
+          widen_values(linear_bias_in[u], kAddsBias<T>, linear_bias_v);
         } else {
-          load_values(columns[u], linear_bias_ptr, kAddsBias<T>, linear_bias);
+          load_values(columns[u], linear_bias_ptr, kAddsBias<T>, linear_bias_v);
         }
-        Acc norm_weight[kVec];
+        Acc norm_weight_v[kVec];
         if (kPacked) {
-          widen_values(norm_weight_in[u], true, norm_weight);
+          widen_values(norm_weight_in[u], true, norm_weight_v);
         } else {
-          load_values(columns[u], norm_weight_ptr, true, norm_weight);
+          load_values(columns[u], norm_weight_ptr, true, norm_weight_v);
         }
-        Acc norm_bias[kVec];
+        Acc norm_bias_v[kVec];
         if (kPacked) {
-          widen_values(norm_bias_in[u], true, norm_bias);
+          widen_values(norm_bias_in[u], true, norm_bias_v);
         } else {
-          load_values(columns[u], norm_bias_ptr, true, norm_bias);
+          load_values(columns[u], norm_bias_ptr, true, norm_bias_v);
         }
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
-          const Acc linear_product = widen(linear_product_in[u][v]);
-          const Acc grad_y = widen(grad_y_in[u][v]);
-          const Acc linear = linear_product + linear_bias[v];
-          const Acc norm_hat = (linear - norm_mean) * norm_rstd;
-          const Acc norm = norm_hat * norm_weight[v] + norm_bias[v];
-          const Acc cdf = normal_cdf<Out>(norm);
-          const Acc slope_of_gelu_value = gelu_slope<Out>(norm, cdf);
-          const Acc d_norm = grad_y * slope_of_gelu_value;
-          const Acc d_norm_hat_norm_hat = norm_hat * d_norm * norm_weight[v];
-          d_norm_hat_sum += d_norm * norm_weight[v];
-          d_norm_hat_norm_hat_sum += d_norm_hat_norm_hat;
+          const Acc linear_product_v = widen(linear_product_in[u][v]);
+          const Acc grad_y_v = widen(grad_y_in[u][v]);
+          const Acc linear_v = linear_product_v + linear_bias_v[v];
+          const Acc norm_hat_v = (linear_v - norm_mean_v) * norm_rstd_v;
+          const Acc norm_v = norm_hat_v * norm_weight_v[v] + norm_bias_v[v];
+          const Acc cdf_v = normal_cdf<Out>(norm_v);
+          const Acc slope_of_gelu_value_v = gelu_slope<Out>(norm_v, cdf_v);
+          const Acc d_norm_v = grad_y_v * slope_of_gelu_value_v;
+          const Acc d_norm_hat_norm_hat_v = norm_hat_v * d_norm_v * norm_weight_v[v];
+          d_norm_hat_sum_v += d_norm_v * norm_weight_v[v];
+          d_norm_hat_norm_hat_sum_v += d_norm_hat_norm_hat_v;
         }
       }
     }
-    sum_over_segment(shared, d_norm_hat_sum, d_norm_hat_norm_hat_sum);
-    const Acc norm_grad_slope = d_norm_hat_norm_hat_sum * inverse_count;
-    const Acc norm_grad_mean = d_norm_hat_sum * inverse_count;
+    sum_over_segment(shared, d_norm_hat_sum_v, d_norm_hat_norm_hat_sum_v);
+    const Acc norm_grad_slope_v = d_norm_hat_norm_hat_sum_v * inverse_count_v;
+    const Acc norm_grad_mean_v = d_norm_hat_sum_v * inverse_count_v;
     if (threadIdx.x == 0 && blockIdx.z == 0) {
-      norm_grad_slope_ptr[item] = norm_grad_slope;
-      norm_grad_mean_ptr[item] = norm_grad_mean;
+      norm_grad_slope_ptr[item] = norm_grad_slope_v;
+      norm_grad_mean_ptr[item] = norm_grad_mean_v;
     }
   }
   cluster_wait();
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward_apply(
@@ -998,22 +1001,22 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   const int64_t turns = kPacked ? 1 : period;  // rows of a line
   int64_t turn[kVec];
   columns.each([&](int v, int64_t row, int64_t) { turn[v] = row; });
-  Acc linear_bias[kVec];
-  load_values(columns, linear_bias_ptr, active && kAddsBias<T>, linear_bias);
-  Acc norm_weight[kVec];
-  load_values(columns, norm_weight_ptr, active, norm_weight);
-  Acc norm_bias[kVec];
-  load_values(columns, norm_bias_ptr, active, norm_bias);
+  Acc linear_bias_v[kVec];
+  load_values(columns, linear_bias_ptr, active && kAddsBias<T>, linear_bias_v);
+  Acc norm_weight_v[kVec];
+  load_values(columns, norm_weight_ptr, active, norm_weight_v);
+  Acc norm_bias_v[kVec];
+  load_values(columns, norm_bias_ptr, active, norm_bias_v);
 
-  Acc d_norm_sum[kVec] = {};
-  Acc d_norm_weight_sum[kVec] = {};
-  Acc d_linear_sum[kVec] = {};
+  Acc d_norm_sum_v[kVec] = {};
+  Acc d_norm_weight_sum_v[kVec] = {};
+  Acc d_linear_sum_v[kVec] = {};
 
   // What is known of the segment that element v of the thread's vector is of. That of the first one
   // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
   constexpr bool kEarly = kPacked || kVec <= 4;
   struct Values {
-    Acc norm_mean, norm_rstd, norm_grad_slope, norm_grad_mean;
+    Acc norm_mean_v, norm_rstd_v, norm_grad_slope_v, norm_grad_mean_v;
   };
   const auto values_of = [&](int64_t at, int v) {
     return Values{
@@ -1035,25 +1038,25 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       if (!here.has(v)) continue;
       const bool of_first = kPacked || (kEarly && turn[v] == turn[0]);
       const Values values = of_first ? first_values : values_of(at, v);
-      const Acc norm_mean = values.norm_mean;
-      const Acc norm_rstd = values.norm_rstd;
-      const Acc norm_grad_slope = values.norm_grad_slope;
-      const Acc norm_grad_mean = values.norm_grad_mean;
-      const Acc linear_product = widen(linear_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc linear = linear_product + linear_bias[v];
-      const Acc norm_hat = (linear - norm_mean) * norm_rstd;
-      const Acc norm = norm_hat * norm_weight[v] + norm_bias[v];
-      const Acc cdf = normal_cdf<Out>(norm);
-      const Acc slope_of_gelu_value = gelu_slope<Out>(norm, cdf);
-      const Acc d_norm = grad_y * slope_of_gelu_value;
-      const Acc d_linear_unscaled =
-          d_norm * norm_weight[v] - (norm_hat * norm_grad_slope + norm_grad_mean);
-      const Acc d_linear = d_linear_unscaled * norm_rstd;
-      d_norm_sum[v] += d_norm;
-      d_norm_weight_sum[v] += norm_hat * d_norm;
-      d_linear_sum[v] += d_linear;
-      grad_linear_product_out[v] = narrow<T>(d_linear);
+      const Acc norm_mean_v = values.norm_mean_v;
+      const Acc norm_rstd_v = values.norm_rstd_v;
+      const Acc norm_grad_slope_v = values.norm_grad_slope_v;
+      const Acc norm_grad_mean_v = values.norm_grad_mean_v;
+      const Acc linear_product_v = widen(linear_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc linear_v = linear_product_v + linear_bias_v[v];
+      const Acc norm_hat_v = (linear_v - norm_mean_v) * norm_rstd_v;
+      const Acc norm_v = norm_hat_v * norm_weight_v[v] + norm_bias_v[v];
+      const Acc cdf_v = normal_cdf<Out>(norm_v);
+      const Acc slope_of_gelu_value_v = gelu_slope<Out>(norm_v, cdf_v);
+      const Acc d_norm_v = grad_y_v * slope_of_gelu_value_v;
+      const Acc d_linear_unscaled_v = d_norm_v * norm_weight_v[v]
+          - (norm_hat_v * norm_grad_slope_v + norm_grad_mean_v);
+      const Acc d_linear_v = d_linear_unscaled_v * norm_rstd_v;
+      d_norm_sum_v[v] += d_norm_v;
+      d_norm_weight_sum_v[v] += norm_hat_v * d_norm_v;
+      d_linear_sum_v[v] += d_linear_v;
+      grad_linear_product_out[v] = narrow<T>(d_linear_v);
     }
     if (grad_linear_product_ptr != nullptr)
         store_pack(here, grad_linear_product_ptr, at * length, whole, grad_linear_product_out);
@@ -1098,26 +1101,26 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_norm_sum, d_norm_weight_sum);
-  sum_over_y<kVec>(shared, d_linear_sum);
+  sum_over_y<kVec>(shared, d_norm_sum_v, d_norm_weight_sum_v);
+  sum_over_y<kVec>(shared, d_linear_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, d_norm_sum);
-  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, d_norm_weight_sum);
-  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, d_linear_sum);
+  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, d_norm_sum_v);
+  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, d_norm_weight_sum_v);
+  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, d_linear_sum_v);
 }
 
 struct BackwardArguments {
-  const void* grad_y;
-  const void* linear_product;
-  const void* linear_bias;
-  const void* norm_weight;
-  const void* norm_bias;
-  const void* norm_mean;
-  const void* norm_rstd;
-  void* grad_linear_product;
-  void* grad_linear_bias;
-  void* grad_norm_weight;
-  void* grad_norm_bias;
+  const void* grad_y_arg;
+  const void* linear_product_arg;
+  const void* linear_bias_arg;
+  const void* norm_weight_arg;
+  const void* norm_bias_arg;
+  const void* norm_mean_arg;
+  const void* norm_rstd_arg;
+  void* grad_linear_product_arg;
+  void* grad_linear_bias_arg;
+  void* grad_norm_weight_arg;
+  void* grad_norm_bias_arg;
   int64_t rows, channels;
 };
 
@@ -1126,17 +1129,17 @@ cudaError_t backward_launch(
     const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* linear_product_ptr = static_cast<const T*>(a.linear_product);
-  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias);
-  auto* norm_weight_ptr = static_cast<const Param*>(a.norm_weight);
-  auto* norm_bias_ptr = static_cast<const Param*>(a.norm_bias);
-  auto* norm_mean_ptr = static_cast<const Accumulate<T>*>(a.norm_mean);
-  auto* norm_rstd_ptr = static_cast<const Accumulate<T>*>(a.norm_rstd);
-  auto* grad_linear_product_ptr = static_cast<T*>(a.grad_linear_product);
-  auto* grad_linear_bias_ptr = static_cast<Param*>(a.grad_linear_bias);
-  auto* grad_norm_weight_ptr = static_cast<Param*>(a.grad_norm_weight);
-  auto* grad_norm_bias_ptr = static_cast<Param*>(a.grad_norm_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* linear_product_ptr = static_cast<const T*>(a.linear_product_arg);
+  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias_arg);
+  auto* norm_weight_ptr = static_cast<const Param*>(a.norm_weight_arg);
+  auto* norm_bias_ptr = static_cast<const Param*>(a.norm_bias_arg);
+  auto* norm_mean_ptr = static_cast<const Accumulate<T>*>(a.norm_mean_arg);
+  auto* norm_rstd_ptr = static_cast<const Accumulate<T>*>(a.norm_rstd_arg);
+  auto* grad_linear_product_ptr = static_cast<T*>(a.grad_linear_product_arg);
+  auto* grad_linear_bias_ptr = static_cast<Param*>(a.grad_linear_bias_arg);
+  auto* grad_norm_weight_ptr = static_cast<Param*>(a.grad_norm_weight_arg);
+  auto* grad_norm_bias_ptr = static_cast<Param*>(a.grad_norm_bias_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each segment stays in registers.
@@ -1262,28 +1265,28 @@ cudaError_t backward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_linear_layernorm_gelu_backward(
     int mode,
-    const void* grad_y,
-    const void* linear_product,
-    const void* linear_bias,
-    const void* norm_weight,
-    const void* norm_bias,
-    const void* norm_mean,
-    const void* norm_rstd,
-    void* grad_linear_product,
-    void* grad_linear_bias,
-    void* grad_norm_weight,
-    void* grad_norm_bias,
+    const void* grad_y_arg,
+    const void* linear_product_arg,
+    const void* linear_bias_arg,
+    const void* norm_weight_arg,
+    const void* norm_bias_arg,
+    const void* norm_mean_arg,
+    const void* norm_rstd_arg,
+    void* grad_linear_product_arg,
+    void* grad_linear_bias_arg,
+    void* grad_norm_weight_arg,
+    void* grad_norm_bias_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const BackwardArguments arguments{
-      grad_y, linear_product, linear_bias, norm_weight, norm_bias, norm_mean, norm_rstd,
-      grad_linear_product, grad_linear_bias, grad_norm_weight, grad_norm_bias, rows,
-      channels};
-  const bool elements = aligned_to_16(grad_y, linear_product, grad_linear_product);
+      grad_y_arg, linear_product_arg, linear_bias_arg, norm_weight_arg, norm_bias_arg,
+      norm_mean_arg, norm_rstd_arg, grad_linear_product_arg, grad_linear_bias_arg,
+      grad_norm_weight_arg, grad_norm_bias_arg, rows, channels};
+  const bool elements = aligned_to_16(grad_y_arg, linear_product_arg, grad_linear_product_arg);
   const bool vectors =
-      aligned_to_16(linear_bias, norm_weight, norm_bias, norm_mean, norm_rstd, grad_linear_bias,
-      grad_norm_weight, grad_norm_bias);
+      aligned_to_16(linear_bias_arg, norm_weight_arg, norm_bias_arg, norm_mean_arg, norm_rstd_arg,
+      grad_linear_bias_arg, grad_norm_weight_arg, grad_norm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};

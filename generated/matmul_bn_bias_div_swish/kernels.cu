@@ -8,6 +8,9 @@
 //   y = y + bias
 //   y = y / divide_value
 //   y = F.silu(y)
+//
+// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
+// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
 #include <cstdint>
 
 #include "../support/cluster.cuh"
@@ -65,9 +68,9 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
     Param* bn_running_var_ptr,
     Out* __restrict__ y_ptr,
     int64_t* bn_num_batches_tracked_ptr,
-    Accumulate<T> bn_eps,
-    Accumulate<T> bn_momentum,
-    Accumulate<T> divide_value,
+    Accumulate<T> bn_eps_v,
+    Accumulate<T> bn_momentum_v,
+    Accumulate<T> divide_value_v,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -103,80 +106,80 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
   const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
   const auto counted = [=](int) { return count; };
   const auto all_rows = [=](int) { return Acc(last - first); };
-  const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
+  const Acc bn_num_batches_tracked_v = bn_momentum_v < 0 && bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
-  const Acc bias = widen(*bias_ptr);
-  const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
-  const Acc bn_kept_2 = Acc(1) - bn_factor;
-  const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-  const Acc inverse_divide_value = reciprocal(divide_value);
-  Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
-  Acc bn_weight[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight);
-  Acc bn_bias[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias);
-  Acc bn_shift[kVec];
+  const Acc bias_v = widen(*bias_ptr);
+  const Acc bn_factor_v = average_factor(bn_momentum_v, bn_num_batches_tracked_v);
+  const Acc bn_kept_v = Acc(1) - bn_factor_v;
+  const Acc bn_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+  Acc matmul_bias_v[kVec];
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias_v);
+  Acc bn_weight_v[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight_v);
+  Acc bn_bias_v[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias_v);
+  Acc bn_shift_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+    bn_shift_v[v] = (bn_bias_v[v] + bias_v) * inverse_divide_value_v;
   }
 
-  PilotSums<Acc> bn_moments_sums[kVec] = {};
+  PilotSums<Acc> bn_moments_shifted[kVec] = {};
   for (Place here = begin; here.at < end; here += step) {
     wait_for_rows<kAhead - 1>();
     const auto matmul_product_in = matmul_product_next.take(matmul_product_tile + here.at);
     fetch();
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc matmul_product = widen(matmul_product_in[v]);
-      if (here.at == begin.at) bn_moments_sums[v].pilot = matmul_product;
-      add_value(bn_moments_sums[v], matmul_product);
+      const Acc matmul_product_v = widen(matmul_product_in[v]);
+      if (here.at == begin.at) bn_moments_shifted[v].pilot = matmul_product_v;
+      add_value(bn_moments_shifted[v], matmul_product_v);
     }
   }
-  Moments<Acc> bn_moments[kVec];
+  Moments<Acc> bn_moments_v[kVec];
 #pragma unroll
-  for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count);
-  moments_over_y<kVec>(shared, bn_moments, counted, all_rows);
-  moments_over_cluster<kVec>(exchange, bn_moments, rows_per_block, rows);
+  for (int v = 0; v < kVec; ++v) bn_moments_v[v] = moments_of(bn_moments_shifted[v], count);
+  moments_over_y<kVec>(shared, bn_moments_v, counted, all_rows);
+  moments_over_cluster<kVec>(exchange, bn_moments_v, rows_per_block, rows);
 
-  Acc bn_mean[kVec];
-  Acc bn_variance[kVec];
-  Acc bn_rstd[kVec];
-  Acc bn_scale[kVec];
-  Acc bn_center[kVec];
+  Acc bn_mean_v[kVec];
+  Acc bn_variance_v[kVec];
+  Acc bn_rstd_v[kVec];
+  Acc bn_scale_v[kVec];
+  Acc bn_center_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc bn_mean_of_matmul_product = bn_moments[v].mean;
-    bn_mean[v] = bn_mean_of_matmul_product + matmul_bias[v];
-    const Acc bn_variance_of_matmul_product = bn_moments[v].m2 / Acc(rows);
-    bn_variance[v] = bn_variance_of_matmul_product + bn_mean[v] * Acc(0);
-    bn_rstd[v] = rsqrt(bn_variance[v] + bn_eps);
-    bn_scale[v] = bn_weight[v] * bn_rstd[v] * inverse_divide_value;
-    bn_center[v] = bn_mean[v] - matmul_bias[v];
+    const Acc bn_mean_of_matmul_product_v = bn_moments_v[v].mean;
+    bn_mean_v[v] = bn_mean_of_matmul_product_v + matmul_bias_v[v];
+    const Acc bn_variance_of_matmul_product_v = bn_moments_v[v].m2 / Acc(rows);
+    bn_variance_v[v] = bn_variance_of_matmul_product_v + bn_mean_v[v] * Acc(0);
+    bn_rstd_v[v] = rsqrt(bn_variance_v[v] + bn_eps_v);
+    bn_scale_v[v] = bn_weight_v[v] * bn_rstd_v[v] * inverse_divide_value_v;
+    bn_center_v[v] = bn_mean_v[v] - matmul_bias_v[v];
   }
   if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
-    Acc bn_running_mean[kVec];
-    load_values(columns, bn_running_mean_ptr, bn_running_mean_ptr != nullptr, bn_running_mean);
-    Acc bn_running_var[kVec];
-    load_values(columns, bn_running_var_ptr, bn_running_var_ptr != nullptr, bn_running_var);
-    Acc new_bn_running_mean[kVec];
-    Acc new_bn_running_var[kVec];
+    Acc bn_running_mean_v[kVec];
+    load_values(columns, bn_running_mean_ptr, bn_running_mean_ptr != nullptr, bn_running_mean_v);
+    Acc bn_running_var_v[kVec];
+    load_values(columns, bn_running_var_ptr, bn_running_var_ptr != nullptr, bn_running_var_v);
+    Acc new_bn_running_mean_v[kVec];
+    Acc new_bn_running_var_v[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      new_bn_running_mean[v] = bn_kept_2 * bn_running_mean[v] + bn_factor * bn_mean[v];
-      new_bn_running_var[v] = bn_kept_2 * bn_running_var[v]
-          + bn_factor * bn_variance[v] * bn_bessel;
+      new_bn_running_mean_v[v] = bn_kept_v * bn_running_mean_v[v] + bn_factor_v * bn_mean_v[v];
+      new_bn_running_var_v[v] = bn_kept_v * bn_running_var_v[v]
+          + bn_factor_v * bn_variance_v[v] * bn_bessel_v;
     }
-    store_values(columns, bn_mean_ptr, bn_mean);
-    store_values(columns, bn_rstd_ptr, bn_rstd);
+    store_values(columns, bn_mean_ptr, bn_mean_v);
+    store_values(columns, bn_rstd_ptr, bn_rstd_v);
     if (bn_running_mean_ptr != nullptr)
-        store_values(columns, bn_running_mean_ptr, new_bn_running_mean);
+        store_values(columns, bn_running_mean_ptr, new_bn_running_mean_v);
     if (bn_running_var_ptr != nullptr)
-        store_values(columns, bn_running_var_ptr, new_bn_running_var);
+        store_values(columns, bn_running_var_ptr, new_bn_running_var_v);
     // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
     // count, so the caller has raised it.
-    if (columns.first == 0 && bn_momentum >= 0) {
+    if (columns.first == 0 && bn_momentum_v >= 0) {
       if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
     }
   }
@@ -187,11 +190,12 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_c
     Pack<Out, kVec> y_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc matmul_product = widen(matmul_product_in[v]);
-      const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid<Out>(over_divide_value);
-      const Acc silu_value = over_divide_value * gate;
-      y_out[v] = narrow<Out>(silu_value);
+      const Acc matmul_product_v = widen(matmul_product_in[v]);
+      const Acc over_divide_value_v = (matmul_product_v - bn_center_v[v]) * bn_scale_v[v]
+          + bn_shift_v[v];
+      const Acc gate_v = sigmoid<Out>(over_divide_value_v);
+      const Acc silu_value_v = over_divide_value_v * gate_v;
+      y_out[v] = narrow<Out>(silu_value_v);
     }
     store_pack(columns, y_ptr + here.row, y_out);
   }
@@ -217,9 +221,9 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
     int64_t* bn_num_batches_tracked_ptr,
     Accumulate<T>* partials,
     unsigned* counters,
-    Accumulate<T> bn_eps,
-    Accumulate<T> bn_momentum,
-    Accumulate<T> divide_value,
+    Accumulate<T> bn_eps_v,
+    Accumulate<T> bn_momentum_v,
+    Accumulate<T> divide_value_v,
     int64_t rows, int64_t channels, int panels, int slices, int lag) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -235,8 +239,8 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
     wait_for_parts(counter, slices);
     const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
     const bool active = column < channels;
-    PilotSums<Acc> bn_moments_sums = {};
-    Acc bn_moments_count = Acc(0);
+    PilotSums<Acc> bn_moments_shifted = {};
+    Acc bn_moments_seen = Acc(0);
     const int64_t apart = kHeight * kPanelRows;
     int64_t left = rows - threadIdx.y * kPanelRows;
     constexpr int kBatch = 4;  // partial results that are loaded together
@@ -257,52 +261,53 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
         if (block >= slices) break;
         const Acc count = Acc(left < 0 ? 0 : left < kPanelRows ? left : kPanelRows);
         left -= apart;
-        if (bn_moments_count == Acc(0)) bn_moments_sums.pilot = part[b][0];
-        add_values(bn_moments_sums, {part[b][0], part[b][1]}, count);
-        bn_moments_count += count;
+        if (bn_moments_seen == Acc(0)) bn_moments_shifted.pilot = part[b][0];
+        add_values(bn_moments_shifted, {part[b][0], part[b][1]}, count);
+        bn_moments_seen += count;
       }
     }
-    Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_sums, bn_moments_count)};
+    Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_shifted, bn_moments_seen)};
     moments_over_y<1>(
-        shared, bn_moments_all, [=](int) { return bn_moments_count; },
+        shared, bn_moments_all, [=](int) { return bn_moments_seen; },
         [=](int) { return Acc(rows); });
     if (threadIdx.y == 0 && active) {
-      const Moments<Acc> bn_moments = bn_moments_all[0];
-      const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
-          ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
-      const Acc matmul_bias = kAddsBias<T> ? Acc(widen(matmul_bias_ptr[column])) : Acc(0);
-      const Acc bn_running_mean = bn_running_mean_ptr != nullptr
+      const Moments<Acc> bn_moments_v = bn_moments_all[0];
+      const Acc bn_num_batches_tracked_v = bn_momentum_v < 0
+          && bn_num_batches_tracked_ptr != nullptr ? Acc(widen(*bn_num_batches_tracked_ptr))
+              : Acc(0);
+      const Acc matmul_bias_v = kAddsBias<T> ? Acc(widen(matmul_bias_ptr[column])) : Acc(0);
+      const Acc bn_running_mean_v = bn_running_mean_ptr != nullptr
           ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
-      const Acc bn_running_var = bn_running_var_ptr != nullptr
+      const Acc bn_running_var_v = bn_running_var_ptr != nullptr
           ? Acc(widen(bn_running_var_ptr[column])) : Acc(0);
-      const Acc bn_weight = widen(bn_weight_ptr[column]);
+      const Acc bn_weight_v = widen(bn_weight_ptr[column]);
       // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
       // count, so the caller has raised it.
-      if (column == 0 && bn_momentum >= 0) {
+      if (column == 0 && bn_momentum_v >= 0) {
         if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
       }
-      const Acc bn_mean_of_matmul_product = bn_moments.mean;
-      const Acc bn_mean = bn_mean_of_matmul_product + matmul_bias;
-      const Acc bn_variance_of_matmul_product = bn_moments.m2 / Acc(rows);
-      const Acc bn_variance = bn_variance_of_matmul_product + bn_mean * Acc(0);
-      const Acc bn_rstd = rsqrt(bn_variance + bn_eps);
-      const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
-      const Acc bn_kept_2 = Acc(1) - bn_factor;
-      const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-      const Acc new_bn_running_mean = bn_kept_2 * bn_running_mean + bn_factor * bn_mean;
-      const Acc new_bn_running_var = bn_kept_2 * bn_running_var
-          + bn_factor * bn_variance * bn_bessel;
-      const Acc inverse_divide_value = reciprocal(divide_value);
-      const Acc bn_scale = bn_weight * bn_rstd * inverse_divide_value;
-      const Acc bn_center = bn_mean - matmul_bias;
-      bn_mean_ptr[column] = bn_mean;
-      bn_rstd_ptr[column] = bn_rstd;
+      const Acc bn_mean_of_matmul_product_v = bn_moments_v.mean;
+      const Acc bn_mean_v = bn_mean_of_matmul_product_v + matmul_bias_v;
+      const Acc bn_variance_of_matmul_product_v = bn_moments_v.m2 / Acc(rows);
+      const Acc bn_variance_v = bn_variance_of_matmul_product_v + bn_mean_v * Acc(0);
+      const Acc bn_rstd_v = rsqrt(bn_variance_v + bn_eps_v);
+      const Acc bn_factor_v = average_factor(bn_momentum_v, bn_num_batches_tracked_v);
+      const Acc bn_kept_v = Acc(1) - bn_factor_v;
+      const Acc bn_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
+      const Acc new_bn_running_mean_v = bn_kept_v * bn_running_mean_v + bn_factor_v * bn_mean_v;
+      const Acc new_bn_running_var_v = bn_kept_v * bn_running_var_v
+          + bn_factor_v * bn_variance_v * bn_bessel_v;
+      const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+      const Acc bn_scale_v = bn_weight_v * bn_rstd_v * inverse_divide_value_v;
+      const Acc bn_center_v = bn_mean_v - matmul_bias_v;
+      bn_mean_ptr[column] = bn_mean_v;
+      bn_rstd_ptr[column] = bn_rstd_v;
       if (bn_running_mean_ptr != nullptr) bn_running_mean_ptr[column] =
-          narrow<Param>(new_bn_running_mean);
+          narrow<Param>(new_bn_running_mean_v);
       if (bn_running_var_ptr != nullptr) bn_running_var_ptr[column] =
-          narrow<Param>(new_bn_running_var);
-      bn_scale_ptr[column] = bn_scale;
-      bn_center_ptr[column] = bn_center;
+          narrow<Param>(new_bn_running_var_v);
+      bn_scale_ptr[column] = bn_scale_v;
+      bn_center_ptr[column] = bn_center_v;
     }
     count_part(counter);
     return;
@@ -326,7 +331,7 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
         matmul_product_in[u] = load_to_keep(columns, matmul_product_ptr + int64_t(at) * channels);
       }
     };
-    PilotSums<Acc> bn_moments_sums[kVec] = {};
+    PilotSums<Acc> bn_moments_shifted[kVec] = {};
 
     for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
       load_rows(row);
@@ -336,9 +341,9 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
         if (!active || at >= last) break;
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          const Acc matmul_product = widen(matmul_product_in[u][v]);
-          if (at == first + int(threadIdx.y)) bn_moments_sums[v].pilot = matmul_product;
-          add_value(bn_moments_sums[v], matmul_product);
+          const Acc matmul_product_v = widen(matmul_product_in[u][v]);
+          if (at == first + int(threadIdx.y)) bn_moments_shifted[v].pilot = matmul_product_v;
+          add_value(bn_moments_shifted[v], matmul_product_v);
         }
       }
     }
@@ -346,7 +351,7 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
     const Acc count = own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0);
     const PanelPartials<Acc> place{
         partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
-    leave_moments(shared, place, bn_moments_sums, count, Acc(last - first));
+    leave_moments(shared, place, bn_moments_shifted, count, Acc(last - first));
     count_part(counter);
     return;
   }
@@ -364,19 +369,19 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
   };
 
   load_rows(first + threadIdx.y);
-  const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(divide_value);
-  Acc bn_bias[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias);
+  const Acc bias_v = widen(*bias_ptr);
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+  Acc bn_bias_v[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias_v);
   wait_for_parts(counter, slices + kVec);
-  Acc bn_scale[kVec];
-  load_values(columns, bn_scale_ptr, active, bn_scale);
-  Acc bn_center[kVec];
-  load_values(columns, bn_center_ptr, active, bn_center);
-  Acc bn_shift[kVec];
+  Acc bn_scale_v[kVec];
+  load_values(columns, bn_scale_ptr, active, bn_scale_v);
+  Acc bn_center_v[kVec];
+  load_values(columns, bn_center_ptr, active, bn_center_v);
+  Acc bn_shift_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+    bn_shift_v[v] = (bn_bias_v[v] + bias_v) * inverse_divide_value_v;
   }
 
   for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
@@ -387,11 +392,12 @@ __global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_f
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u][v]);
-        const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
-        const Acc gate = sigmoid<Out>(over_divide_value);
-        const Acc silu_value = over_divide_value * gate;
-        y_out[v] = narrow<Out>(silu_value);
+        const Acc matmul_product_v = widen(matmul_product_in[u][v]);
+        const Acc over_divide_value_v = (matmul_product_v - bn_center_v[v]) * bn_scale_v[v]
+            + bn_shift_v[v];
+        const Acc gate_v = sigmoid<Out>(over_divide_value_v);
+        const Acc silu_value_v = over_divide_value_v * gate_v;
+        y_out[v] = narrow<Out>(silu_value_v);
       }
       store_last(columns, y_ptr + int64_t(at) * channels, y_out);
     }
@@ -415,7 +421,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
 
-  PilotSums<Acc> bn_moments_sums[kVec] = {};
+  PilotSums<Acc> bn_moments_shifted[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -425,9 +431,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc matmul_product = widen(matmul_product_in[v]);
-      if (is_first) bn_moments_sums[v].pilot = matmul_product;
-      add_value(bn_moments_sums[v], matmul_product);
+      const Acc matmul_product_v = widen(matmul_product_in[v]);
+      if (is_first) bn_moments_shifted[v].pilot = matmul_product_v;
+      add_value(bn_moments_shifted[v], matmul_product_v);
     }
   };
   // First the lines that are complete, if vectors may move them.
@@ -478,16 +484,16 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
     const int64_t all = last - first - lacks(last - 1, v);
     return Acc(all > 0 ? all : 1);
   };
-  Moments<Acc> bn_moments[kVec];
+  Moments<Acc> bn_moments_v[kVec];
 #pragma unroll
-  for (int v = 0; v < kVec; ++v) bn_moments[v] = moments_of(bn_moments_sums[v], count(v));
-  moments_over_y<kVec>(shared, bn_moments, count, total);
+  for (int v = 0; v < kVec; ++v) bn_moments_v[v] = moments_of(bn_moments_shifted[v], count(v));
+  moments_over_y<kVec>(shared, bn_moments_v, count, total);
   if (threadIdx.y != 0 || !active) return;
   Acc bn_moments_mean[kVec], bn_moments_m2[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_moments_mean[v] = bn_moments[v].mean;
-    bn_moments_m2[v] = bn_moments[v].m2;
+    bn_moments_mean[v] = bn_moments_v[v].mean;
+    bn_moments_m2[v] = bn_moments_v[v].m2;
   }
   store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, bn_moments_mean);
   store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, bn_moments_m2);
@@ -507,9 +513,9 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
     Accumulate<T>* __restrict__ bn_center_ptr,
     int64_t* bn_num_batches_tracked_ptr,
     const Accumulate<T>* __restrict__ partials,
-    Accumulate<T> bn_eps,
-    Accumulate<T> bn_momentum,
-    Accumulate<T> divide_value,
+    Accumulate<T> bn_eps_v,
+    Accumulate<T> bn_momentum_v,
+    Accumulate<T> divide_value_v,
     int64_t rows, int64_t channels,
     int64_t blocks, int64_t lines_per_block, int period, int64_t full_lines) {
   using Acc = Accumulate<T>;
@@ -517,8 +523,8 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < channels;
   Acc* shared = shared_memory<Acc>();
-  PilotSums<Acc> bn_moments_sums = {};
-  Acc bn_moments_count = Acc(0);
+  PilotSums<Acc> bn_moments_shifted = {};
+  Acc bn_moments_seen = Acc(0);
   // A partial result is of some lines of `period` rows, of each line the same row; `left` are such
   // rows from its first line on. All of a thread's are of one row, as blockDim.y is a multiple of
   // the period, and their lines are that far apart.
@@ -544,54 +550,56 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
       if (block >= blocks) break;
       const Acc count = Acc(left < 0 ? 0 : left < lines_per_block ? left : lines_per_block);
       left -= apart;
-      if (bn_moments_count == Acc(0)) bn_moments_sums.pilot = part[b][0];
-      add_values(bn_moments_sums, {part[b][0], part[b][1]}, count);
-      bn_moments_count += count;
+      if (bn_moments_seen == Acc(0)) bn_moments_shifted.pilot = part[b][0];
+      add_values(bn_moments_shifted, {part[b][0], part[b][1]}, count);
+      bn_moments_seen += count;
     }
   }
-  Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_sums, bn_moments_count)};
+  Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_shifted, bn_moments_seen)};
   moments_over_y<1>(
-      shared, bn_moments_all, [=](int) { return bn_moments_count; },
+      shared, bn_moments_all, [=](int) { return bn_moments_seen; },
       [=](int) { return Acc(rows); });
   if (threadIdx.y != 0 || !active) return;
 
-  const Moments<Acc> bn_moments = bn_moments_all[0];
-  const Acc bn_num_batches_tracked = bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr
+  const Moments<Acc> bn_moments_v = bn_moments_all[0];
+  const Acc bn_num_batches_tracked_v = bn_momentum_v < 0 && bn_num_batches_tracked_ptr != nullptr
       ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
-  const Acc matmul_bias = kAddsBias<T> ? Acc(widen(matmul_bias_ptr[column])) : Acc(0);
-  const Acc bn_running_mean = bn_running_mean_ptr != nullptr
+  const Acc matmul_bias_v = kAddsBias<T> ? Acc(widen(matmul_bias_ptr[column])) : Acc(0);
+  const Acc bn_running_mean_v = bn_running_mean_ptr != nullptr
       ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
-  const Acc bn_running_var = bn_running_var_ptr != nullptr ? Acc(widen(bn_running_var_ptr[column]))
-      : Acc(0);
-  const Acc bn_weight = widen(bn_weight_ptr[column]);
+  const Acc bn_running_var_v = bn_running_var_ptr != nullptr
+      ? Acc(widen(bn_running_var_ptr[column])) : Acc(0);
+  const Acc bn_weight_v = widen(bn_weight_ptr[column]);
   // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
   // count, so the caller has raised it.
-  if (column == 0 && bn_momentum >= 0) {
+  if (column == 0 && bn_momentum_v >= 0) {
     if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
   }
-  const Acc bn_mean_of_matmul_product = bn_moments.mean;
-  const Acc bn_mean = bn_mean_of_matmul_product + matmul_bias;
-  const Acc bn_variance_of_matmul_product = bn_moments.m2 / Acc(rows);
-  const Acc bn_variance = bn_variance_of_matmul_product + bn_mean * Acc(0);
-  const Acc bn_rstd = rsqrt(bn_variance + bn_eps);
-  const Acc bn_factor = average_factor(bn_momentum, bn_num_batches_tracked);
-  const Acc bn_kept_2 = Acc(1) - bn_factor;
-  const Acc bn_bessel = Acc(rows) / (Acc(rows) - Acc(1));
-  const Acc new_bn_running_mean = bn_kept_2 * bn_running_mean + bn_factor * bn_mean;
-  const Acc new_bn_running_var = bn_kept_2 * bn_running_var + bn_factor * bn_variance * bn_bessel;
-  const Acc inverse_divide_value = reciprocal(divide_value);
-  const Acc bn_scale = bn_weight * bn_rstd * inverse_divide_value;
-  const Acc bn_center = bn_mean - matmul_bias;
-  bn_mean_ptr[column] = bn_mean;
-  bn_rstd_ptr[column] = bn_rstd;
+  const Acc bn_mean_of_matmul_product_v = bn_moments_v.mean;
+  const Acc bn_mean_v = bn_mean_of_matmul_product_v + matmul_bias_v;
+  const Acc bn_variance_of_matmul_product_v = bn_moments_v.m2 / Acc(rows);
+  const Acc bn_variance_v = bn_variance_of_matmul_product_v + bn_mean_v * Acc(0);
+  const Acc bn_rstd_v = rsqrt(bn_variance_v + bn_eps_v);
+  const Acc bn_factor_v = average_factor(bn_momentum_v, bn_num_batches_tracked_v);
+  const Acc bn_kept_v = Acc(1) - bn_factor_v;
+  const Acc bn_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
+  const Acc new_bn_running_mean_v = bn_kept_v * bn_running_mean_v + bn_factor_v * bn_mean_v;
+  const Acc new_bn_running_var_v = bn_kept_v * bn_running_var_v
+      + bn_factor_v * bn_variance_v * bn_bessel_v;
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+  const Acc bn_scale_v = bn_weight_v * bn_rstd_v * inverse_divide_value_v;
+  const Acc bn_center_v = bn_mean_v - matmul_bias_v;
+  bn_mean_ptr[column] = bn_mean_v;
+  bn_rstd_ptr[column] = bn_rstd_v;
   if (bn_running_mean_ptr != nullptr) bn_running_mean_ptr[column] =
-      narrow<Param>(new_bn_running_mean);
-  if (bn_running_var_ptr != nullptr) bn_running_var_ptr[column] = narrow<Param>(new_bn_running_var);
-  bn_scale_ptr[column] = bn_scale;
-  bn_center_ptr[column] = bn_center;
+      narrow<Param>(new_bn_running_mean_v);
+  if (bn_running_var_ptr != nullptr) bn_running_var_ptr[column] =
+      narrow<Param>(new_bn_running_var_v);
+  bn_scale_ptr[column] = bn_scale_v;
+  bn_center_ptr[column] = bn_center_v;
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
@@ -601,7 +609,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
     const Accumulate<T>* __restrict__ bn_scale_ptr,
     const Accumulate<T>* __restrict__ bn_center_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> divide_value,
+    Accumulate<T> divide_value_v,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -611,18 +619,18 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(divide_value);
-  Acc bn_bias[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias);
-  Acc bn_scale[kVec];
-  load_values(columns, bn_scale_ptr, active, bn_scale);
-  Acc bn_center[kVec];
-  load_values(columns, bn_center_ptr, active, bn_center);
-  Acc bn_shift[kVec];
+  const Acc bias_v = widen(*bias_ptr);
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+  Acc bn_bias_v[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias_v);
+  Acc bn_scale_v[kVec];
+  load_values(columns, bn_scale_ptr, active, bn_scale_v);
+  Acc bn_center_v[kVec];
+  load_values(columns, bn_center_ptr, active, bn_center_v);
+  Acc bn_shift_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+    bn_shift_v[v] = (bn_bias_v[v] + bias_v) * inverse_divide_value_v;
   }
 
   const int64_t first = blockIdx.y * lines_per_block;
@@ -633,11 +641,12 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc matmul_product = widen(matmul_product_in[v]);
-      const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid<Out>(over_divide_value);
-      const Acc silu_value = over_divide_value * gate;
-      y_out[v] = narrow<Out>(silu_value);
+      const Acc matmul_product_v = widen(matmul_product_in[v]);
+      const Acc over_divide_value_v = (matmul_product_v - bn_center_v[v]) * bn_scale_v[v]
+          + bn_shift_v[v];
+      const Acc gate_v = sigmoid<Out>(over_divide_value_v);
+      const Acc silu_value_v = over_divide_value_v * gate_v;
+      y_out[v] = narrow<Out>(silu_value_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -676,19 +685,19 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
 }
 
 struct TrainForwardArguments {
-  const void* matmul_product;
-  const void* matmul_bias;
-  const void* bn_weight;
-  const void* bn_bias;
-  const void* bias;
-  void* y;
-  void* bn_mean;
-  void* bn_rstd;
-  void* bn_running_mean;
-  void* bn_running_var;
-  void* bn_num_batches_tracked;
+  const void* matmul_product_arg;
+  const void* matmul_bias_arg;
+  const void* bn_weight_arg;
+  const void* bn_bias_arg;
+  const void* bias_arg;
+  void* y_arg;
+  void* bn_mean_arg;
+  void* bn_rstd_arg;
+  void* bn_running_mean_arg;
+  void* bn_running_var_arg;
+  void* bn_num_batches_tracked_arg;
   int64_t rows, channels;
-  double bn_eps, bn_momentum, divide_value;
+  double bn_eps_arg, bn_momentum_arg, divide_value_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -696,17 +705,17 @@ cudaError_t train_forward_launch(
     const TrainForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
-  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias);
-  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
-  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias);
-  auto* bias_ptr = static_cast<const Param*>(a.bias);
-  auto* y_ptr = static_cast<Out*>(a.y);
-  auto* bn_mean_ptr = static_cast<Accumulate<T>*>(a.bn_mean);
-  auto* bn_rstd_ptr = static_cast<Accumulate<T>*>(a.bn_rstd);
-  auto* bn_running_mean_ptr = static_cast<Param*>(a.bn_running_mean);
-  auto* bn_running_var_ptr = static_cast<Param*>(a.bn_running_var);
-  auto* bn_num_batches_tracked_ptr = static_cast<int64_t*>(a.bn_num_batches_tracked);
+  auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product_arg);
+  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias_arg);
+  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight_arg);
+  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias_arg);
+  auto* bias_ptr = static_cast<const Param*>(a.bias_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
+  auto* bn_mean_ptr = static_cast<Accumulate<T>*>(a.bn_mean_arg);
+  auto* bn_rstd_ptr = static_cast<Accumulate<T>*>(a.bn_rstd_arg);
+  auto* bn_running_mean_ptr = static_cast<Param*>(a.bn_running_mean_arg);
+  auto* bn_running_var_ptr = static_cast<Param*>(a.bn_running_var_arg);
+  auto* bn_num_batches_tracked_ptr = static_cast<int64_t*>(a.bn_num_batches_tracked_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
@@ -722,8 +731,8 @@ cudaError_t train_forward_launch(
     return launch(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, matmul_product_ptr, matmul_bias_ptr, bn_weight_ptr, bn_bias_ptr,
         bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, y_ptr,
-        bn_num_batches_tracked_ptr, Acc(a.bn_eps), Acc(a.bn_momentum), Acc(a.divide_value), rows,
-        channels, tile.rows_per_block);
+        bn_num_batches_tracked_ptr, Acc(a.bn_eps_arg), Acc(a.bn_momentum_arg),
+        Acc(a.divide_value_arg), rows, channels, tile.rows_per_block);
   }
 
   // Each panel of columns stays in the L2.
@@ -742,8 +751,8 @@ cudaError_t train_forward_launch(
         kPanelWarps * (2 * panel.block.x * kVec + 1) * sizeof(Acc), stream, matmul_product_ptr,
         matmul_bias_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_mean_ptr, bn_rstd_ptr,
         bn_running_mean_ptr, bn_running_var_ptr, bn_scale_ptr, bn_center_ptr, y_ptr,
-        bn_num_batches_tracked_ptr, partials, counters, Acc(a.bn_eps), Acc(a.bn_momentum),
-        Acc(a.divide_value), rows, channels, panel.panels, panel.slices, panel.lag);
+        bn_num_batches_tracked_ptr, partials, counters, Acc(a.bn_eps_arg), Acc(a.bn_momentum_arg),
+        Acc(a.divide_value_arg), rows, channels, panel.panels, panel.slices, panel.lag);
   }
 
   // Any size: statistics first, then one more pass.
@@ -765,14 +774,14 @@ cudaError_t train_forward_launch(
     error = launch(train_forward_finalise<T, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, matmul_bias_ptr, bn_weight_ptr, bn_mean_ptr,
         bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_scale_ptr, bn_center_ptr,
-        bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps), Acc(a.bn_momentum),
-        Acc(a.divide_value), rows, channels, int64_t(sum.grid.y * sum.period), sum.lines_per_block,
-        sum.period, rows / sum.period);
+        bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps_arg), Acc(a.bn_momentum_arg),
+        Acc(a.divide_value_arg), rows, channels, int64_t(sum.grid.y * sum.period),
+        sum.lines_per_block, sum.period, rows / sum.period);
     if (error != cudaSuccess) return error;
     return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
         stream, matmul_product_ptr, bn_bias_ptr, bias_ptr, bn_scale_ptr, bn_center_ptr, y_ptr,
-        Acc(a.divide_value), rows, channels, stores.lines, stores.lines_per_block, stores.period,
-        whole);
+        Acc(a.divide_value_arg), rows, channels, stores.lines, stores.lines_per_block,
+        stores.period, whole);
   }
 }
 
@@ -822,31 +831,33 @@ cudaError_t train_forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
     int mode,
-    const void* matmul_product,
-    const void* matmul_bias,
-    const void* bn_weight,
-    const void* bn_bias,
-    const void* bias,
-    void* y,
-    void* bn_mean,
-    void* bn_rstd,
-    void* bn_running_mean,
-    void* bn_running_var,
-    void* bn_num_batches_tracked,
+    const void* matmul_product_arg,
+    const void* matmul_bias_arg,
+    const void* bn_weight_arg,
+    const void* bn_bias_arg,
+    const void* bias_arg,
+    void* y_arg,
+    void* bn_mean_arg,
+    void* bn_rstd_arg,
+    void* bn_running_mean_arg,
+    void* bn_running_var_arg,
+    void* bn_num_batches_tracked_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double bn_eps,
-    double bn_momentum,
-    double divide_value,
+    double bn_eps_arg,
+    double bn_momentum_arg,
+    double divide_value_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const TrainForwardArguments arguments{
-      matmul_product, matmul_bias, bn_weight, bn_bias, bias, y, bn_mean, bn_rstd,
-      bn_running_mean, bn_running_var, bn_num_batches_tracked, rows, channels, bn_eps,
-      bn_momentum, divide_value};
-  const bool elements = aligned_to_16(matmul_product, y);
+      matmul_product_arg, matmul_bias_arg, bn_weight_arg, bn_bias_arg, bias_arg, y_arg,
+      bn_mean_arg, bn_rstd_arg, bn_running_mean_arg, bn_running_var_arg,
+      bn_num_batches_tracked_arg, rows, channels, bn_eps_arg, bn_momentum_arg,
+      divide_value_arg};
+  const bool elements = aligned_to_16(matmul_product_arg, y_arg);
   const bool vectors =
-      aligned_to_16(matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var, bn_mean,
-          bn_rstd);
+      aligned_to_16(matmul_bias_arg, bn_weight_arg, bn_bias_arg, bn_running_mean_arg,
+          bn_running_var_arg,
+      bn_mean_arg, bn_rstd_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -879,8 +890,7 @@ namespace {
 //   gate = sigmoid<Out>(over_divide_value)
 //   slope_of_silu_value = silu_slope(over_divide_value, gate)
 //   d_over_divide_value = grad_y * slope_of_silu_value
-//   d_matmul_unscaled = d_over_divide_value - (bn_centered * bn_grad_slope + bn_grad_mean)
-//   d_matmul = d_matmul_unscaled * bn_scale
+//   d_matmul = (d_over_divide_value - (bn_centered * bn_grad_slope + bn_grad_mean)) * bn_scale
 //   grad_matmul_product = d_matmul
 
 // Each tile of columns in shared memory.
@@ -900,7 +910,7 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
     Param* __restrict__ grad_bn_bias_ptr,
     Accumulate<T>* __restrict__ d_over_divide_value_sum_ptr,
     T* __restrict__ grad_matmul_product_ptr,
-    Accumulate<T> divide_value,
+    Accumulate<T> divide_value_v,
     int64_t rows, int64_t channels, int rows_per_block) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -935,31 +945,31 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
   };
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) fetch();
-  const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(divide_value);
-  const Acc inverse_count = reciprocal(Acc(rows));
-  Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
-  Acc bn_mean[kVec];
-  load_values(columns, bn_mean_ptr, active, bn_mean);
-  Acc bn_rstd[kVec];
-  load_values(columns, bn_rstd_ptr, active, bn_rstd);
-  Acc bn_weight[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight);
-  Acc bn_bias[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias);
-  Acc bn_scale[kVec];
-  Acc bn_center[kVec];
-  Acc bn_shift[kVec];
+  const Acc bias_v = widen(*bias_ptr);
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+  const Acc inverse_count_v = reciprocal(Acc(rows));
+  Acc matmul_bias_v[kVec];
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias_v);
+  Acc bn_mean_v[kVec];
+  load_values(columns, bn_mean_ptr, active, bn_mean_v);
+  Acc bn_rstd_v[kVec];
+  load_values(columns, bn_rstd_ptr, active, bn_rstd_v);
+  Acc bn_weight_v[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight_v);
+  Acc bn_bias_v[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias_v);
+  Acc bn_scale_v[kVec];
+  Acc bn_center_v[kVec];
+  Acc bn_shift_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_scale[v] = bn_rstd[v] * bn_weight[v] * inverse_divide_value;
-    bn_center[v] = bn_mean[v] - matmul_bias[v];
-    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+    bn_scale_v[v] = bn_rstd_v[v] * bn_weight_v[v] * inverse_divide_value_v;
+    bn_center_v[v] = bn_mean_v[v] - matmul_bias_v[v];
+    bn_shift_v[v] = (bn_bias_v[v] + bias_v) * inverse_divide_value_v;
   }
 
-  Acc d_over_divide_value_sum[kVec] = {};
-  Acc bn_centered_d_over_divide_value_sum[kVec] = {};
+  Acc d_over_divide_value_sum_v[kVec] = {};
+  Acc bn_centered_d_over_divide_value_sum_v[kVec] = {};
   for (Place here = begin; here.at < end; here += step) {
     wait_for_rows<kAhead - 1>();
     const auto matmul_product_in = matmul_product_next.take(matmul_product_tile + here.at);
@@ -968,50 +978,52 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
     Pack<Acc, kVec> d_over_divide_value_kept;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc matmul_product = widen(matmul_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc bn_centered = matmul_product - bn_center[v];
-      const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid<Out>(over_divide_value);
-      const Acc slope_of_silu_value = silu_slope(over_divide_value, gate);
-      const Acc d_over_divide_value = grad_y * slope_of_silu_value;
-      d_over_divide_value_kept[v] = d_over_divide_value;
-      d_over_divide_value_sum[v] += d_over_divide_value;
-      bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
+      const Acc matmul_product_v = widen(matmul_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc bn_centered_v = matmul_product_v - bn_center_v[v];
+      const Acc over_divide_value_v = bn_centered_v * bn_scale_v[v] + bn_shift_v[v];
+      const Acc gate_v = sigmoid<Out>(over_divide_value_v);
+      const Acc slope_of_silu_value_v = silu_slope(over_divide_value_v, gate_v);
+      const Acc d_over_divide_value_v = grad_y_v * slope_of_silu_value_v;
+      d_over_divide_value_kept[v] = d_over_divide_value_v;
+      d_over_divide_value_sum_v[v] += d_over_divide_value_v;
+      bn_centered_d_over_divide_value_sum_v[v] += bn_centered_v * d_over_divide_value_v;
     }
     d_over_divide_value_tile[here.at] = d_over_divide_value_kept;
   }
-  sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
-  sum_over_cluster<kVec>(exchange, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
+  sum_over_y<kVec>(shared, d_over_divide_value_sum_v, bn_centered_d_over_divide_value_sum_v);
+  sum_over_cluster<kVec>(exchange, d_over_divide_value_sum_v,
+      bn_centered_d_over_divide_value_sum_v);
 
-  Acc bn_hat_d_over_divide_value_sum[kVec];
-  Acc bn_grad_slope[kVec];
-  Acc bn_grad_mean[kVec];
+  Acc bn_hat_d_over_divide_value_sum_v[kVec];
+  Acc bn_grad_slope_v[kVec];
+  Acc bn_grad_mean_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_hat_d_over_divide_value_sum[v] = bn_centered_d_over_divide_value_sum[v] * bn_rstd[v];
-    bn_grad_slope[v] = bn_hat_d_over_divide_value_sum[v] * inverse_count * bn_rstd[v];
-    bn_grad_mean[v] = d_over_divide_value_sum[v] * inverse_count;
+    bn_hat_d_over_divide_value_sum_v[v] = bn_centered_d_over_divide_value_sum_v[v] * bn_rstd_v[v];
+    bn_grad_slope_v[v] = bn_hat_d_over_divide_value_sum_v[v] * inverse_count_v * bn_rstd_v[v];
+    bn_grad_mean_v[v] = d_over_divide_value_sum_v[v] * inverse_count_v;
   }
   if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
-    Acc d_over_divide_value_sum_scaled[kVec];
-    Acc bn_hat_d_over_divide_value_sum_scaled[kVec];
-    Acc d_matmul_sum[kVec];
+    Acc d_over_divide_value_sum_scaled_v[kVec];
+    Acc bn_hat_d_over_divide_value_sum_scaled_v[kVec];
+    Acc d_matmul_sum_v[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      d_over_divide_value_sum_scaled[v] = d_over_divide_value_sum[v] * inverse_divide_value;
-      bn_hat_d_over_divide_value_sum_scaled[v] =
-          bn_hat_d_over_divide_value_sum[v] * inverse_divide_value;
-      const Acc bn_hat_d_over_divide_value_sum_scaled_2_scaled =
-          bn_hat_d_over_divide_value_sum[v] * bn_weight[v] * inverse_divide_value;
-      d_matmul_sum[v] = bn_hat_d_over_divide_value_sum_scaled_2_scaled * Acc(0);
+      d_over_divide_value_sum_scaled_v[v] = d_over_divide_value_sum_v[v] * inverse_divide_value_v;
+      bn_hat_d_over_divide_value_sum_scaled_v[v] =
+          bn_hat_d_over_divide_value_sum_v[v] * inverse_divide_value_v;
+      const Acc bn_hat_d_over_divide_value_sum_scaled_2_scaled_v =
+          bn_hat_d_over_divide_value_sum_v[v] * bn_weight_v[v] * inverse_divide_value_v;
+      d_matmul_sum_v[v] = bn_hat_d_over_divide_value_sum_scaled_2_scaled_v * Acc(0);
     }
-    if (grad_matmul_bias_ptr != nullptr) store_values(columns, grad_matmul_bias_ptr, d_matmul_sum);
+    if (grad_matmul_bias_ptr != nullptr)
+        store_values(columns, grad_matmul_bias_ptr, d_matmul_sum_v);
     if (grad_bn_weight_ptr != nullptr)
-        store_values(columns, grad_bn_weight_ptr, bn_hat_d_over_divide_value_sum_scaled);
+        store_values(columns, grad_bn_weight_ptr, bn_hat_d_over_divide_value_sum_scaled_v);
     if (grad_bn_bias_ptr != nullptr)
-        store_values(columns, grad_bn_bias_ptr, d_over_divide_value_sum_scaled);
-    store_values(columns, d_over_divide_value_sum_ptr, d_over_divide_value_sum);
+        store_values(columns, grad_bn_bias_ptr, d_over_divide_value_sum_scaled_v);
+    store_values(columns, d_over_divide_value_sum_ptr, d_over_divide_value_sum_v);
   }
 
 #pragma unroll 2
@@ -1021,12 +1033,12 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_
     Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      const Acc matmul_product = widen(matmul_product_in[v]);
-      const Acc d_over_divide_value = widen(d_over_divide_value_in[v]);
-      const Acc d_matmul_removed = (matmul_product - bn_center[v]) * bn_grad_slope[v]
-          + bn_grad_mean[v];
-      const Acc d_matmul = (d_over_divide_value - d_matmul_removed) * bn_scale[v];
-      grad_matmul_product_out[v] = narrow<T>(d_matmul);
+      const Acc matmul_product_v = widen(matmul_product_in[v]);
+      const Acc d_over_divide_value_v = widen(d_over_divide_value_in[v]);
+      const Acc d_matmul_unscaled_v = d_over_divide_value_v
+          - ((matmul_product_v - bn_center_v[v]) * bn_grad_slope_v[v] + bn_grad_mean_v[v]);
+      const Acc d_matmul_v = d_matmul_unscaled_v * bn_scale_v[v];
+      grad_matmul_product_out[v] = narrow<T>(d_matmul_v);
     }
     if (grad_matmul_product_ptr != nullptr)
         store_pack(columns, grad_matmul_product_ptr + here.row, grad_matmul_product_out);
@@ -1055,7 +1067,7 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
     T* __restrict__ grad_matmul_product_ptr,
     Accumulate<T>* partials,
     unsigned* counters,
-    Accumulate<T> divide_value,
+    Accumulate<T> divide_value_v,
     int64_t rows, int64_t channels, int panels, int slices, int lag) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -1096,27 +1108,27 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
     sum_over_y<1>(shared, d_over_divide_value_sum_all);
     sum_over_y<1>(shared, bn_centered_d_over_divide_value_sum_all);
     if (threadIdx.y == 0 && active) {
-      const Acc d_over_divide_value_sum = d_over_divide_value_sum_all[0];
-      const Acc bn_centered_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum_all[0];
-      const Acc bn_rstd = widen(bn_rstd_ptr[column]);
-      const Acc bn_weight = widen(bn_weight_ptr[column]);
-      const Acc inverse_divide_value = reciprocal(divide_value);
-      const Acc bn_hat_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum * bn_rstd;
-      const Acc bn_hat_d_over_divide_value_sum_scaled_2_scaled =
-          bn_hat_d_over_divide_value_sum * bn_weight * inverse_divide_value;
-      const Acc inverse_count = reciprocal(Acc(rows));
-      const Acc bn_grad_slope = bn_hat_d_over_divide_value_sum * inverse_count * bn_rstd;
-      const Acc bn_grad_mean = d_over_divide_value_sum * inverse_count;
-      const Acc d_matmul_sum = bn_hat_d_over_divide_value_sum_scaled_2_scaled * Acc(0);
+      const Acc d_over_divide_value_sum_v = d_over_divide_value_sum_all[0];
+      const Acc bn_centered_d_over_divide_value_sum_v = bn_centered_d_over_divide_value_sum_all[0];
+      const Acc bn_rstd_v = widen(bn_rstd_ptr[column]);
+      const Acc bn_weight_v = widen(bn_weight_ptr[column]);
+      const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+      const Acc bn_hat_d_over_divide_value_sum_v =
+          bn_centered_d_over_divide_value_sum_v * bn_rstd_v;
+      const Acc inverse_count_v = reciprocal(Acc(rows));
+      const Acc bn_grad_slope_v = bn_hat_d_over_divide_value_sum_v * inverse_count_v * bn_rstd_v;
+      const Acc bn_grad_mean_v = d_over_divide_value_sum_v * inverse_count_v;
+      const Acc d_matmul_sum_v =
+          bn_hat_d_over_divide_value_sum_v * bn_weight_v * inverse_divide_value_v * Acc(0);
       if (grad_matmul_bias_ptr != nullptr) grad_matmul_bias_ptr[column] =
-          narrow<Param>(d_matmul_sum);
+          narrow<Param>(d_matmul_sum_v);
       if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] =
-          narrow<Param>(bn_hat_d_over_divide_value_sum * inverse_divide_value);
+          narrow<Param>(bn_hat_d_over_divide_value_sum_v * inverse_divide_value_v);
       if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] =
-          narrow<Param>(d_over_divide_value_sum * inverse_divide_value);
-      d_over_divide_value_sum_ptr[column] = d_over_divide_value_sum;
-      bn_grad_slope_ptr[column] = bn_grad_slope;
-      bn_grad_mean_ptr[column] = bn_grad_mean;
+          narrow<Param>(d_over_divide_value_sum_v * inverse_divide_value_v);
+      d_over_divide_value_sum_ptr[column] = d_over_divide_value_sum_v;
+      bn_grad_slope_ptr[column] = bn_grad_slope_v;
+      bn_grad_mean_ptr[column] = bn_grad_mean_v;
     }
     count_part(counter);
     return;
@@ -1142,29 +1154,29 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
         grad_y_in[u] = load_to_keep(columns, grad_y_ptr + int64_t(at) * channels);
       }
     };
-    const Acc bias = widen(*bias_ptr);
-    const Acc inverse_divide_value = reciprocal(divide_value);
-    Acc matmul_bias[kVec];
-    load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
-    Acc bn_mean[kVec];
-    load_values(columns, bn_mean_ptr, active, bn_mean);
-    Acc bn_rstd[kVec];
-    load_values(columns, bn_rstd_ptr, active, bn_rstd);
-    Acc bn_weight[kVec];
-    load_values(columns, bn_weight_ptr, active, bn_weight);
-    Acc bn_bias[kVec];
-    load_values(columns, bn_bias_ptr, active, bn_bias);
-    Acc bn_scale[kVec];
-    Acc bn_center[kVec];
-    Acc bn_shift[kVec];
+    const Acc bias_v = widen(*bias_ptr);
+    const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+    Acc matmul_bias_v[kVec];
+    load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias_v);
+    Acc bn_mean_v[kVec];
+    load_values(columns, bn_mean_ptr, active, bn_mean_v);
+    Acc bn_rstd_v[kVec];
+    load_values(columns, bn_rstd_ptr, active, bn_rstd_v);
+    Acc bn_weight_v[kVec];
+    load_values(columns, bn_weight_ptr, active, bn_weight_v);
+    Acc bn_bias_v[kVec];
+    load_values(columns, bn_bias_ptr, active, bn_bias_v);
+    Acc bn_scale_v[kVec];
+    Acc bn_center_v[kVec];
+    Acc bn_shift_v[kVec];
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
-      bn_scale[v] = bn_rstd[v] * bn_weight[v] * inverse_divide_value;
-      bn_center[v] = bn_mean[v] - matmul_bias[v];
-      bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+      bn_scale_v[v] = bn_rstd_v[v] * bn_weight_v[v] * inverse_divide_value_v;
+      bn_center_v[v] = bn_mean_v[v] - matmul_bias_v[v];
+      bn_shift_v[v] = (bn_bias_v[v] + bias_v) * inverse_divide_value_v;
     }
-    Acc d_over_divide_value_sum[kVec] = {};
-    Acc bn_centered_d_over_divide_value_sum[kVec] = {};
+    Acc d_over_divide_value_sum_v[kVec] = {};
+    Acc bn_centered_d_over_divide_value_sum_v[kVec] = {};
 
     for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
       load_rows(row);
@@ -1174,21 +1186,21 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
         if (!active || at >= last) break;
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          const Acc matmul_product = widen(matmul_product_in[u][v]);
-          const Acc grad_y = widen(grad_y_in[u][v]);
-          const Acc bn_centered = matmul_product - bn_center[v];
-          const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-          const Acc gate = sigmoid<Out>(over_divide_value);
-          const Acc slope_of_silu_value = silu_slope(over_divide_value, gate);
-          const Acc d_over_divide_value = grad_y * slope_of_silu_value;
-          d_over_divide_value_sum[v] += d_over_divide_value;
-          bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
+          const Acc matmul_product_v = widen(matmul_product_in[u][v]);
+          const Acc grad_y_v = widen(grad_y_in[u][v]);
+          const Acc bn_centered_v = matmul_product_v - bn_center_v[v];
+          const Acc over_divide_value_v = bn_centered_v * bn_scale_v[v] + bn_shift_v[v];
+          const Acc gate_v = sigmoid<Out>(over_divide_value_v);
+          const Acc slope_of_silu_value_v = silu_slope(over_divide_value_v, gate_v);
+          const Acc d_over_divide_value_v = grad_y_v * slope_of_silu_value_v;
+          d_over_divide_value_sum_v[v] += d_over_divide_value_v;
+          bn_centered_d_over_divide_value_sum_v[v] += bn_centered_v * d_over_divide_value_v;
         }
       }
     }
     const PanelPartials<Acc> place{
         partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
-    leave_sums(shared, place, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
+    leave_sums(shared, place, d_over_divide_value_sum_v, bn_centered_d_over_divide_value_sum_v);
     count_part(counter);
     return;
   }
@@ -1208,31 +1220,31 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
   };
 
   load_rows(first + threadIdx.y);
-  const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(divide_value);
-  Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
-  Acc bn_mean[kVec];
-  load_values(columns, bn_mean_ptr, active, bn_mean);
-  Acc bn_rstd[kVec];
-  load_values(columns, bn_rstd_ptr, active, bn_rstd);
-  Acc bn_weight[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight);
-  Acc bn_bias[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias);
+  const Acc bias_v = widen(*bias_ptr);
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+  Acc matmul_bias_v[kVec];
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias_v);
+  Acc bn_mean_v[kVec];
+  load_values(columns, bn_mean_ptr, active, bn_mean_v);
+  Acc bn_rstd_v[kVec];
+  load_values(columns, bn_rstd_ptr, active, bn_rstd_v);
+  Acc bn_weight_v[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight_v);
+  Acc bn_bias_v[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias_v);
   wait_for_parts(counter, slices + kVec);
-  Acc bn_grad_slope[kVec];
-  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope);
-  Acc bn_grad_mean[kVec];
-  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean);
-  Acc bn_scale[kVec];
-  Acc bn_center[kVec];
-  Acc bn_shift[kVec];
+  Acc bn_grad_slope_v[kVec];
+  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope_v);
+  Acc bn_grad_mean_v[kVec];
+  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean_v);
+  Acc bn_scale_v[kVec];
+  Acc bn_center_v[kVec];
+  Acc bn_shift_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_scale[v] = bn_rstd[v] * bn_weight[v] * inverse_divide_value;
-    bn_center[v] = bn_mean[v] - matmul_bias[v];
-    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+    bn_scale_v[v] = bn_rstd_v[v] * bn_weight_v[v] * inverse_divide_value_v;
+    bn_center_v[v] = bn_mean_v[v] - matmul_bias_v[v];
+    bn_shift_v[v] = (bn_bias_v[v] + bias_v) * inverse_divide_value_v;
   }
 
   for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
@@ -1243,17 +1255,17 @@ __global__ void __launch_bounds__(kPanelThreads, 3) train_backward_panel(
       Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[u][v]);
-        const Acc grad_y = widen(grad_y_in[u][v]);
-        const Acc bn_centered = matmul_product - bn_center[v];
-        const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-        const Acc gate = sigmoid<Out>(over_divide_value);
-        const Acc slope_of_silu_value = silu_slope(over_divide_value, gate);
-        const Acc d_over_divide_value = grad_y * slope_of_silu_value;
-        const Acc d_matmul_unscaled =
-            d_over_divide_value - (bn_centered * bn_grad_slope[v] + bn_grad_mean[v]);
-        const Acc d_matmul = d_matmul_unscaled * bn_scale[v];
-        grad_matmul_product_out[v] = narrow<T>(d_matmul);
+        const Acc matmul_product_v = widen(matmul_product_in[u][v]);
+        const Acc grad_y_v = widen(grad_y_in[u][v]);
+        const Acc bn_centered_v = matmul_product_v - bn_center_v[v];
+        const Acc over_divide_value_v = bn_centered_v * bn_scale_v[v] + bn_shift_v[v];
+        const Acc gate_v = sigmoid<Out>(over_divide_value_v);
+        const Acc slope_of_silu_value_v = silu_slope(over_divide_value_v, gate_v);
+        const Acc d_over_divide_value_v = grad_y_v * slope_of_silu_value_v;
+        const Acc d_matmul_unscaled_v = d_over_divide_value_v
+            - (bn_centered_v * bn_grad_slope_v[v] + bn_grad_mean_v[v]);
+        const Acc d_matmul_v = d_matmul_unscaled_v * bn_scale_v[v];
+        grad_matmul_product_out[v] = narrow<T>(d_matmul_v);
       }
       if (grad_matmul_product_ptr != nullptr)
           store_last(columns, grad_matmul_product_ptr + int64_t(at) * channels,
@@ -1276,7 +1288,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
     const Param* __restrict__ bn_bias_ptr,
     const Param* __restrict__ bias_ptr,
     Accumulate<T>* __restrict__ partials,
-    Accumulate<T> divide_value,
+    Accumulate<T> divide_value_v,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -1286,30 +1298,30 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(divide_value);
-  Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
-  Acc bn_mean[kVec];
-  load_values(columns, bn_mean_ptr, active, bn_mean);
-  Acc bn_rstd[kVec];
-  load_values(columns, bn_rstd_ptr, active, bn_rstd);
-  Acc bn_weight[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight);
-  Acc bn_bias[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias);
-  Acc bn_scale[kVec];
-  Acc bn_center[kVec];
-  Acc bn_shift[kVec];
+  const Acc bias_v = widen(*bias_ptr);
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+  Acc matmul_bias_v[kVec];
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias_v);
+  Acc bn_mean_v[kVec];
+  load_values(columns, bn_mean_ptr, active, bn_mean_v);
+  Acc bn_rstd_v[kVec];
+  load_values(columns, bn_rstd_ptr, active, bn_rstd_v);
+  Acc bn_weight_v[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight_v);
+  Acc bn_bias_v[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias_v);
+  Acc bn_scale_v[kVec];
+  Acc bn_center_v[kVec];
+  Acc bn_shift_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_scale[v] = bn_rstd[v] * bn_weight[v] * inverse_divide_value;
-    bn_center[v] = bn_mean[v] - matmul_bias[v];
-    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+    bn_scale_v[v] = bn_rstd_v[v] * bn_weight_v[v] * inverse_divide_value_v;
+    bn_center_v[v] = bn_mean_v[v] - matmul_bias_v[v];
+    bn_shift_v[v] = (bn_bias_v[v] + bias_v) * inverse_divide_value_v;
   }
 
-  Acc d_over_divide_value_sum[kVec] = {};
-  Acc bn_centered_d_over_divide_value_sum[kVec] = {};
+  Acc d_over_divide_value_sum_v[kVec] = {};
+  Acc bn_centered_d_over_divide_value_sum_v[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -1319,15 +1331,15 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc matmul_product = widen(matmul_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc bn_centered = matmul_product - bn_center[v];
-      const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid<Out>(over_divide_value);
-      const Acc slope_of_silu_value = silu_slope(over_divide_value, gate);
-      const Acc d_over_divide_value = grad_y * slope_of_silu_value;
-      d_over_divide_value_sum[v] += d_over_divide_value;
-      bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
+      const Acc matmul_product_v = widen(matmul_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc bn_centered_v = matmul_product_v - bn_center_v[v];
+      const Acc over_divide_value_v = bn_centered_v * bn_scale_v[v] + bn_shift_v[v];
+      const Acc gate_v = sigmoid<Out>(over_divide_value_v);
+      const Acc slope_of_silu_value_v = silu_slope(over_divide_value_v, gate_v);
+      const Acc d_over_divide_value_v = grad_y_v * slope_of_silu_value_v;
+      d_over_divide_value_sum_v[v] += d_over_divide_value_v;
+      bn_centered_d_over_divide_value_sum_v[v] += bn_centered_v * d_over_divide_value_v;
     }
   };
   // First the lines that are complete, if vectors may move them.
@@ -1368,11 +1380,11 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
+  sum_over_y<kVec>(shared, d_over_divide_value_sum_v, bn_centered_d_over_divide_value_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_over_divide_value_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_over_divide_value_sum_v);
   store_partials(columns, partials, blockIdx.y, 2, 1, channels, period,
-      bn_centered_d_over_divide_value_sum);
+      bn_centered_d_over_divide_value_sum_v);
 }
 
 // Combines the partial results of each column.
@@ -1388,7 +1400,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
     Acc* __restrict__ bn_grad_slope_ptr,
     Acc* __restrict__ bn_grad_mean_ptr,
     const Acc* __restrict__ partials,
-    Acc divide_value,
+    Acc divide_value_v,
     int64_t rows, int64_t channels, int64_t blocks) {
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -1420,29 +1432,28 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
   sum_over_y<1>(shared, bn_centered_d_over_divide_value_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc d_over_divide_value_sum = d_over_divide_value_sum_all[0];
-  const Acc bn_centered_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum_all[0];
-  const Acc bn_rstd = widen(bn_rstd_ptr[column]);
-  const Acc bn_weight = widen(bn_weight_ptr[column]);
-  const Acc inverse_divide_value = reciprocal(divide_value);
-  const Acc bn_hat_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum * bn_rstd;
-  const Acc bn_hat_d_over_divide_value_sum_scaled_2_scaled =
-      bn_hat_d_over_divide_value_sum * bn_weight * inverse_divide_value;
-  const Acc inverse_count = reciprocal(Acc(rows));
-  const Acc bn_grad_slope = bn_hat_d_over_divide_value_sum * inverse_count * bn_rstd;
-  const Acc bn_grad_mean = d_over_divide_value_sum * inverse_count;
-  const Acc d_matmul_sum = bn_hat_d_over_divide_value_sum_scaled_2_scaled * Acc(0);
-  if (grad_matmul_bias_ptr != nullptr) grad_matmul_bias_ptr[column] = narrow<Param>(d_matmul_sum);
+  const Acc d_over_divide_value_sum_v = d_over_divide_value_sum_all[0];
+  const Acc bn_centered_d_over_divide_value_sum_v = bn_centered_d_over_divide_value_sum_all[0];
+  const Acc bn_rstd_v = widen(bn_rstd_ptr[column]);
+  const Acc bn_weight_v = widen(bn_weight_ptr[column]);
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+  const Acc bn_hat_d_over_divide_value_sum_v = bn_centered_d_over_divide_value_sum_v * bn_rstd_v;
+  const Acc inverse_count_v = reciprocal(Acc(rows));
+  const Acc bn_grad_slope_v = bn_hat_d_over_divide_value_sum_v * inverse_count_v * bn_rstd_v;
+  const Acc bn_grad_mean_v = d_over_divide_value_sum_v * inverse_count_v;
+  const Acc d_matmul_sum_v =
+      bn_hat_d_over_divide_value_sum_v * bn_weight_v * inverse_divide_value_v * Acc(0);
+  if (grad_matmul_bias_ptr != nullptr) grad_matmul_bias_ptr[column] = narrow<Param>(d_matmul_sum_v);
   if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] =
-      narrow<Param>(bn_hat_d_over_divide_value_sum * inverse_divide_value);
+      narrow<Param>(bn_hat_d_over_divide_value_sum_v * inverse_divide_value_v);
   if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] =
-      narrow<Param>(d_over_divide_value_sum * inverse_divide_value);
-  d_over_divide_value_sum_ptr[column] = d_over_divide_value_sum;
-  bn_grad_slope_ptr[column] = bn_grad_slope;
-  bn_grad_mean_ptr[column] = bn_grad_mean;
+      narrow<Param>(d_over_divide_value_sum_v * inverse_divide_value_v);
+  d_over_divide_value_sum_ptr[column] = d_over_divide_value_sum_v;
+  bn_grad_slope_ptr[column] = bn_grad_slope_v;
+  bn_grad_mean_ptr[column] = bn_grad_mean_v;
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
@@ -1457,7 +1468,7 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
     const Accumulate<T>* __restrict__ bn_grad_slope_ptr,
     const Accumulate<T>* __restrict__ bn_grad_mean_ptr,
     T* __restrict__ grad_matmul_product_ptr,
-    Accumulate<T> divide_value,
+    Accumulate<T> divide_value_v,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -1467,30 +1478,30 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(divide_value);
-  Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
-  Acc bn_mean[kVec];
-  load_values(columns, bn_mean_ptr, active, bn_mean);
-  Acc bn_rstd[kVec];
-  load_values(columns, bn_rstd_ptr, active, bn_rstd);
-  Acc bn_weight[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight);
-  Acc bn_bias[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias);
-  Acc bn_grad_slope[kVec];
-  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope);
-  Acc bn_grad_mean[kVec];
-  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean);
-  Acc bn_scale[kVec];
-  Acc bn_center[kVec];
-  Acc bn_shift[kVec];
+  const Acc bias_v = widen(*bias_ptr);
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+  Acc matmul_bias_v[kVec];
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias_v);
+  Acc bn_mean_v[kVec];
+  load_values(columns, bn_mean_ptr, active, bn_mean_v);
+  Acc bn_rstd_v[kVec];
+  load_values(columns, bn_rstd_ptr, active, bn_rstd_v);
+  Acc bn_weight_v[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight_v);
+  Acc bn_bias_v[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias_v);
+  Acc bn_grad_slope_v[kVec];
+  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope_v);
+  Acc bn_grad_mean_v[kVec];
+  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean_v);
+  Acc bn_scale_v[kVec];
+  Acc bn_center_v[kVec];
+  Acc bn_shift_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    bn_scale[v] = bn_rstd[v] * bn_weight[v] * inverse_divide_value;
-    bn_center[v] = bn_mean[v] - matmul_bias[v];
-    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+    bn_scale_v[v] = bn_rstd_v[v] * bn_weight_v[v] * inverse_divide_value_v;
+    bn_center_v[v] = bn_mean_v[v] - matmul_bias_v[v];
+    bn_shift_v[v] = (bn_bias_v[v] + bias_v) * inverse_divide_value_v;
   }
 
   const int64_t first = blockIdx.y * lines_per_block;
@@ -1502,17 +1513,17 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc matmul_product = widen(matmul_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc bn_centered = matmul_product - bn_center[v];
-      const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid<Out>(over_divide_value);
-      const Acc slope_of_silu_value = silu_slope(over_divide_value, gate);
-      const Acc d_over_divide_value = grad_y * slope_of_silu_value;
-      const Acc d_matmul_unscaled =
-          d_over_divide_value - (bn_centered * bn_grad_slope[v] + bn_grad_mean[v]);
-      const Acc d_matmul = d_matmul_unscaled * bn_scale[v];
-      grad_matmul_product_out[v] = narrow<T>(d_matmul);
+      const Acc matmul_product_v = widen(matmul_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc bn_centered_v = matmul_product_v - bn_center_v[v];
+      const Acc over_divide_value_v = bn_centered_v * bn_scale_v[v] + bn_shift_v[v];
+      const Acc gate_v = sigmoid<Out>(over_divide_value_v);
+      const Acc slope_of_silu_value_v = silu_slope(over_divide_value_v, gate_v);
+      const Acc d_over_divide_value_v = grad_y_v * slope_of_silu_value_v;
+      const Acc d_matmul_unscaled_v = d_over_divide_value_v
+          - (bn_centered_v * bn_grad_slope_v[v] + bn_grad_mean_v[v]);
+      const Acc d_matmul_v = d_matmul_unscaled_v * bn_scale_v[v];
+      grad_matmul_product_out[v] = narrow<T>(d_matmul_v);
     }
     if (grad_matmul_product_ptr != nullptr)
         store_pack(here, grad_matmul_product_ptr, at * length, whole, grad_matmul_product_out);
@@ -1560,38 +1571,38 @@ template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kTotalThreads) train_backward_total(
     const Acc* __restrict__ d_over_divide_value_sum_ptr,
     Param* __restrict__ grad_bias_ptr,
-    Acc divide_value,
+    Acc divide_value_v,
     int64_t rows, int64_t channels) {
   wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
-  Acc d_over_divide_value_sum_sum = Acc(0);
+  Acc d_over_divide_value_sum_sum_v = Acc(0);
   for (int64_t column = threadIdx.x; column < channels; column += blockDim.x) {
-    const Acc d_over_divide_value_sum = widen(d_over_divide_value_sum_ptr[column]);
-    d_over_divide_value_sum_sum += d_over_divide_value_sum;
+    const Acc d_over_divide_value_sum_v = widen(d_over_divide_value_sum_ptr[column]);
+    d_over_divide_value_sum_sum_v += d_over_divide_value_sum_v;
   }
-  sum_over_block(shared, d_over_divide_value_sum_sum);
+  sum_over_block(shared, d_over_divide_value_sum_sum_v);
   if (threadIdx.x != 0) return;
-  const Acc inverse_divide_value = reciprocal(divide_value);
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
   if (grad_bias_ptr != nullptr) grad_bias_ptr[0] =
-      narrow<Param>(d_over_divide_value_sum_sum * inverse_divide_value);
+      narrow<Param>(d_over_divide_value_sum_sum_v * inverse_divide_value_v);
 }
 
 struct TrainBackwardArguments {
-  const void* grad_y;
-  const void* matmul_product;
-  const void* matmul_bias;
-  const void* bn_weight;
-  const void* bn_bias;
-  const void* bias;
-  const void* bn_mean;
-  const void* bn_rstd;
-  void* grad_matmul_product;
-  void* grad_matmul_bias;
-  void* grad_bn_weight;
-  void* grad_bn_bias;
-  void* grad_bias;
+  const void* grad_y_arg;
+  const void* matmul_product_arg;
+  const void* matmul_bias_arg;
+  const void* bn_weight_arg;
+  const void* bn_bias_arg;
+  const void* bias_arg;
+  const void* bn_mean_arg;
+  const void* bn_rstd_arg;
+  void* grad_matmul_product_arg;
+  void* grad_matmul_bias_arg;
+  void* grad_bn_weight_arg;
+  void* grad_bn_bias_arg;
+  void* grad_bias_arg;
   int64_t rows, channels;
-  double divide_value;
+  double divide_value_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -1599,19 +1610,19 @@ cudaError_t train_backward_launch(
     const TrainBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
-  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias);
-  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
-  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias);
-  auto* bias_ptr = static_cast<const Param*>(a.bias);
-  auto* bn_mean_ptr = static_cast<const Accumulate<T>*>(a.bn_mean);
-  auto* bn_rstd_ptr = static_cast<const Accumulate<T>*>(a.bn_rstd);
-  auto* grad_matmul_product_ptr = static_cast<T*>(a.grad_matmul_product);
-  auto* grad_matmul_bias_ptr = static_cast<Param*>(a.grad_matmul_bias);
-  auto* grad_bn_weight_ptr = static_cast<Param*>(a.grad_bn_weight);
-  auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias);
-  auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product_arg);
+  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias_arg);
+  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight_arg);
+  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias_arg);
+  auto* bias_ptr = static_cast<const Param*>(a.bias_arg);
+  auto* bn_mean_ptr = static_cast<const Accumulate<T>*>(a.bn_mean_arg);
+  auto* bn_rstd_ptr = static_cast<const Accumulate<T>*>(a.bn_rstd_arg);
+  auto* grad_matmul_product_ptr = static_cast<T*>(a.grad_matmul_product_arg);
+  auto* grad_matmul_bias_ptr = static_cast<Param*>(a.grad_matmul_bias_arg);
+  auto* grad_bn_weight_ptr = static_cast<Param*>(a.grad_bn_weight_arg);
+  auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias_arg);
+  auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // Each tile of columns stays in shared memory.
@@ -1629,11 +1640,12 @@ cudaError_t train_backward_launch(
     error = launch(train_backward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
         tile.shared_bytes, stream, matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bn_mean_ptr,
         bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, grad_matmul_bias_ptr, grad_bn_weight_ptr,
-        grad_bn_bias_ptr, d_over_divide_value_sum_ptr, grad_matmul_product_ptr, Acc(a.divide_value),
-        rows, channels, tile.rows_per_block);
+        grad_bn_bias_ptr, d_over_divide_value_sum_ptr, grad_matmul_product_ptr,
+        Acc(a.divide_value_arg), rows, channels, tile.rows_per_block);
     if (error != cudaSuccess) return error;
     return launch(train_backward_total<Acc, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
-        stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows, channels);
+        stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value_arg), rows,
+        channels);
   }
 
   // Each panel of columns stays in the L2.
@@ -1654,10 +1666,11 @@ cudaError_t train_backward_launch(
         grad_y_ptr, matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr,
         grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
         bn_grad_slope_ptr, bn_grad_mean_ptr, grad_matmul_product_ptr, partials, counters,
-        Acc(a.divide_value), rows, channels, panel.panels, panel.slices, panel.lag);
+        Acc(a.divide_value_arg), rows, channels, panel.panels, panel.slices, panel.lag);
     if (error != cudaSuccess) return error;
     return launch(train_backward_total<Acc, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
-        stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows, channels);
+        stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value_arg), rows,
+        channels);
   }
 
   // Any size: statistics first, then one more pass.
@@ -1676,22 +1689,24 @@ cudaError_t train_backward_launch(
     error = launch(train_backward_partials<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
         matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_bias_ptr, bias_ptr, partials,
-        Acc(a.divide_value), rows, channels, sums.lines, sums.lines_per_block, sums.period, whole);
+        Acc(a.divide_value_arg), rows, channels, sums.lines, sums.lines_per_block, sums.period,
+        whole);
     if (error != cudaSuccess) return error;
     error = launch(train_backward_finalise<Acc, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, bn_weight_ptr, grad_matmul_bias_ptr,
         grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr, bn_grad_slope_ptr,
-        bn_grad_mean_ptr, partials, Acc(a.divide_value), rows, channels,
+        bn_grad_mean_ptr, partials, Acc(a.divide_value_arg), rows, channels,
         int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
     error = launch(train_backward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
         stream, matmul_product_ptr, grad_y_ptr, matmul_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
         bn_weight_ptr, bn_bias_ptr, bias_ptr, bn_grad_slope_ptr, bn_grad_mean_ptr,
-        grad_matmul_product_ptr, Acc(a.divide_value), rows, channels, stores.lines,
+        grad_matmul_product_ptr, Acc(a.divide_value_arg), rows, channels, stores.lines,
         stores.lines_per_block, stores.period, whole);
     if (error != cudaSuccess) return error;
     return launch(train_backward_total<Acc, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
-        stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows, channels);
+        stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value_arg), rows,
+        channels);
   }
 }
 
@@ -1756,32 +1771,32 @@ constexpr Tuned kTrainBackwardShapes[] = {
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
     int mode,
-    const void* grad_y,
-    const void* matmul_product,
-    const void* matmul_bias,
-    const void* bn_weight,
-    const void* bn_bias,
-    const void* bias,
-    const void* bn_mean,
-    const void* bn_rstd,
-    void* grad_matmul_product,
-    void* grad_matmul_bias,
-    void* grad_bn_weight,
-    void* grad_bn_bias,
-    void* grad_bias,
+    const void* grad_y_arg,
+    const void* matmul_product_arg,
+    const void* matmul_bias_arg,
+    const void* bn_weight_arg,
+    const void* bn_bias_arg,
+    const void* bias_arg,
+    const void* bn_mean_arg,
+    const void* bn_rstd_arg,
+    void* grad_matmul_product_arg,
+    void* grad_matmul_bias_arg,
+    void* grad_bn_weight_arg,
+    void* grad_bn_bias_arg,
+    void* grad_bias_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double divide_value,
+    double divide_value_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const TrainBackwardArguments arguments{
-      grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bias, bn_mean, bn_rstd,
-      grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias, grad_bias,
-      rows, channels, divide_value};
-  const bool elements = aligned_to_16(grad_y, matmul_product, grad_matmul_product);
+      grad_y_arg, matmul_product_arg, matmul_bias_arg, bn_weight_arg, bn_bias_arg, bias_arg,
+      bn_mean_arg, bn_rstd_arg, grad_matmul_product_arg, grad_matmul_bias_arg,
+      grad_bn_weight_arg, grad_bn_bias_arg, grad_bias_arg, rows, channels,
+      divide_value_arg};
+  const bool elements = aligned_to_16(grad_y_arg, matmul_product_arg, grad_matmul_product_arg);
   const bool vectors =
-      aligned_to_16(matmul_bias, bn_weight, bn_bias, bn_mean, bn_rstd, grad_matmul_bias,
-          grad_bn_weight,
-      grad_bn_bias);
+      aligned_to_16(matmul_bias_arg, bn_weight_arg, bn_bias_arg, bn_mean_arg, bn_rstd_arg,
+      grad_matmul_bias_arg, grad_bn_weight_arg, grad_bn_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
@@ -1830,8 +1845,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
     const Param* __restrict__ bn_bias_ptr,
     const Param* __restrict__ bias_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> bn_eps,
-    Accumulate<T> divide_value,
+    Accumulate<T> bn_eps_v,
+    Accumulate<T> divide_value_v,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -1841,27 +1856,27 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(divide_value);
-  Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
-  Acc bn_running_mean[kVec];
-  load_values(columns, bn_running_mean_ptr, active, bn_running_mean);
-  Acc bn_running_var[kVec];
-  load_values(columns, bn_running_var_ptr, active, bn_running_var);
-  Acc bn_weight[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight);
-  Acc bn_bias[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias);
-  Acc bn_scale[kVec];
-  Acc bn_center[kVec];
-  Acc bn_shift[kVec];
+  const Acc bias_v = widen(*bias_ptr);
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+  Acc matmul_bias_v[kVec];
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias_v);
+  Acc bn_running_mean_v[kVec];
+  load_values(columns, bn_running_mean_ptr, active, bn_running_mean_v);
+  Acc bn_running_var_v[kVec];
+  load_values(columns, bn_running_var_ptr, active, bn_running_var_v);
+  Acc bn_weight_v[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight_v);
+  Acc bn_bias_v[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias_v);
+  Acc bn_scale_v[kVec];
+  Acc bn_center_v[kVec];
+  Acc bn_shift_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc bn_rstd = rsqrt(bn_running_var[v] + bn_eps);
-    bn_scale[v] = bn_weight[v] * bn_rstd * inverse_divide_value;
-    bn_center[v] = bn_running_mean[v] - matmul_bias[v];
-    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+    const Acc bn_rstd_v = rsqrt(bn_running_var_v[v] + bn_eps_v);
+    bn_scale_v[v] = bn_weight_v[v] * bn_rstd_v * inverse_divide_value_v;
+    bn_center_v[v] = bn_running_mean_v[v] - matmul_bias_v[v];
+    bn_shift_v[v] = (bn_bias_v[v] + bias_v) * inverse_divide_value_v;
   }
 
   const int64_t first = blockIdx.y * lines_per_block;
@@ -1872,11 +1887,12 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc matmul_product = widen(matmul_product_in[v]);
-      const Acc over_divide_value = (matmul_product - bn_center[v]) * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid<Out>(over_divide_value);
-      const Acc silu_value = over_divide_value * gate;
-      y_out[v] = narrow<Out>(silu_value);
+      const Acc matmul_product_v = widen(matmul_product_in[v]);
+      const Acc over_divide_value_v = (matmul_product_v - bn_center_v[v]) * bn_scale_v[v]
+          + bn_shift_v[v];
+      const Acc gate_v = sigmoid<Out>(over_divide_value_v);
+      const Acc silu_value_v = over_divide_value_v * gate_v;
+      y_out[v] = narrow<Out>(silu_value_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -1915,16 +1931,16 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
 }
 
 struct EvalForwardArguments {
-  const void* matmul_product;
-  const void* matmul_bias;
-  const void* bn_weight;
-  const void* bn_bias;
-  const void* bias;
-  const void* bn_running_mean;
-  const void* bn_running_var;
-  void* y;
+  const void* matmul_product_arg;
+  const void* matmul_bias_arg;
+  const void* bn_weight_arg;
+  const void* bn_bias_arg;
+  const void* bias_arg;
+  const void* bn_running_mean_arg;
+  const void* bn_running_var_arg;
+  void* y_arg;
   int64_t rows, channels;
-  double bn_eps, divide_value;
+  double bn_eps_arg, divide_value_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -1932,14 +1948,14 @@ cudaError_t eval_forward_launch(
     const EvalForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
-  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias);
-  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
-  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias);
-  auto* bias_ptr = static_cast<const Param*>(a.bias);
-  auto* bn_running_mean_ptr = static_cast<const Param*>(a.bn_running_mean);
-  auto* bn_running_var_ptr = static_cast<const Param*>(a.bn_running_var);
-  auto* y_ptr = static_cast<Out*>(a.y);
+  auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product_arg);
+  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias_arg);
+  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight_arg);
+  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias_arg);
+  auto* bias_ptr = static_cast<const Param*>(a.bias_arg);
+  auto* bn_running_mean_ptr = static_cast<const Param*>(a.bn_running_mean_arg);
+  auto* bn_running_var_ptr = static_cast<const Param*>(a.bn_running_var_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -1949,7 +1965,7 @@ cudaError_t eval_forward_launch(
     if (scratch.measures()) return cudaSuccess;
     return launch(eval_forward<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         matmul_product_ptr, matmul_bias_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr,
-        bn_bias_ptr, bias_ptr, y_ptr, Acc(a.bn_eps), Acc(a.divide_value), rows, channels,
+        bn_bias_ptr, bias_ptr, y_ptr, Acc(a.bn_eps_arg), Acc(a.divide_value_arg), rows, channels,
         stores.lines, stores.lines_per_block, stores.period, whole);
   }
 }
@@ -2000,25 +2016,27 @@ cudaError_t eval_forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
     int mode,
-    const void* matmul_product,
-    const void* matmul_bias,
-    const void* bn_weight,
-    const void* bn_bias,
-    const void* bias,
-    const void* bn_running_mean,
-    const void* bn_running_var,
-    void* y,
+    const void* matmul_product_arg,
+    const void* matmul_bias_arg,
+    const void* bn_weight_arg,
+    const void* bn_bias_arg,
+    const void* bias_arg,
+    const void* bn_running_mean_arg,
+    const void* bn_running_var_arg,
+    void* y_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double bn_eps,
-    double divide_value,
+    double bn_eps_arg,
+    double divide_value_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const EvalForwardArguments arguments{
-      matmul_product, matmul_bias, bn_weight, bn_bias, bias, bn_running_mean, bn_running_var, y,
-      rows, channels, bn_eps, divide_value};
-  const bool elements = aligned_to_16(matmul_product, y);
+      matmul_product_arg, matmul_bias_arg, bn_weight_arg, bn_bias_arg, bias_arg,
+      bn_running_mean_arg, bn_running_var_arg, y_arg, rows, channels, bn_eps_arg,
+      divide_value_arg};
+  const bool elements = aligned_to_16(matmul_product_arg, y_arg);
   const bool vectors =
-      aligned_to_16(matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var);
+      aligned_to_16(matmul_bias_arg, bn_weight_arg, bn_bias_arg, bn_running_mean_arg,
+          bn_running_var_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -2069,8 +2087,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
     const Param* __restrict__ bias_ptr,
     T* __restrict__ grad_matmul_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    Accumulate<T> bn_eps,
-    Accumulate<T> divide_value,
+    Accumulate<T> bn_eps_v,
+    Accumulate<T> divide_value_v,
     int64_t rows, int64_t channels,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -2080,31 +2098,31 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  const Acc bias = widen(*bias_ptr);
-  const Acc inverse_divide_value = reciprocal(divide_value);
-  Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
-  Acc bn_running_mean[kVec];
-  load_values(columns, bn_running_mean_ptr, active, bn_running_mean);
-  Acc bn_running_var[kVec];
-  load_values(columns, bn_running_var_ptr, active, bn_running_var);
-  Acc bn_weight[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight);
-  Acc bn_bias[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias);
-  Acc bn_scale[kVec];
-  Acc bn_center[kVec];
-  Acc bn_shift[kVec];
+  const Acc bias_v = widen(*bias_ptr);
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+  Acc matmul_bias_v[kVec];
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias_v);
+  Acc bn_running_mean_v[kVec];
+  load_values(columns, bn_running_mean_ptr, active, bn_running_mean_v);
+  Acc bn_running_var_v[kVec];
+  load_values(columns, bn_running_var_ptr, active, bn_running_var_v);
+  Acc bn_weight_v[kVec];
+  load_values(columns, bn_weight_ptr, active, bn_weight_v);
+  Acc bn_bias_v[kVec];
+  load_values(columns, bn_bias_ptr, active, bn_bias_v);
+  Acc bn_scale_v[kVec];
+  Acc bn_center_v[kVec];
+  Acc bn_shift_v[kVec];
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    const Acc bn_rstd = rsqrt(bn_running_var[v] + bn_eps);
-    bn_scale[v] = bn_weight[v] * bn_rstd * inverse_divide_value;
-    bn_center[v] = bn_running_mean[v] - matmul_bias[v];
-    bn_shift[v] = (bn_bias[v] + bias) * inverse_divide_value;
+    const Acc bn_rstd_v = rsqrt(bn_running_var_v[v] + bn_eps_v);
+    bn_scale_v[v] = bn_weight_v[v] * bn_rstd_v * inverse_divide_value_v;
+    bn_center_v[v] = bn_running_mean_v[v] - matmul_bias_v[v];
+    bn_shift_v[v] = (bn_bias_v[v] + bias_v) * inverse_divide_value_v;
   }
 
-  Acc d_over_divide_value_sum[kVec] = {};
-  Acc bn_centered_d_over_divide_value_sum[kVec] = {};
+  Acc d_over_divide_value_sum_v[kVec] = {};
+  Acc bn_centered_d_over_divide_value_sum_v[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -2115,16 +2133,16 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc matmul_product = widen(matmul_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc bn_centered = matmul_product - bn_center[v];
-      const Acc over_divide_value = bn_centered * bn_scale[v] + bn_shift[v];
-      const Acc gate = sigmoid<Out>(over_divide_value);
-      const Acc slope_of_silu_value = silu_slope(over_divide_value, gate);
-      const Acc d_over_divide_value = grad_y * slope_of_silu_value;
-      d_over_divide_value_sum[v] += d_over_divide_value;
-      bn_centered_d_over_divide_value_sum[v] += bn_centered * d_over_divide_value;
-      grad_matmul_product_out[v] = narrow<T>(d_over_divide_value * bn_scale[v]);
+      const Acc matmul_product_v = widen(matmul_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc bn_centered_v = matmul_product_v - bn_center_v[v];
+      const Acc over_divide_value_v = bn_centered_v * bn_scale_v[v] + bn_shift_v[v];
+      const Acc gate_v = sigmoid<Out>(over_divide_value_v);
+      const Acc slope_of_silu_value_v = silu_slope(over_divide_value_v, gate_v);
+      const Acc d_over_divide_value_v = grad_y_v * slope_of_silu_value_v;
+      d_over_divide_value_sum_v[v] += d_over_divide_value_v;
+      bn_centered_d_over_divide_value_sum_v[v] += bn_centered_v * d_over_divide_value_v;
+      grad_matmul_product_out[v] = narrow<T>(d_over_divide_value_v * bn_scale_v[v]);
     }
     if (grad_matmul_product_ptr != nullptr)
         store_pack(here, grad_matmul_product_ptr, at * length, whole, grad_matmul_product_out);
@@ -2167,11 +2185,11 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);
+  sum_over_y<kVec>(shared, d_over_divide_value_sum_v, bn_centered_d_over_divide_value_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_over_divide_value_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_over_divide_value_sum_v);
   store_partials(columns, partials, blockIdx.y, 2, 1, channels, period,
-      bn_centered_d_over_divide_value_sum);
+      bn_centered_d_over_divide_value_sum_v);
 }
 
 // Column sums from partial results.
@@ -2185,8 +2203,8 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
     Param* __restrict__ grad_bn_bias_ptr,
     Acc* __restrict__ d_over_divide_value_sum_ptr,
     const Acc* __restrict__ partials,
-    Acc bn_eps,
-    Acc divide_value,
+    Acc bn_eps_v,
+    Acc divide_value_v,
     int64_t rows, int64_t channels, int64_t blocks) {
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -2218,22 +2236,20 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
   sum_over_y<1>(shared, bn_centered_d_over_divide_value_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc d_over_divide_value_sum = d_over_divide_value_sum_all[0];
-  const Acc bn_centered_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum_all[0];
-  const Acc bn_running_var = widen(bn_running_var_ptr[column]);
-  const Acc bn_weight = widen(bn_weight_ptr[column]);
-  const Acc bn_rstd = rsqrt(bn_running_var + bn_eps);
-  const Acc inverse_divide_value = reciprocal(divide_value);
-  const Acc bn_hat_d_over_divide_value_sum = bn_centered_d_over_divide_value_sum * bn_rstd;
-  const Acc d_over_divide_value_sum_scaled_2_scaled_scaled =
-      d_over_divide_value_sum * bn_rstd * bn_weight * inverse_divide_value;
+  const Acc d_over_divide_value_sum_v = d_over_divide_value_sum_all[0];
+  const Acc bn_centered_d_over_divide_value_sum_v = bn_centered_d_over_divide_value_sum_all[0];
+  const Acc bn_running_var_v = widen(bn_running_var_ptr[column]);
+  const Acc bn_weight_v = widen(bn_weight_ptr[column]);
+  const Acc bn_rstd_v = rsqrt(bn_running_var_v + bn_eps_v);
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
+  const Acc bn_hat_d_over_divide_value_sum_v = bn_centered_d_over_divide_value_sum_v * bn_rstd_v;
   if (grad_matmul_bias_ptr != nullptr) grad_matmul_bias_ptr[column] =
-      narrow<Param>(d_over_divide_value_sum_scaled_2_scaled_scaled);
+      narrow<Param>(d_over_divide_value_sum_v * bn_rstd_v * bn_weight_v * inverse_divide_value_v);
   if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] =
-      narrow<Param>(bn_hat_d_over_divide_value_sum * inverse_divide_value);
+      narrow<Param>(bn_hat_d_over_divide_value_sum_v * inverse_divide_value_v);
   if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] =
-      narrow<Param>(d_over_divide_value_sum * inverse_divide_value);
-  d_over_divide_value_sum_ptr[column] = d_over_divide_value_sum;
+      narrow<Param>(d_over_divide_value_sum_v * inverse_divide_value_v);
+  d_over_divide_value_sum_ptr[column] = d_over_divide_value_sum_v;
 }
 
 // Sums over all columns.
@@ -2242,38 +2258,38 @@ template <typename Acc, typename Param>
 __global__ void __launch_bounds__(kTotalThreads) eval_backward_total(
     const Acc* __restrict__ d_over_divide_value_sum_ptr,
     Param* __restrict__ grad_bias_ptr,
-    Acc divide_value,
+    Acc divide_value_v,
     int64_t rows, int64_t channels) {
   wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
-  Acc d_over_divide_value_sum_sum = Acc(0);
+  Acc d_over_divide_value_sum_sum_v = Acc(0);
   for (int64_t column = threadIdx.x; column < channels; column += blockDim.x) {
-    const Acc d_over_divide_value_sum = widen(d_over_divide_value_sum_ptr[column]);
-    d_over_divide_value_sum_sum += d_over_divide_value_sum;
+    const Acc d_over_divide_value_sum_v = widen(d_over_divide_value_sum_ptr[column]);
+    d_over_divide_value_sum_sum_v += d_over_divide_value_sum_v;
   }
-  sum_over_block(shared, d_over_divide_value_sum_sum);
+  sum_over_block(shared, d_over_divide_value_sum_sum_v);
   if (threadIdx.x != 0) return;
-  const Acc inverse_divide_value = reciprocal(divide_value);
+  const Acc inverse_divide_value_v = reciprocal(divide_value_v);
   if (grad_bias_ptr != nullptr) grad_bias_ptr[0] =
-      narrow<Param>(d_over_divide_value_sum_sum * inverse_divide_value);
+      narrow<Param>(d_over_divide_value_sum_sum_v * inverse_divide_value_v);
 }
 
 struct EvalBackwardArguments {
-  const void* grad_y;
-  const void* matmul_product;
-  const void* matmul_bias;
-  const void* bn_weight;
-  const void* bn_bias;
-  const void* bias;
-  const void* bn_running_mean;
-  const void* bn_running_var;
-  void* grad_matmul_product;
-  void* grad_matmul_bias;
-  void* grad_bn_weight;
-  void* grad_bn_bias;
-  void* grad_bias;
+  const void* grad_y_arg;
+  const void* matmul_product_arg;
+  const void* matmul_bias_arg;
+  const void* bn_weight_arg;
+  const void* bn_bias_arg;
+  const void* bias_arg;
+  const void* bn_running_mean_arg;
+  const void* bn_running_var_arg;
+  void* grad_matmul_product_arg;
+  void* grad_matmul_bias_arg;
+  void* grad_bn_weight_arg;
+  void* grad_bn_bias_arg;
+  void* grad_bias_arg;
   int64_t rows, channels;
-  double bn_eps, divide_value;
+  double bn_eps_arg, divide_value_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -2281,19 +2297,19 @@ cudaError_t eval_backward_launch(
     const EvalBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
-  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias);
-  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight);
-  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias);
-  auto* bias_ptr = static_cast<const Param*>(a.bias);
-  auto* bn_running_mean_ptr = static_cast<const Param*>(a.bn_running_mean);
-  auto* bn_running_var_ptr = static_cast<const Param*>(a.bn_running_var);
-  auto* grad_matmul_product_ptr = static_cast<T*>(a.grad_matmul_product);
-  auto* grad_matmul_bias_ptr = static_cast<Param*>(a.grad_matmul_bias);
-  auto* grad_bn_weight_ptr = static_cast<Param*>(a.grad_bn_weight);
-  auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias);
-  auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product_arg);
+  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias_arg);
+  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight_arg);
+  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias_arg);
+  auto* bias_ptr = static_cast<const Param*>(a.bias_arg);
+  auto* bn_running_mean_ptr = static_cast<const Param*>(a.bn_running_mean_arg);
+  auto* bn_running_var_ptr = static_cast<const Param*>(a.bn_running_var_arg);
+  auto* grad_matmul_product_ptr = static_cast<T*>(a.grad_matmul_product_arg);
+  auto* grad_matmul_bias_ptr = static_cast<Param*>(a.grad_matmul_bias_arg);
+  auto* grad_bn_weight_ptr = static_cast<Param*>(a.grad_bn_weight_arg);
+  auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias_arg);
+  auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -2308,17 +2324,18 @@ cudaError_t eval_backward_launch(
     error = launch(eval_backward<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, matmul_product_ptr, grad_y_ptr,
         matmul_bias_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr, bn_bias_ptr,
-        bias_ptr, grad_matmul_product_ptr, partials, Acc(a.bn_eps), Acc(a.divide_value), rows,
-        channels, sums.lines, sums.lines_per_block, sums.period, whole);
+        bias_ptr, grad_matmul_product_ptr, partials, Acc(a.bn_eps_arg), Acc(a.divide_value_arg),
+        rows, channels, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
     error = launch(eval_backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
         kStreamThreads * 2 * sizeof(Acc), stream, bn_running_var_ptr, bn_weight_ptr,
         grad_matmul_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, d_over_divide_value_sum_ptr,
-        partials, Acc(a.bn_eps), Acc(a.divide_value), rows, channels,
+        partials, Acc(a.bn_eps_arg), Acc(a.divide_value_arg), rows, channels,
         int64_t(sums.grid.y * sums.period));
     if (error != cudaSuccess) return error;
     return launch(eval_backward_total<Acc, Param>, dim3(1), dim3(kTotalThreads), 32 * sizeof(Acc),
-        stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value), rows, channels);
+        stream, d_over_divide_value_sum_ptr, grad_bias_ptr, Acc(a.divide_value_arg), rows,
+        channels);
   }
 }
 
@@ -2380,33 +2397,34 @@ constexpr Tuned kEvalBackwardShapes[] = {
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
     int mode,
-    const void* grad_y,
-    const void* matmul_product,
-    const void* matmul_bias,
-    const void* bn_weight,
-    const void* bn_bias,
-    const void* bias,
-    const void* bn_running_mean,
-    const void* bn_running_var,
-    void* grad_matmul_product,
-    void* grad_matmul_bias,
-    void* grad_bn_weight,
-    void* grad_bn_bias,
-    void* grad_bias,
+    const void* grad_y_arg,
+    const void* matmul_product_arg,
+    const void* matmul_bias_arg,
+    const void* bn_weight_arg,
+    const void* bn_bias_arg,
+    const void* bias_arg,
+    const void* bn_running_mean_arg,
+    const void* bn_running_var_arg,
+    void* grad_matmul_product_arg,
+    void* grad_matmul_bias_arg,
+    void* grad_bn_weight_arg,
+    void* grad_bn_bias_arg,
+    void* grad_bias_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
-    double bn_eps,
-    double divide_value,
+    double bn_eps_arg,
+    double divide_value_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const EvalBackwardArguments arguments{
-      grad_y, matmul_product, matmul_bias, bn_weight, bn_bias, bias, bn_running_mean,
-      bn_running_var, grad_matmul_product, grad_matmul_bias, grad_bn_weight, grad_bn_bias,
-      grad_bias, rows, channels, bn_eps, divide_value};
-  const bool elements = aligned_to_16(grad_y, matmul_product, grad_matmul_product);
+      grad_y_arg, matmul_product_arg, matmul_bias_arg, bn_weight_arg, bn_bias_arg, bias_arg,
+      bn_running_mean_arg, bn_running_var_arg, grad_matmul_product_arg,
+      grad_matmul_bias_arg, grad_bn_weight_arg, grad_bn_bias_arg, grad_bias_arg, rows,
+      channels, bn_eps_arg, divide_value_arg};
+  const bool elements = aligned_to_16(grad_y_arg, matmul_product_arg, grad_matmul_product_arg);
   const bool vectors =
-      aligned_to_16(matmul_bias, bn_weight, bn_bias, bn_running_mean, bn_running_var,
-          grad_matmul_bias,
-      grad_bn_weight, grad_bn_bias);
+      aligned_to_16(matmul_bias_arg, bn_weight_arg, bn_bias_arg, bn_running_mean_arg,
+          bn_running_var_arg,
+      grad_matmul_bias_arg, grad_bn_weight_arg, grad_bn_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =

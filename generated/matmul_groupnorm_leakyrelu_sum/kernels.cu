@@ -7,6 +7,9 @@
 //   y = gn(y)
 //   v = F.leaky_relu(y, negative_slope)
 //   y = v + v
+//
+// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
+// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
 #include <algorithm>
 #include <cstdint>
 
@@ -51,7 +54,7 @@ namespace {
 //   plus_v = leaky_relu_value + leaky_relu_value
 //   y = plus_v
 
-// Each row or group in registers.
+// Each group in registers.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
     bool kLarge = false>
@@ -65,8 +68,8 @@ forward_row(
     Accumulate<T>* __restrict__ gn_mean_ptr,
     Accumulate<T>* __restrict__ gn_rstd_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> gn_eps,
-    Accumulate<T> negative_slope,
+    Accumulate<T> gn_eps_v,
+    Accumulate<T> negative_slope_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length,
     int lanes, int across, int height,
     int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
@@ -125,9 +128,9 @@ forward_row(
   auto* const gn_weight_staged = behind<Loaded<Param, kVec>>(fc_bias_staged, places);
   auto* const gn_bias_staged = behind<Loaded<Param, kVec>>(gn_weight_staged, places);
   constexpr bool kStaged = kLarge;
-  Acc fc_bias[kStaged ? 1 : kItems][kVec];
-  Acc gn_weight[kStaged ? 1 : kItems][kVec];
-  Acc gn_bias[kStaged ? 1 : kItems][kVec];
+  Acc fc_bias_v[kStaged ? 1 : kItems][kVec];
+  Acc gn_weight_v[kStaged ? 1 : kItems][kVec];
+  Acc gn_bias_v[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (kStaged) {
@@ -137,9 +140,9 @@ forward_row(
       gn_bias_staged[place] = load_constants(columns[i], gn_bias_ptr);
     } else {
       load_values(columns[i], fc_bias_ptr, columns[i].any() && kAddsBias<T>,
-          fc_bias[kStaged ? 0 : i]);
-      load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight[kStaged ? 0 : i]);
-      load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias[kStaged ? 0 : i]);
+          fc_bias_v[kStaged ? 0 : i]);
+      load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight_v[kStaged ? 0 : i]);
+      load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias_v[kStaged ? 0 : i]);
     }
   }
 
@@ -154,7 +157,7 @@ forward_row(
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc gn_moments_total = Acc(0);
+    Acc gn_moments_summed = Acc(0);
     Acc fc_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -162,20 +165,20 @@ forward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(fc_bias_staged[place], kAddsBias<T>, fc_bias[0]);
+        widen_values(fc_bias_staged[place], kAddsBias<T>, fc_bias_v[0]);
       }
-      Acc gn_moments_parts[kVec];
+      Acc gn_moments_terms[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in[i][v]);
-        const Acc fc = fc_product + fc_bias[kept][v];
-        fc_held[i][v] = fc;
-        gn_moments_parts[v] = columns[i].has(v) ? fc : Acc(0);
+        const Acc fc_product_v = widen(fc_product_in[i][v]);
+        const Acc fc_v = fc_product_v + fc_bias_v[kept][v];
+        fc_held[i][v] = fc_v;
+        gn_moments_terms[v] = columns[i].has(v) ? fc_v : Acc(0);
       }
-      if (active) gn_moments_total += sum_of(gn_moments_parts);
+      if (active) gn_moments_summed += sum_of(gn_moments_terms);
     }
-    sum_in_lanes(lanes, lane, gn_moments_total);
-    Moments<Acc> gn_moments{gn_moments_total * inverse_part, Acc(0)};
+    sum_in_lanes(lanes, lane, gn_moments_summed);
+    Moments<Acc> gn_moments_v{gn_moments_summed * inverse_part, Acc(0)};
     Acc gn_moments_rest = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -184,22 +187,22 @@ forward_row(
       Acc gn_moments_squares[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc fc = fc_held[i][v];
-        gn_moments_distances[v] = columns[i].has(v) ? fc - gn_moments.mean : Acc(0);
+        const Acc fc_v = fc_held[i][v];
+        gn_moments_distances[v] = columns[i].has(v) ? fc_v - gn_moments_v.mean : Acc(0);
         gn_moments_squares[v] = square(gn_moments_distances[v]);
       }
       if (active) gn_moments_rest += sum_of(gn_moments_distances);
-      if (active) gn_moments.m2 += sum_of(gn_moments_squares);
+      if (active) gn_moments_v.m2 += sum_of(gn_moments_squares);
     }
-    sum_in_lanes(lanes, lane, gn_moments.m2, gn_moments_rest);
-    correct(gn_moments, gn_moments_rest, inverse_part);
-    if (lanes > 32) moments_over_warps<kWarps>(shared, warp_counts, inverse_length, gn_moments);
-    const Acc gn_mean = gn_moments.mean;
-    const Acc gn_variance = gn_moments.m2 * inverse_length;
-    const Acc gn_rstd = rsqrt(gn_variance + gn_eps);
+    sum_in_lanes(lanes, lane, gn_moments_v.m2, gn_moments_rest);
+    correct(gn_moments_v, gn_moments_rest, inverse_part);
+    if (lanes > 32) moments_over_warps<kWarps>(shared, warp_counts, inverse_length, gn_moments_v);
+    const Acc gn_mean_v = gn_moments_v.mean;
+    const Acc gn_variance_v = gn_moments_v.m2 * inverse_length;
+    const Acc gn_rstd_v = rsqrt(gn_variance_v + gn_eps_v);
     if (lane == 0 && valid && segment < groups) {
-      gn_mean_ptr[item] = gn_mean;
-      gn_rstd_ptr[item] = gn_rstd;
+      gn_mean_ptr[item] = gn_mean_v;
+      gn_rstd_ptr[item] = gn_rstd_v;
     }
 
 #pragma unroll
@@ -208,25 +211,25 @@ forward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(gn_weight_staged[place], true, gn_weight[0]);
-        widen_values(gn_bias_staged[place], true, gn_bias[0]);
+        widen_values(gn_weight_staged[place], true, gn_weight_v[0]);
+        widen_values(gn_bias_staged[place], true, gn_bias_v[0]);
       }
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc fc = fc_held[i][v];
-        const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-        const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
-        const Acc leaky_relu_value = leaky_relu(gn, negative_slope);
-        const Acc plus_v = leaky_relu_value + leaky_relu_value;
-        y_out[v] = narrow<Out>(plus_v);
+        const Acc fc_v = fc_held[i][v];
+        const Acc gn_hat_v = (fc_v - gn_mean_v) * gn_rstd_v;
+        const Acc gn_v = gn_hat_v * gn_weight_v[kept][v] + gn_bias_v[kept][v];
+        const Acc leaky_relu_value_v = leaky_relu(gn_v, negative_slope_v);
+        const Acc plus_v_v = leaky_relu_value_v + leaky_relu_value_v;
+        y_out[v] = narrow<Out>(plus_v_v);
       }
       if (active) store_pack(columns[i], y_ptr, at, whole, y_out);
     }
   }
 }
 
-// Statistics of each row or group.
+// What each group is reduced to.
 
 template <typename T, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
@@ -234,7 +237,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const T* __restrict__ fc_bias_ptr,
     Accumulate<T>* __restrict__ gn_mean_ptr,
     Accumulate<T>* __restrict__ gn_rstd_ptr,
-    Accumulate<T> gn_eps,
+    Accumulate<T> gn_eps_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -249,7 +252,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    PilotSums<Acc> gn_moments_sums = {};
+    PilotSums<Acc> gn_moments_shifted = {};
     int seen = 0;  // values of this thread
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
@@ -271,42 +274,42 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
-        Acc fc_bias[kVec];
+        Acc fc_bias_v[kVec];
         if (kPacked) {
-          widen_values(fc_bias_in[u], kAddsBias<T>, fc_bias);
+          widen_values(fc_bias_in[u], kAddsBias<T>, fc_bias_v);
         } else {
-          load_values(columns[u], fc_bias_ptr, kAddsBias<T>, fc_bias);
+          load_values(columns[u], fc_bias_ptr, kAddsBias<T>, fc_bias_v);
         }
-        Acc gn_moments_of[kVec];
+        Acc gn_moments_terms[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
-          const Acc fc_product = widen(fc_product_in[u][v]);
-          const Acc fc = fc_product + fc_bias[v];
-          gn_moments_of[v] = fc;
+          const Acc fc_product_v = widen(fc_product_in[u][v]);
+          const Acc fc_v = fc_product_v + fc_bias_v[v];
+          gn_moments_terms[v] = fc_v;
         }
-        if (seen == 0) gn_moments_sums.pilot = one_of(columns[u], gn_moments_of);
+        if (seen == 0) gn_moments_shifted.pilot = one_of(columns[u], gn_moments_terms);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          if (columns[u].has(v)) add_value(gn_moments_sums, gn_moments_of[v]);
+          if (columns[u].has(v)) add_value(gn_moments_shifted, gn_moments_terms[v]);
         }
         seen += columns[u].size();
       }
     }
-    Moments<Acc> gn_moments = moments_of(gn_moments_sums, Acc(seen));
-    moments_over_segment(shared, gn_moments, Acc(seen), Acc(length));
-    const Acc gn_mean = gn_moments.mean;
-    const Acc gn_variance = gn_moments.m2 * inverse_length;
-    const Acc gn_rstd = rsqrt(gn_variance + gn_eps);
+    Moments<Acc> gn_moments_v = moments_of(gn_moments_shifted, Acc(seen));
+    moments_over_segment(shared, gn_moments_v, Acc(seen), Acc(length));
+    const Acc gn_mean_v = gn_moments_v.mean;
+    const Acc gn_variance_v = gn_moments_v.m2 * inverse_length;
+    const Acc gn_rstd_v = rsqrt(gn_variance_v + gn_eps_v);
     if (threadIdx.x == 0 && blockIdx.z == 0) {
-      gn_mean_ptr[item] = gn_mean;
-      gn_rstd_ptr[item] = gn_rstd;
+      gn_mean_ptr[item] = gn_mean_v;
+      gn_rstd_ptr[item] = gn_rstd_v;
     }
   }
   cluster_wait();
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
@@ -317,7 +320,7 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
     const Accumulate<T>* __restrict__ gn_mean_ptr,
     const Accumulate<T>* __restrict__ gn_rstd_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> negative_slope,
+    Accumulate<T> negative_slope_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t group_length,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -333,18 +336,18 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
   });
-  Acc fc_bias[kVec];
-  load_values(columns, fc_bias_ptr, active && kAddsBias<T>, fc_bias);
-  Acc gn_weight[kVec];
-  load_values(columns, gn_weight_ptr, active, gn_weight);
-  Acc gn_bias[kVec];
-  load_values(columns, gn_bias_ptr, active, gn_bias);
+  Acc fc_bias_v[kVec];
+  load_values(columns, fc_bias_ptr, active && kAddsBias<T>, fc_bias_v);
+  Acc gn_weight_v[kVec];
+  load_values(columns, gn_weight_ptr, active, gn_weight_v);
+  Acc gn_bias_v[kVec];
+  load_values(columns, gn_bias_ptr, active, gn_bias_v);
 
   // What is known of the segment that element v of the thread's vector is of. That of the first one
   // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
   constexpr bool kEarly = kPacked || kVec <= 4;
   struct Values {
-    Acc gn_mean, gn_rstd;
+    Acc gn_mean_v, gn_rstd_v;
   };
   const auto values_of = [&](int64_t at, int v) {
     return Values{
@@ -363,15 +366,15 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       if (!here.has(v)) continue;
       const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
       const Values values = of_first ? first_values : values_of(at, v);
-      const Acc gn_mean = values.gn_mean;
-      const Acc gn_rstd = values.gn_rstd;
-      const Acc fc_product = widen(fc_product_in[v]);
-      const Acc fc = fc_product + fc_bias[v];
-      const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-      const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
-      const Acc leaky_relu_value = leaky_relu(gn, negative_slope);
-      const Acc plus_v = leaky_relu_value + leaky_relu_value;
-      y_out[v] = narrow<Out>(plus_v);
+      const Acc gn_mean_v = values.gn_mean_v;
+      const Acc gn_rstd_v = values.gn_rstd_v;
+      const Acc fc_product_v = widen(fc_product_in[v]);
+      const Acc fc_v = fc_product_v + fc_bias_v[v];
+      const Acc gn_hat_v = (fc_v - gn_mean_v) * gn_rstd_v;
+      const Acc gn_v = gn_hat_v * gn_weight_v[v] + gn_bias_v[v];
+      const Acc leaky_relu_value_v = leaky_relu(gn_v, negative_slope_v);
+      const Acc plus_v_v = leaky_relu_value_v + leaky_relu_value_v;
+      y_out[v] = narrow<Out>(plus_v_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -412,15 +415,15 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
 }
 
 struct ForwardArguments {
-  const void* fc_product;
-  const void* fc_bias;
-  const void* gn_weight;
-  const void* gn_bias;
-  void* y;
-  void* gn_mean;
-  void* gn_rstd;
+  const void* fc_product_arg;
+  const void* fc_bias_arg;
+  const void* gn_weight_arg;
+  const void* gn_bias_arg;
+  void* y_arg;
+  void* gn_mean_arg;
+  void* gn_rstd_arg;
   int64_t rows, channels, groups;
-  double gn_eps, negative_slope;
+  double gn_eps_arg, negative_slope_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -428,13 +431,13 @@ cudaError_t forward_launch(
     const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* fc_product_ptr = static_cast<const T*>(a.fc_product);
-  auto* fc_bias_ptr = static_cast<const T*>(a.fc_bias);
-  auto* gn_weight_ptr = static_cast<const Param*>(a.gn_weight);
-  auto* gn_bias_ptr = static_cast<const Param*>(a.gn_bias);
-  auto* y_ptr = static_cast<Out*>(a.y);
-  auto* gn_mean_ptr = static_cast<Accumulate<T>*>(a.gn_mean);
-  auto* gn_rstd_ptr = static_cast<Accumulate<T>*>(a.gn_rstd);
+  auto* fc_product_ptr = static_cast<const T*>(a.fc_product_arg);
+  auto* fc_bias_ptr = static_cast<const T*>(a.fc_bias_arg);
+  auto* gn_weight_ptr = static_cast<const Param*>(a.gn_weight_arg);
+  auto* gn_bias_ptr = static_cast<const Param*>(a.gn_bias_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
+  auto* gn_mean_ptr = static_cast<Accumulate<T>*>(a.gn_mean_arg);
+  auto* gn_rstd_ptr = static_cast<Accumulate<T>*>(a.gn_rstd_arg);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
@@ -459,9 +462,9 @@ cudaError_t forward_launch(
     const int resident = resident_blocks(kernel, row.block, shared_bytes, row.resident);
     set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, fc_product_ptr, fc_bias_ptr,
-        gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr, Acc(a.gn_eps),
-        Acc(a.negative_slope), rows, channels, groups, length, row.lanes, row.across, row.height,
-        row.step, row.step * groups, row.step * channels, size, whole);
+        gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr, Acc(a.gn_eps_arg),
+        Acc(a.negative_slope_arg), rows, channels, groups, length, row.lanes, row.across,
+        row.height, row.step, row.step * groups, row.step * channels, size, whole);
   }
 
   // Any size: statistics first, then one more pass.
@@ -474,11 +477,12 @@ cudaError_t forward_launch(
         segment_grid(shapes, rows, groups, channels / groups, kSegmentTurn * kVec, kMostCluster,
             kMultiprocessors),
         dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, fc_product_ptr, fc_bias_ptr,
-        gn_mean_ptr, gn_rstd_ptr, Acc(a.gn_eps), rows, channels, groups, channels / groups, whole);
+        gn_mean_ptr, gn_rstd_ptr, Acc(a.gn_eps_arg), rows, channels, groups, channels / groups,
+        whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         fc_product_ptr, fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr,
-        Acc(a.negative_slope), rows, channels, groups, channels / groups, stores.lines,
+        Acc(a.negative_slope_arg), rows, channels, groups, channels / groups, stores.lines,
         stores.lines_per_block, stores.period, whole);
   }
 }
@@ -529,23 +533,24 @@ cudaError_t forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_groupnorm_leakyrelu_sum_forward(
     int mode,
-    const void* fc_product,
-    const void* fc_bias,
-    const void* gn_weight,
-    const void* gn_bias,
-    void* y,
-    void* gn_mean,
-    void* gn_rstd,
+    const void* fc_product_arg,
+    const void* fc_bias_arg,
+    const void* gn_weight_arg,
+    const void* gn_bias_arg,
+    void* y_arg,
+    void* gn_mean_arg,
+    void* gn_rstd_arg,
     int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
-    double gn_eps,
-    double negative_slope,
+    double gn_eps_arg,
+    double negative_slope_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const ForwardArguments arguments{
-      fc_product, fc_bias, gn_weight, gn_bias, y, gn_mean, gn_rstd, rows, channels, groups,
-      gn_eps, negative_slope};
-  const bool elements = aligned_to_16(fc_product, y);
-  const bool vectors = aligned_to_16(fc_bias, gn_weight, gn_bias, gn_mean, gn_rstd);
+      fc_product_arg, fc_bias_arg, gn_weight_arg, gn_bias_arg, y_arg, gn_mean_arg, gn_rstd_arg,
+      rows, channels, groups, gn_eps_arg, negative_slope_arg};
+  const bool elements = aligned_to_16(fc_product_arg, y_arg);
+  const bool vectors =
+      aligned_to_16(fc_bias_arg, gn_weight_arg, gn_bias_arg, gn_mean_arg, gn_rstd_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -584,7 +589,7 @@ namespace {
 //   d_gn_weight_sum = sum over the rows of gn_hat * d_gn
 //   d_fc_sum = sum over the rows of d_fc
 
-// Each row or group in registers.
+// Each group in registers.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
     bool kLarge = false, bool kCluster = false>
@@ -600,7 +605,7 @@ backward_row(
     const Param* __restrict__ gn_bias_ptr,
     T* __restrict__ grad_fc_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    Accumulate<T> negative_slope,
+    Accumulate<T> negative_slope_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length,
     int lanes, int across, int height, int period,
     int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
@@ -628,7 +633,7 @@ backward_row(
         first * channels, segment * length, end,
             int64_t((rank * kItems + i) * lanes + lane) * kVec);
   }
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count_v = reciprocal(Acc(length));
 
   // The next row is on its way while this one is used.
   RowLoad<T, kVec, kRuns> fc_product_next[kItems];
@@ -666,9 +671,9 @@ backward_row(
   auto* const d_gn_weight_sum_staged = behind<Loaded<Acc, kVec>>(d_gn_sum_staged, places);
   auto* const d_fc_sum_staged = behind<Loaded<Acc, kVec>>(d_gn_weight_sum_staged, places);
   constexpr bool kStaged = kLarge;
-  Acc fc_bias[kStaged ? 1 : kItems][kVec];
-  Acc gn_weight[kStaged ? 1 : kItems][kVec];
-  Acc gn_bias[kStaged ? 1 : kItems][kVec];
+  Acc fc_bias_v[kStaged ? 1 : kItems][kVec];
+  Acc gn_weight_v[kStaged ? 1 : kItems][kVec];
+  Acc gn_bias_v[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (kStaged) {
@@ -678,20 +683,20 @@ backward_row(
       gn_bias_staged[place] = load_constants(columns[i], gn_bias_ptr);
     } else {
       load_values(columns[i], fc_bias_ptr, columns[i].any() && kAddsBias<T>,
-          fc_bias[kStaged ? 0 : i]);
-      load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight[kStaged ? 0 : i]);
-      load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias[kStaged ? 0 : i]);
+          fc_bias_v[kStaged ? 0 : i]);
+      load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight_v[kStaged ? 0 : i]);
+      load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias_v[kStaged ? 0 : i]);
     }
   }
-  Acc d_gn_sum[kLarge ? 1 : kItems][kVec] = {};
-  Acc d_gn_weight_sum[kLarge ? 1 : kItems][kVec] = {};
-  Acc d_fc_sum[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_gn_sum_v[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_gn_weight_sum_v[kLarge ? 1 : kItems][kVec] = {};
+  Acc d_fc_sum_v[kLarge ? 1 : kItems][kVec] = {};
 #pragma unroll
   for (int i = 0; kLarge && i < kItems; ++i) {
     const int place = i * blockDim.x + threadIdx.x;
-    d_gn_sum_staged[place] = loaded(d_gn_sum[0]);
-    d_gn_weight_sum_staged[place] = loaded(d_gn_weight_sum[0]);
-    d_fc_sum_staged[place] = loaded(d_fc_sum[0]);
+    d_gn_sum_staged[place] = loaded(d_gn_sum_v[0]);
+    d_gn_weight_sum_staged[place] = loaded(d_gn_weight_sum_v[0]);
+    d_fc_sum_staged[place] = loaded(d_fc_sum_v[0]);
   }
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
@@ -704,47 +709,48 @@ backward_row(
       fc_product_in[i] = arrived(columns[i], fc_product_ptr, at, fc_product_next[i]);
       grad_y_in[i] = arrived(columns[i], grad_y_ptr, at, grad_y_next[i]);
     }
-    const Acc gn_mean = gn_mean_next;
-    const Acc gn_rstd = gn_rstd_next;
+    const Acc gn_mean_v = gn_mean_next;
+    const Acc gn_rstd_v = gn_rstd_next;
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (!kLarge || base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc d_gn_hat_sum = Acc(0);
-    Acc d_gn_hat_gn_hat_sum = Acc(0);
+    Acc d_gn_hat_sum_v = Acc(0);
+    Acc d_gn_hat_gn_hat_sum_v = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(fc_bias_staged[place], kAddsBias<T>, fc_bias[0]);
-        widen_values(gn_weight_staged[place], true, gn_weight[0]);
-        widen_values(gn_bias_staged[place], true, gn_bias[0]);
+        widen_values(fc_bias_staged[place], kAddsBias<T>, fc_bias_v[0]);
+        widen_values(gn_weight_staged[place], true, gn_weight_v[0]);
+        widen_values(gn_bias_staged[place], true, gn_bias_v[0]);
       }
-      Acc d_gn_hat_sum_parts[kVec];
-      Acc d_gn_hat_gn_hat_sum_parts[kVec];
+      Acc d_gn_hat_sum_terms[kVec];
+      Acc d_gn_hat_gn_hat_sum_terms[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in[i][v]);
-        const Acc grad_y = widen(grad_y_in[i][v]);
-        const Acc fc = fc_product + fc_bias[kept][v];
-        const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-        const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
-        const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, negative_slope);
-        const Acc d_gn_hat_gn_hat = gn_hat * d_gn * gn_weight[kept][v];
-        d_gn_hat_sum_parts[v] = columns[i].has(v) ? d_gn * gn_weight[kept][v] : Acc(0);
-        d_gn_hat_gn_hat_sum_parts[v] = columns[i].has(v) ? d_gn_hat_gn_hat : Acc(0);
+        const Acc fc_product_v = widen(fc_product_in[i][v]);
+        const Acc grad_y_v = widen(grad_y_in[i][v]);
+        const Acc fc_v = fc_product_v + fc_bias_v[kept][v];
+        const Acc gn_hat_v = (fc_v - gn_mean_v) * gn_rstd_v;
+        const Acc gn_v = gn_hat_v * gn_weight_v[kept][v] + gn_bias_v[kept][v];
+        const Acc d_gn_v = leaky_relu_backward(grad_y_v + grad_y_v, gn_v, negative_slope_v);
+        const Acc d_gn_hat_gn_hat_v = gn_hat_v * d_gn_v * gn_weight_v[kept][v];
+        d_gn_hat_sum_terms[v] = columns[i].has(v) ? d_gn_v * gn_weight_v[kept][v] : Acc(0);
+        d_gn_hat_gn_hat_sum_terms[v] = columns[i].has(v) ? d_gn_hat_gn_hat_v : Acc(0);
       }
-      if (active) d_gn_hat_sum += sum_of(d_gn_hat_sum_parts);
-      if (active) d_gn_hat_gn_hat_sum += sum_of(d_gn_hat_gn_hat_sum_parts);
+      if (active) d_gn_hat_sum_v += sum_of(d_gn_hat_sum_terms);
+      if (active) d_gn_hat_gn_hat_sum_v += sum_of(d_gn_hat_gn_hat_sum_terms);
     }
     if constexpr (kCluster) {
-      exchange.sum(d_gn_hat_sum, d_gn_hat_gn_hat_sum);
+      exchange.sum(d_gn_hat_sum_v, d_gn_hat_gn_hat_sum_v);
     } else {
-      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_gn_hat_sum, d_gn_hat_gn_hat_sum);
+      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_gn_hat_sum_v,
+          d_gn_hat_gn_hat_sum_v);
     }
-    const Acc gn_grad_slope = d_gn_hat_gn_hat_sum * inverse_count;
-    const Acc gn_grad_mean = d_gn_hat_sum * inverse_count;
+    const Acc gn_grad_slope_v = d_gn_hat_gn_hat_sum_v * inverse_count_v;
+    const Acc gn_grad_mean_v = d_gn_hat_sum_v * inverse_count_v;
 
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -752,36 +758,36 @@ backward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(fc_bias_staged[place], kAddsBias<T>, fc_bias[0]);
-        widen_values(gn_weight_staged[place], true, gn_weight[0]);
-        widen_values(gn_bias_staged[place], true, gn_bias[0]);
+        widen_values(fc_bias_staged[place], kAddsBias<T>, fc_bias_v[0]);
+        widen_values(gn_weight_staged[place], true, gn_weight_v[0]);
+        widen_values(gn_bias_staged[place], true, gn_bias_v[0]);
       }
       const int own = kLarge ? 0 : i;
       if (kLarge) {
-        widen_values(d_gn_sum_staged[place], true, d_gn_sum[0]);
-        widen_values(d_gn_weight_sum_staged[place], true, d_gn_weight_sum[0]);
-        widen_values(d_fc_sum_staged[place], true, d_fc_sum[0]);
+        widen_values(d_gn_sum_staged[place], true, d_gn_sum_v[0]);
+        widen_values(d_gn_weight_sum_staged[place], true, d_gn_weight_sum_v[0]);
+        widen_values(d_fc_sum_staged[place], true, d_fc_sum_v[0]);
       }
       Pack<T, kVec> grad_fc_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product = widen(fc_product_in[i][v]);
-        const Acc grad_y = widen(grad_y_in[i][v]);
-        const Acc fc = fc_product + fc_bias[kept][v];
-        const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-        const Acc gn = gn_hat * gn_weight[kept][v] + gn_bias[kept][v];
-        const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, negative_slope);
-        const Acc d_fc_unscaled =
-            d_gn * gn_weight[kept][v] - (gn_hat * gn_grad_slope + gn_grad_mean);
-        const Acc d_fc = d_fc_unscaled * gn_rstd;
-        if (active) d_gn_sum[own][v] += d_gn;
-        if (active) d_gn_weight_sum[own][v] += gn_hat * d_gn;
-        if (active) d_fc_sum[own][v] += d_fc;
-        grad_fc_product_out[v] = narrow<T>(d_fc);
+        const Acc fc_product_v = widen(fc_product_in[i][v]);
+        const Acc grad_y_v = widen(grad_y_in[i][v]);
+        const Acc fc_v = fc_product_v + fc_bias_v[kept][v];
+        const Acc gn_hat_v = (fc_v - gn_mean_v) * gn_rstd_v;
+        const Acc gn_v = gn_hat_v * gn_weight_v[kept][v] + gn_bias_v[kept][v];
+        const Acc d_gn_v = leaky_relu_backward(grad_y_v + grad_y_v, gn_v, negative_slope_v);
+        const Acc d_fc_unscaled_v = d_gn_v * gn_weight_v[kept][v]
+            - (gn_hat_v * gn_grad_slope_v + gn_grad_mean_v);
+        const Acc d_fc_v = d_fc_unscaled_v * gn_rstd_v;
+        if (active) d_gn_sum_v[own][v] += d_gn_v;
+        if (active) d_gn_weight_sum_v[own][v] += gn_hat_v * d_gn_v;
+        if (active) d_fc_sum_v[own][v] += d_fc_v;
+        grad_fc_product_out[v] = narrow<T>(d_fc_v);
       }
-      if (kLarge) d_gn_sum_staged[place] = loaded(d_gn_sum[0]);
-      if (kLarge) d_gn_weight_sum_staged[place] = loaded(d_gn_weight_sum[0]);
-      if (kLarge) d_fc_sum_staged[place] = loaded(d_fc_sum[0]);
+      if (kLarge) d_gn_sum_staged[place] = loaded(d_gn_sum_v[0]);
+      if (kLarge) d_gn_weight_sum_staged[place] = loaded(d_gn_weight_sum_v[0]);
+      if (kLarge) d_fc_sum_staged[place] = loaded(d_fc_sum_v[0]);
       if (active && grad_fc_product_ptr != nullptr)
           store_pack(columns[i], grad_fc_product_ptr, at, whole, grad_fc_product_out);
     }
@@ -796,19 +802,19 @@ backward_row(
     const int own = kLarge ? 0 : i;
     if (kLarge) {
       const int place = i * blockDim.x + threadIdx.x;
-      widen_values(d_gn_sum_staged[place], true, d_gn_sum[0]);
-      widen_values(d_gn_weight_sum_staged[place], true, d_gn_weight_sum[0]);
-      widen_values(d_fc_sum_staged[place], true, d_fc_sum[0]);
+      widen_values(d_gn_sum_staged[place], true, d_gn_sum_v[0]);
+      widen_values(d_gn_weight_sum_staged[place], true, d_gn_weight_sum_v[0]);
+      widen_values(d_fc_sum_staged[place], true, d_fc_sum_v[0]);
     }
     if (!kLarge && !kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_gn_sum[own],
-            d_gn_weight_sum[own]);
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_gn_sum_v[own],
+            d_gn_weight_sum_v[own]);
     if (!kLarge && !kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_fc_sum[own]);
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_fc_sum_v[own]);
     if (again.row != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, d_gn_sum[own]);
-    store_values(columns[i], mine + 1 * channels, d_gn_weight_sum[own]);
-    store_values(columns[i], mine + 2 * channels, d_fc_sum[own]);
+    store_values(columns[i], mine + 0 * channels, d_gn_sum_v[own]);
+    store_values(columns[i], mine + 1 * channels, d_gn_weight_sum_v[own]);
+    store_values(columns[i], mine + 2 * channels, d_fc_sum_v[own]);
   }
 }
 
@@ -854,15 +860,15 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
   sum_over_y<1>(shared, d_fc_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc d_gn_sum = d_gn_sum_all[0];
-  const Acc d_gn_weight_sum = d_gn_weight_sum_all[0];
-  const Acc d_fc_sum = d_fc_sum_all[0];
-  if (grad_fc_bias_ptr != nullptr) grad_fc_bias_ptr[column] = narrow<Param>(d_fc_sum);
-  if (grad_gn_weight_ptr != nullptr) grad_gn_weight_ptr[column] = narrow<Param>(d_gn_weight_sum);
-  if (grad_gn_bias_ptr != nullptr) grad_gn_bias_ptr[column] = narrow<Param>(d_gn_sum);
+  const Acc d_gn_sum_v = d_gn_sum_all[0];
+  const Acc d_gn_weight_sum_v = d_gn_weight_sum_all[0];
+  const Acc d_fc_sum_v = d_fc_sum_all[0];
+  if (grad_fc_bias_ptr != nullptr) grad_fc_bias_ptr[column] = narrow<Param>(d_fc_sum_v);
+  if (grad_gn_weight_ptr != nullptr) grad_gn_weight_ptr[column] = narrow<Param>(d_gn_weight_sum_v);
+  if (grad_gn_bias_ptr != nullptr) grad_gn_bias_ptr[column] = narrow<Param>(d_gn_sum_v);
 }
 
-// Statistics of each row or group.
+// What each group is reduced to.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
@@ -875,12 +881,12 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
     const Param* __restrict__ gn_bias_ptr,
     Accumulate<T>* __restrict__ gn_grad_slope_ptr,
     Accumulate<T>* __restrict__ gn_grad_mean_ptr,
-    Accumulate<T> negative_slope,
+    Accumulate<T> negative_slope_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count_v = reciprocal(Acc(length));
 
   cluster_arrive();
   // The vectors of the blocks that share a segment take turns.
@@ -890,10 +896,10 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc gn_mean = widen(gn_mean_ptr[item]);
-    const Acc gn_rstd = widen(gn_rstd_ptr[item]);
-    Acc d_gn_hat_sum = Acc(0);
-    Acc d_gn_hat_gn_hat_sum = Acc(0);
+    const Acc gn_mean_v = widen(gn_mean_ptr[item]);
+    const Acc gn_rstd_v = widen(gn_rstd_ptr[item]);
+    Acc d_gn_hat_sum_v = Acc(0);
+    Acc d_gn_hat_gn_hat_sum_v = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
     for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
@@ -924,51 +930,51 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
-        Acc fc_bias[kVec];
+        Acc fc_bias_v[kVec];
         if (kPacked) {
-          widen_values(fc_bias_in[u], kAddsBias<T>, fc_bias);
+          widen_values(fc_bias_in[u], kAddsBias<T>, fc_bias_v);
         } else {
-          load_values(columns[u], fc_bias_ptr, kAddsBias<T>, fc_bias);
+          load_values(columns[u], fc_bias_ptr, kAddsBias<T>, fc_bias_v);
         }
-        Acc gn_weight[kVec];
+        Acc gn_weight_v[kVec];
         if (kPacked) {
-          widen_values(gn_weight_in[u], true, gn_weight);
+          widen_values(gn_weight_in[u], true, gn_weight_v);
         } else {
-          load_values(columns[u], gn_weight_ptr, true, gn_weight);
+          load_values(columns[u], gn_weight_ptr, true, gn_weight_v);
         }
-        Acc gn_bias[kVec];
+        Acc gn_bias_v[kVec];
         if (kPacked) {
-          widen_values(gn_bias_in[u], true, gn_bias);
+          widen_values(gn_bias_in[u], true, gn_bias_v);
         } else {
-          load_values(columns[u], gn_bias_ptr, true, gn_bias);
+          load_values(columns[u], gn_bias_ptr, true, gn_bias_v);
         }
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
-          const Acc fc_product = widen(fc_product_in[u][v]);
-          const Acc grad_y = widen(grad_y_in[u][v]);
-          const Acc fc = fc_product + fc_bias[v];
-          const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-          const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
-          const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, negative_slope);
-          const Acc d_gn_hat_gn_hat = gn_hat * d_gn * gn_weight[v];
-          d_gn_hat_sum += d_gn * gn_weight[v];
-          d_gn_hat_gn_hat_sum += d_gn_hat_gn_hat;
+          const Acc fc_product_v = widen(fc_product_in[u][v]);
+          const Acc grad_y_v = widen(grad_y_in[u][v]);
+          const Acc fc_v = fc_product_v + fc_bias_v[v];
+          const Acc gn_hat_v = (fc_v - gn_mean_v) * gn_rstd_v;
+          const Acc gn_v = gn_hat_v * gn_weight_v[v] + gn_bias_v[v];
+          const Acc d_gn_v = leaky_relu_backward(grad_y_v + grad_y_v, gn_v, negative_slope_v);
+          const Acc d_gn_hat_gn_hat_v = gn_hat_v * d_gn_v * gn_weight_v[v];
+          d_gn_hat_sum_v += d_gn_v * gn_weight_v[v];
+          d_gn_hat_gn_hat_sum_v += d_gn_hat_gn_hat_v;
         }
       }
     }
-    sum_over_segment(shared, d_gn_hat_sum, d_gn_hat_gn_hat_sum);
-    const Acc gn_grad_slope = d_gn_hat_gn_hat_sum * inverse_count;
-    const Acc gn_grad_mean = d_gn_hat_sum * inverse_count;
+    sum_over_segment(shared, d_gn_hat_sum_v, d_gn_hat_gn_hat_sum_v);
+    const Acc gn_grad_slope_v = d_gn_hat_gn_hat_sum_v * inverse_count_v;
+    const Acc gn_grad_mean_v = d_gn_hat_sum_v * inverse_count_v;
     if (threadIdx.x == 0 && blockIdx.z == 0) {
-      gn_grad_slope_ptr[item] = gn_grad_slope;
-      gn_grad_mean_ptr[item] = gn_grad_mean;
+      gn_grad_slope_ptr[item] = gn_grad_slope_v;
+      gn_grad_mean_ptr[item] = gn_grad_mean_v;
     }
   }
   cluster_wait();
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward_apply(
@@ -983,7 +989,7 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
     const Accumulate<T>* __restrict__ gn_grad_mean_ptr,
     T* __restrict__ grad_fc_product_ptr,
     Accumulate<T>* __restrict__ partials,
-    Accumulate<T> negative_slope,
+    Accumulate<T> negative_slope_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t group_length,
     int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
   using Acc = Accumulate<T>;
@@ -999,22 +1005,22 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
   });
-  Acc fc_bias[kVec];
-  load_values(columns, fc_bias_ptr, active && kAddsBias<T>, fc_bias);
-  Acc gn_weight[kVec];
-  load_values(columns, gn_weight_ptr, active, gn_weight);
-  Acc gn_bias[kVec];
-  load_values(columns, gn_bias_ptr, active, gn_bias);
+  Acc fc_bias_v[kVec];
+  load_values(columns, fc_bias_ptr, active && kAddsBias<T>, fc_bias_v);
+  Acc gn_weight_v[kVec];
+  load_values(columns, gn_weight_ptr, active, gn_weight_v);
+  Acc gn_bias_v[kVec];
+  load_values(columns, gn_bias_ptr, active, gn_bias_v);
 
-  Acc d_gn_sum[kVec] = {};
-  Acc d_gn_weight_sum[kVec] = {};
-  Acc d_fc_sum[kVec] = {};
+  Acc d_gn_sum_v[kVec] = {};
+  Acc d_gn_weight_sum_v[kVec] = {};
+  Acc d_fc_sum_v[kVec] = {};
 
   // What is known of the segment that element v of the thread's vector is of. That of the first one
   // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
   constexpr bool kEarly = kPacked || kVec <= 4;
   struct Values {
-    Acc gn_mean, gn_rstd, gn_grad_slope, gn_grad_mean;
+    Acc gn_mean_v, gn_rstd_v, gn_grad_slope_v, gn_grad_mean_v;
   };
   const auto values_of = [&](int64_t at, int v) {
     return Values{
@@ -1036,21 +1042,22 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       if (!here.has(v)) continue;
       const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
       const Values values = of_first ? first_values : values_of(at, v);
-      const Acc gn_mean = values.gn_mean;
-      const Acc gn_rstd = values.gn_rstd;
-      const Acc gn_grad_slope = values.gn_grad_slope;
-      const Acc gn_grad_mean = values.gn_grad_mean;
-      const Acc fc_product = widen(fc_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc fc = fc_product + fc_bias[v];
-      const Acc gn_hat = (fc - gn_mean) * gn_rstd;
-      const Acc gn = gn_hat * gn_weight[v] + gn_bias[v];
-      const Acc d_gn = leaky_relu_backward(grad_y + grad_y, gn, negative_slope);
-      const Acc d_fc = (d_gn * gn_weight[v] - (gn_hat * gn_grad_slope + gn_grad_mean)) * gn_rstd;
-      d_gn_sum[v] += d_gn;
-      d_gn_weight_sum[v] += gn_hat * d_gn;
-      d_fc_sum[v] += d_fc;
-      grad_fc_product_out[v] = narrow<T>(d_fc);
+      const Acc gn_mean_v = values.gn_mean_v;
+      const Acc gn_rstd_v = values.gn_rstd_v;
+      const Acc gn_grad_slope_v = values.gn_grad_slope_v;
+      const Acc gn_grad_mean_v = values.gn_grad_mean_v;
+      const Acc fc_product_v = widen(fc_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc fc_v = fc_product_v + fc_bias_v[v];
+      const Acc gn_hat_v = (fc_v - gn_mean_v) * gn_rstd_v;
+      const Acc gn_v = gn_hat_v * gn_weight_v[v] + gn_bias_v[v];
+      const Acc d_gn_v = leaky_relu_backward(grad_y_v + grad_y_v, gn_v, negative_slope_v);
+      const Acc d_fc_v =
+          (d_gn_v * gn_weight_v[v] - (gn_hat_v * gn_grad_slope_v + gn_grad_mean_v)) * gn_rstd_v;
+      d_gn_sum_v[v] += d_gn_v;
+      d_gn_weight_sum_v[v] += gn_hat_v * d_gn_v;
+      d_fc_sum_v[v] += d_fc_v;
+      grad_fc_product_out[v] = narrow<T>(d_fc_v);
     }
     if (grad_fc_product_ptr != nullptr)
         store_pack(here, grad_fc_product_ptr, at * length, whole, grad_fc_product_out);
@@ -1095,28 +1102,28 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_gn_sum, d_gn_weight_sum);
-  sum_over_y<kVec>(shared, d_fc_sum);
+  sum_over_y<kVec>(shared, d_gn_sum_v, d_gn_weight_sum_v);
+  sum_over_y<kVec>(shared, d_fc_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, d_gn_sum);
-  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, d_gn_weight_sum);
-  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, d_fc_sum);
+  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, d_gn_sum_v);
+  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, d_gn_weight_sum_v);
+  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, d_fc_sum_v);
 }
 
 struct BackwardArguments {
-  const void* grad_y;
-  const void* fc_product;
-  const void* fc_bias;
-  const void* gn_weight;
-  const void* gn_bias;
-  const void* gn_mean;
-  const void* gn_rstd;
-  void* grad_fc_product;
-  void* grad_fc_bias;
-  void* grad_gn_weight;
-  void* grad_gn_bias;
+  const void* grad_y_arg;
+  const void* fc_product_arg;
+  const void* fc_bias_arg;
+  const void* gn_weight_arg;
+  const void* gn_bias_arg;
+  const void* gn_mean_arg;
+  const void* gn_rstd_arg;
+  void* grad_fc_product_arg;
+  void* grad_fc_bias_arg;
+  void* grad_gn_weight_arg;
+  void* grad_gn_bias_arg;
   int64_t rows, channels, groups;
-  double negative_slope;
+  double negative_slope_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -1124,17 +1131,17 @@ cudaError_t backward_launch(
     const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* fc_product_ptr = static_cast<const T*>(a.fc_product);
-  auto* fc_bias_ptr = static_cast<const T*>(a.fc_bias);
-  auto* gn_weight_ptr = static_cast<const Param*>(a.gn_weight);
-  auto* gn_bias_ptr = static_cast<const Param*>(a.gn_bias);
-  auto* gn_mean_ptr = static_cast<const Accumulate<T>*>(a.gn_mean);
-  auto* gn_rstd_ptr = static_cast<const Accumulate<T>*>(a.gn_rstd);
-  auto* grad_fc_product_ptr = static_cast<T*>(a.grad_fc_product);
-  auto* grad_fc_bias_ptr = static_cast<Param*>(a.grad_fc_bias);
-  auto* grad_gn_weight_ptr = static_cast<Param*>(a.grad_gn_weight);
-  auto* grad_gn_bias_ptr = static_cast<Param*>(a.grad_gn_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* fc_product_ptr = static_cast<const T*>(a.fc_product_arg);
+  auto* fc_bias_ptr = static_cast<const T*>(a.fc_bias_arg);
+  auto* gn_weight_ptr = static_cast<const Param*>(a.gn_weight_arg);
+  auto* gn_bias_ptr = static_cast<const Param*>(a.gn_bias_arg);
+  auto* gn_mean_ptr = static_cast<const Accumulate<T>*>(a.gn_mean_arg);
+  auto* gn_rstd_ptr = static_cast<const Accumulate<T>*>(a.gn_rstd_arg);
+  auto* grad_fc_product_ptr = static_cast<T*>(a.grad_fc_product_arg);
+  auto* grad_fc_bias_ptr = static_cast<Param*>(a.grad_fc_bias_arg);
+  auto* grad_gn_weight_ptr = static_cast<Param*>(a.grad_gn_weight_arg);
+  auto* grad_gn_bias_ptr = static_cast<Param*>(a.grad_gn_bias_arg);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
@@ -1177,7 +1184,7 @@ cudaError_t backward_launch(
     const size_t shared_bytes = exchanged * sizeof(Acc) + staged;
     error = launch(kernel, row.grid, row.block, shared_bytes, stream, fc_product_ptr, grad_y_ptr,
         fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, grad_fc_product_ptr,
-        partials, Acc(a.negative_slope), rows, channels, groups, length, row.lanes, row.across,
+        partials, Acc(a.negative_slope_arg), rows, channels, groups, length, row.lanes, row.across,
         row.height, row.period, row.step, row.step * groups, row.step * channels, size, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
@@ -1200,12 +1207,13 @@ cudaError_t backward_launch(
             kMultiprocessors),
         dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr,
         fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr,
-        gn_grad_mean_ptr, Acc(a.negative_slope), rows, channels, groups, channels / groups, whole);
+        gn_grad_mean_ptr, Acc(a.negative_slope_arg), rows, channels, groups, channels / groups,
+        whole);
     if (error != cudaSuccess) return error;
     error = launch(backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
         kStreamThreads * 2 * kVec * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr,
         gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr, gn_grad_mean_ptr,
-        grad_fc_product_ptr, partials, Acc(a.negative_slope), rows, channels, groups,
+        grad_fc_product_ptr, partials, Acc(a.negative_slope_arg), rows, channels, groups,
         channels / groups, sums.lines, sums.lines_per_block, sums.period, whole);
     if (error != cudaSuccess) return error;
     return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
@@ -1260,28 +1268,30 @@ cudaError_t backward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_groupnorm_leakyrelu_sum_backward(
     int mode,
-    const void* grad_y,
-    const void* fc_product,
-    const void* fc_bias,
-    const void* gn_weight,
-    const void* gn_bias,
-    const void* gn_mean,
-    const void* gn_rstd,
-    void* grad_fc_product,
-    void* grad_fc_bias,
-    void* grad_gn_weight,
-    void* grad_gn_bias,
+    const void* grad_y_arg,
+    const void* fc_product_arg,
+    const void* fc_bias_arg,
+    const void* gn_weight_arg,
+    const void* gn_bias_arg,
+    const void* gn_mean_arg,
+    const void* gn_rstd_arg,
+    void* grad_fc_product_arg,
+    void* grad_fc_bias_arg,
+    void* grad_gn_weight_arg,
+    void* grad_gn_bias_arg,
     int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
-    double negative_slope,
+    double negative_slope_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const BackwardArguments arguments{
-      grad_y, fc_product, fc_bias, gn_weight, gn_bias, gn_mean, gn_rstd, grad_fc_product,
-      grad_fc_bias, grad_gn_weight, grad_gn_bias, rows, channels, groups, negative_slope};
-  const bool elements = aligned_to_16(grad_y, fc_product, grad_fc_product);
+      grad_y_arg, fc_product_arg, fc_bias_arg, gn_weight_arg, gn_bias_arg, gn_mean_arg,
+      gn_rstd_arg, grad_fc_product_arg, grad_fc_bias_arg, grad_gn_weight_arg,
+      grad_gn_bias_arg, rows, channels, groups, negative_slope_arg};
+  const bool elements = aligned_to_16(grad_y_arg, fc_product_arg, grad_fc_product_arg);
   const bool vectors =
-      aligned_to_16(fc_bias, gn_weight, gn_bias, gn_mean, gn_rstd, grad_fc_bias, grad_gn_weight,
-          grad_gn_bias);
+      aligned_to_16(fc_bias_arg, gn_weight_arg, gn_bias_arg, gn_mean_arg, gn_rstd_arg,
+          grad_fc_bias_arg,
+      grad_gn_weight_arg, grad_gn_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};

@@ -6,6 +6,9 @@
 //   y = linear(x)
 //   y = torch.minimum(y, constant)
 //   y = y - constant
+//
+// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
+// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
 #include <cstdint>
 
 #include "../support/columns.cuh"
@@ -56,9 +59,9 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  const Acc constant = widen(*constant_ptr);
-  Acc linear_bias[kVec];
-  load_values(columns, linear_bias_ptr, active && kAddsBias<T>, linear_bias);
+  const Acc constant_v = widen(*constant_ptr);
+  Acc linear_bias_v[kVec];
+  load_values(columns, linear_bias_ptr, active && kAddsBias<T>, linear_bias_v);
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -68,11 +71,11 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc linear_product = widen(linear_product_in[v]);
-      const Acc linear = linear_product + linear_bias[v];
-      const Acc minimum_constant = minimum(linear, constant);
-      const Acc minus_constant = minimum_constant - constant;
-      y_out[v] = narrow<Out>(minus_constant);
+      const Acc linear_product_v = widen(linear_product_in[v]);
+      const Acc linear_v = linear_product_v + linear_bias_v[v];
+      const Acc minimum_constant_v = minimum(linear_v, constant_v);
+      const Acc minus_constant_v = minimum_constant_v - constant_v;
+      y_out[v] = narrow<Out>(minus_constant_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -111,10 +114,10 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
 }
 
 struct ForwardArguments {
-  const void* linear_product;
-  const void* linear_bias;
-  const void* constant;
-  void* y;
+  const void* linear_product_arg;
+  const void* linear_bias_arg;
+  const void* constant_arg;
+  void* y_arg;
   int64_t rows, channels;
 };
 
@@ -123,10 +126,10 @@ cudaError_t forward_launch(
     const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* linear_product_ptr = static_cast<const T*>(a.linear_product);
-  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias);
-  auto* constant_ptr = static_cast<const Param*>(a.constant);
-  auto* y_ptr = static_cast<Out*>(a.y);
+  auto* linear_product_ptr = static_cast<const T*>(a.linear_product_arg);
+  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias_arg);
+  auto* constant_ptr = static_cast<const Param*>(a.constant_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -186,17 +189,17 @@ cudaError_t forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_min_subtract_forward(
     int mode,
-    const void* linear_product,
-    const void* linear_bias,
-    const void* constant,
-    void* y,
+    const void* linear_product_arg,
+    const void* linear_bias_arg,
+    const void* constant_arg,
+    void* y_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const ForwardArguments arguments{
-      linear_product, linear_bias, constant, y, rows, channels};
-  const bool elements = aligned_to_16(linear_product, y);
-  const bool vectors = aligned_to_16(linear_bias);
+      linear_product_arg, linear_bias_arg, constant_arg, y_arg, rows, channels};
+  const bool elements = aligned_to_16(linear_product_arg, y_arg);
+  const bool vectors = aligned_to_16(linear_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -249,12 +252,12 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
   const auto columns = line_columns<kVec, kPacked>(
       (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
   const bool active = columns.any();
-  const Acc constant = widen(*constant_ptr);
-  Acc linear_bias[kVec];
-  load_values(columns, linear_bias_ptr, active && kAddsBias<T>, linear_bias);
+  const Acc constant_v = widen(*constant_ptr);
+  Acc linear_bias_v[kVec];
+  load_values(columns, linear_bias_ptr, active && kAddsBias<T>, linear_bias_v);
 
-  Acc d_constant_2_sum[kVec] = {};
-  Acc d_linear_sum[kVec] = {};
+  Acc d_constant_2_sum_v[kVec] = {};
+  Acc d_linear_sum_v[kVec] = {};
 
   const int64_t first = blockIdx.y * lines_per_block;
   const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
@@ -265,13 +268,13 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const Acc linear_product = widen(linear_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc linear = linear_product + linear_bias[v];
-      const Acc d_linear = minimum_backward(grad_y, linear, constant);
-      d_constant_2_sum[v] += -grad_y + minimum_backward(grad_y, constant, linear);
-      d_linear_sum[v] += d_linear;
-      grad_linear_product_out[v] = narrow<T>(d_linear);
+      const Acc linear_product_v = widen(linear_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc linear_v = linear_product_v + linear_bias_v[v];
+      const Acc d_linear_v = minimum_backward(grad_y_v, linear_v, constant_v);
+      d_constant_2_sum_v[v] += -grad_y_v + minimum_backward(grad_y_v, constant_v, linear_v);
+      d_linear_sum_v[v] += d_linear_v;
+      grad_linear_product_out[v] = narrow<T>(d_linear_v);
     }
     if (grad_linear_product_ptr != nullptr)
         store_pack(here, grad_linear_product_ptr, at * length, whole, grad_linear_product_out);
@@ -314,10 +317,10 @@ __global__ void __launch_bounds__(kStreamThreads) backward(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_constant_2_sum, d_linear_sum);
+  sum_over_y<kVec>(shared, d_constant_2_sum_v, d_linear_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_constant_2_sum);
-  store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, d_linear_sum);
+  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, d_constant_2_sum_v);
+  store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, d_linear_sum_v);
 }
 
 // Column sums from partial results.
@@ -358,10 +361,10 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
   sum_over_y<1>(shared, d_linear_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc d_constant_2_sum = d_constant_2_sum_all[0];
-  const Acc d_linear_sum = d_linear_sum_all[0];
-  if (grad_linear_bias_ptr != nullptr) grad_linear_bias_ptr[column] = narrow<Param>(d_linear_sum);
-  d_constant_2_sum_ptr[column] = d_constant_2_sum;
+  const Acc d_constant_2_sum_v = d_constant_2_sum_all[0];
+  const Acc d_linear_sum_v = d_linear_sum_all[0];
+  if (grad_linear_bias_ptr != nullptr) grad_linear_bias_ptr[column] = narrow<Param>(d_linear_sum_v);
+  d_constant_2_sum_ptr[column] = d_constant_2_sum_v;
 }
 
 // Sums over all columns.
@@ -373,24 +376,24 @@ __global__ void __launch_bounds__(kTotalThreads) backward_total(
     int64_t rows, int64_t channels) {
   wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
-  Acc d_constant_2_sum_sum = Acc(0);
+  Acc d_constant_2_sum_sum_v = Acc(0);
   for (int64_t column = threadIdx.x; column < channels; column += blockDim.x) {
-    const Acc d_constant_2_sum = widen(d_constant_2_sum_ptr[column]);
-    d_constant_2_sum_sum += d_constant_2_sum;
+    const Acc d_constant_2_sum_v = widen(d_constant_2_sum_ptr[column]);
+    d_constant_2_sum_sum_v += d_constant_2_sum_v;
   }
-  sum_over_block(shared, d_constant_2_sum_sum);
+  sum_over_block(shared, d_constant_2_sum_sum_v);
   if (threadIdx.x != 0) return;
-  if (grad_constant_ptr != nullptr) grad_constant_ptr[0] = narrow<Param>(d_constant_2_sum_sum);
+  if (grad_constant_ptr != nullptr) grad_constant_ptr[0] = narrow<Param>(d_constant_2_sum_sum_v);
 }
 
 struct BackwardArguments {
-  const void* grad_y;
-  const void* linear_product;
-  const void* linear_bias;
-  const void* constant;
-  void* grad_linear_product;
-  void* grad_linear_bias;
-  void* grad_constant;
+  const void* grad_y_arg;
+  const void* linear_product_arg;
+  const void* linear_bias_arg;
+  const void* constant_arg;
+  void* grad_linear_product_arg;
+  void* grad_linear_bias_arg;
+  void* grad_constant_arg;
   int64_t rows, channels;
 };
 
@@ -399,13 +402,13 @@ cudaError_t backward_launch(
     const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* linear_product_ptr = static_cast<const T*>(a.linear_product);
-  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias);
-  auto* constant_ptr = static_cast<const Param*>(a.constant);
-  auto* grad_linear_product_ptr = static_cast<T*>(a.grad_linear_product);
-  auto* grad_linear_bias_ptr = static_cast<Param*>(a.grad_linear_bias);
-  auto* grad_constant_ptr = static_cast<Param*>(a.grad_constant);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* linear_product_ptr = static_cast<const T*>(a.linear_product_arg);
+  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias_arg);
+  auto* constant_ptr = static_cast<const Param*>(a.constant_arg);
+  auto* grad_linear_product_ptr = static_cast<T*>(a.grad_linear_product_arg);
+  auto* grad_linear_bias_ptr = static_cast<Param*>(a.grad_linear_bias_arg);
+  auto* grad_constant_ptr = static_cast<Param*>(a.grad_constant_arg);
   const int64_t rows = a.rows, channels = a.channels;
 
   // One pass over memory.
@@ -477,21 +480,21 @@ cudaError_t backward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_min_subtract_backward(
     int mode,
-    const void* grad_y,
-    const void* linear_product,
-    const void* linear_bias,
-    const void* constant,
-    void* grad_linear_product,
-    void* grad_linear_bias,
-    void* grad_constant,
+    const void* grad_y_arg,
+    const void* linear_product_arg,
+    const void* linear_bias_arg,
+    const void* constant_arg,
+    void* grad_linear_product_arg,
+    void* grad_linear_bias_arg,
+    void* grad_constant_arg,
     int64_t rows, int64_t channels, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const BackwardArguments arguments{
-      grad_y, linear_product, linear_bias, constant, grad_linear_product, grad_linear_bias,
-      grad_constant, rows, channels};
-  const bool elements = aligned_to_16(grad_y, linear_product, grad_linear_product);
-  const bool vectors = aligned_to_16(linear_bias, grad_linear_bias);
+      grad_y_arg, linear_product_arg, linear_bias_arg, constant_arg, grad_linear_product_arg,
+      grad_linear_bias_arg, grad_constant_arg, rows, channels};
+  const bool elements = aligned_to_16(grad_y_arg, linear_product_arg, grad_linear_product_arg);
+  const bool vectors = aligned_to_16(linear_bias_arg, grad_linear_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};

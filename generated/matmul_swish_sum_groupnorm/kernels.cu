@@ -7,6 +7,9 @@
 //   y = F.silu(y)
 //   y = y + bias
 //   y = group_norm(y)
+//
+// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
+// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
 #include <algorithm>
 #include <cstdint>
 
@@ -52,7 +55,7 @@ namespace {
 //   group_norm = group_norm_hat * group_norm_weight + group_norm_bias
 //   y = group_norm
 
-// Each row or group in registers.
+// Each group in registers.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
     bool kLarge = false>
@@ -67,7 +70,7 @@ forward_row(
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
     Out* __restrict__ y_ptr,
-    Accumulate<T> group_norm_eps,
+    Accumulate<T> group_norm_eps_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length,
     int lanes, int across, int height,
     int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
@@ -128,10 +131,10 @@ forward_row(
   auto* const group_norm_bias_staged =
       behind<Loaded<Param, kVec>>(group_norm_weight_staged, places);
   constexpr bool kStaged = kLarge;
-  Acc matmul_bias[kStaged ? 1 : kItems][kVec];
-  Acc bias[kStaged ? 1 : kItems][kVec];
-  Acc group_norm_weight[kStaged ? 1 : kItems][kVec];
-  Acc group_norm_bias[kStaged ? 1 : kItems][kVec];
+  Acc matmul_bias_v[kStaged ? 1 : kItems][kVec];
+  Acc bias_v[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_weight_v[kStaged ? 1 : kItems][kVec];
+  Acc group_norm_bias_v[kStaged ? 1 : kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (kStaged) {
@@ -142,12 +145,12 @@ forward_row(
       group_norm_bias_staged[place] = load_constants(columns[i], group_norm_bias_ptr);
     } else {
       load_values(columns[i], matmul_bias_ptr, columns[i].any() && kAddsBias<T>,
-          matmul_bias[kStaged ? 0 : i]);
-      load_values(columns[i], bias_ptr, columns[i].any(), bias[kStaged ? 0 : i]);
+          matmul_bias_v[kStaged ? 0 : i]);
+      load_values(columns[i], bias_ptr, columns[i].any(), bias_v[kStaged ? 0 : i]);
       load_values(columns[i], group_norm_weight_ptr, columns[i].any(),
-          group_norm_weight[kStaged ? 0 : i]);
+          group_norm_weight_v[kStaged ? 0 : i]);
       load_values(columns[i], group_norm_bias_ptr, columns[i].any(),
-          group_norm_bias[kStaged ? 0 : i]);
+          group_norm_bias_v[kStaged ? 0 : i]);
     }
   }
 
@@ -162,7 +165,7 @@ forward_row(
     // Behind a branch: else the compiler may put it off until it comes too late.
     if (base + step < rows) load_row(at + at_step, item + item_step);
 
-    Acc group_norm_moments_total = Acc(0);
+    Acc group_norm_moments_summed = Acc(0);
     Acc plus_bias_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -170,24 +173,24 @@ forward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(matmul_bias_staged[place], kAddsBias<T>, matmul_bias[0]);
-        widen_values(bias_staged[place], true, bias[0]);
+        widen_values(matmul_bias_staged[place], kAddsBias<T>, matmul_bias_v[0]);
+        widen_values(bias_staged[place], true, bias_v[0]);
       }
-      Acc group_norm_moments_parts[kVec];
+      Acc group_norm_moments_terms[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[i][v]);
-        const Acc matmul = matmul_product + matmul_bias[kept][v];
-        const Acc gate = sigmoid<Out>(matmul);
-        const Acc silu_value = matmul * gate;
-        const Acc plus_bias = silu_value + bias[kept][v];
-        plus_bias_held[i][v] = plus_bias;
-        group_norm_moments_parts[v] = columns[i].has(v) ? plus_bias : Acc(0);
+        const Acc matmul_product_v = widen(matmul_product_in[i][v]);
+        const Acc matmul_v = matmul_product_v + matmul_bias_v[kept][v];
+        const Acc gate_v = sigmoid<Out>(matmul_v);
+        const Acc silu_value_v = matmul_v * gate_v;
+        const Acc plus_bias_v = silu_value_v + bias_v[kept][v];
+        plus_bias_held[i][v] = plus_bias_v;
+        group_norm_moments_terms[v] = columns[i].has(v) ? plus_bias_v : Acc(0);
       }
-      if (active) group_norm_moments_total += sum_of(group_norm_moments_parts);
+      if (active) group_norm_moments_summed += sum_of(group_norm_moments_terms);
     }
-    sum_in_lanes(lanes, lane, group_norm_moments_total);
-    Moments<Acc> group_norm_moments{group_norm_moments_total * inverse_part, Acc(0)};
+    sum_in_lanes(lanes, lane, group_norm_moments_summed);
+    Moments<Acc> group_norm_moments_v{group_norm_moments_summed * inverse_part, Acc(0)};
     Acc group_norm_moments_rest = Acc(0);
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -196,24 +199,24 @@ forward_row(
       Acc group_norm_moments_squares[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc plus_bias = plus_bias_held[i][v];
-        group_norm_moments_distances[v] = columns[i].has(v) ? plus_bias - group_norm_moments.mean
-            : Acc(0);
+        const Acc plus_bias_v = plus_bias_held[i][v];
+        group_norm_moments_distances[v] = columns[i].has(v) ? plus_bias_v
+            - group_norm_moments_v.mean : Acc(0);
         group_norm_moments_squares[v] = square(group_norm_moments_distances[v]);
       }
       if (active) group_norm_moments_rest += sum_of(group_norm_moments_distances);
-      if (active) group_norm_moments.m2 += sum_of(group_norm_moments_squares);
+      if (active) group_norm_moments_v.m2 += sum_of(group_norm_moments_squares);
     }
-    sum_in_lanes(lanes, lane, group_norm_moments.m2, group_norm_moments_rest);
-    correct(group_norm_moments, group_norm_moments_rest, inverse_part);
+    sum_in_lanes(lanes, lane, group_norm_moments_v.m2, group_norm_moments_rest);
+    correct(group_norm_moments_v, group_norm_moments_rest, inverse_part);
     if (lanes > 32)
-        moments_over_warps<kWarps>(shared, warp_counts, inverse_length, group_norm_moments);
-    const Acc group_norm_mean = group_norm_moments.mean;
-    const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-    const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
+        moments_over_warps<kWarps>(shared, warp_counts, inverse_length, group_norm_moments_v);
+    const Acc group_norm_mean_v = group_norm_moments_v.mean;
+    const Acc group_norm_variance_v = group_norm_moments_v.m2 * inverse_length;
+    const Acc group_norm_rstd_v = rsqrt(group_norm_variance_v + group_norm_eps_v);
     if (lane == 0 && valid && segment < groups) {
-      group_norm_mean_ptr[item] = group_norm_mean;
-      group_norm_rstd_ptr[item] = group_norm_rstd;
+      group_norm_mean_ptr[item] = group_norm_mean_v;
+      group_norm_rstd_ptr[item] = group_norm_rstd_v;
     }
 
 #pragma unroll
@@ -222,24 +225,24 @@ forward_row(
       const int place = i * blockDim.x + threadIdx.x;
       const int kept = kStaged ? 0 : i;
       if (kStaged) {
-        widen_values(group_norm_weight_staged[place], true, group_norm_weight[0]);
-        widen_values(group_norm_bias_staged[place], true, group_norm_bias[0]);
+        widen_values(group_norm_weight_staged[place], true, group_norm_weight_v[0]);
+        widen_values(group_norm_bias_staged[place], true, group_norm_bias_v[0]);
       }
       Pack<Out, kVec> y_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc plus_bias = plus_bias_held[i][v];
-        const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
-        const Acc group_norm = group_norm_hat * group_norm_weight[kept][v]
-            + group_norm_bias[kept][v];
-        y_out[v] = narrow<Out>(group_norm);
+        const Acc plus_bias_v = plus_bias_held[i][v];
+        const Acc group_norm_hat_v = (plus_bias_v - group_norm_mean_v) * group_norm_rstd_v;
+        const Acc group_norm_v = group_norm_hat_v * group_norm_weight_v[kept][v]
+            + group_norm_bias_v[kept][v];
+        y_out[v] = narrow<Out>(group_norm_v);
       }
       if (active) store_pack(columns[i], y_ptr, at, whole, y_out);
     }
   }
 }
 
-// Statistics of each row or group.
+// What each group is reduced to.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
@@ -248,7 +251,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
     const Param* __restrict__ bias_ptr,
     Accumulate<T>* __restrict__ group_norm_mean_ptr,
     Accumulate<T>* __restrict__ group_norm_rstd_ptr,
-    Accumulate<T> group_norm_eps,
+    Accumulate<T> group_norm_eps_v,
     int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
@@ -263,7 +266,7 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    PilotSums<Acc> group_norm_moments_sums = {};
+    PilotSums<Acc> group_norm_moments_shifted = {};
     int seen = 0;  // values of this thread
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
@@ -289,51 +292,52 @@ __global__ void __launch_bounds__(kSegmentThreads) forward_segments(
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
-        Acc matmul_bias[kVec];
+        Acc matmul_bias_v[kVec];
         if (kPacked) {
-          widen_values(matmul_bias_in[u], kAddsBias<T>, matmul_bias);
+          widen_values(matmul_bias_in[u], kAddsBias<T>, matmul_bias_v);
         } else {
-          load_values(columns[u], matmul_bias_ptr, kAddsBias<T>, matmul_bias);
+          load_values(columns[u], matmul_bias_ptr, kAddsBias<T>, matmul_bias_v);
         }
-        Acc bias[kVec];
+        Acc bias_v[kVec];
         if (kPacked) {
-          widen_values(bias_in[u], true, bias);
+          widen_values(bias_in[u], true, bias_v);
         } else {
-          load_values(columns[u], bias_ptr, true, bias);
+          load_values(columns[u], bias_ptr, true, bias_v);
         }
-        Acc group_norm_moments_of[kVec];
+        Acc group_norm_moments_terms[kVec];
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
-          const Acc matmul_product = widen(matmul_product_in[u][v]);
-          const Acc matmul = matmul_product + matmul_bias[v];
-          const Acc gate = sigmoid<Out>(matmul);
-          const Acc silu_value = matmul * gate;
-          const Acc plus_bias = silu_value + bias[v];
-          group_norm_moments_of[v] = plus_bias;
+          const Acc matmul_product_v = widen(matmul_product_in[u][v]);
+          const Acc matmul_v = matmul_product_v + matmul_bias_v[v];
+          const Acc gate_v = sigmoid<Out>(matmul_v);
+          const Acc silu_value_v = matmul_v * gate_v;
+          const Acc plus_bias_v = silu_value_v + bias_v[v];
+          group_norm_moments_terms[v] = plus_bias_v;
         }
-        if (seen == 0) group_norm_moments_sums.pilot = one_of(columns[u], group_norm_moments_of);
+        if (seen == 0) group_norm_moments_shifted.pilot =
+            one_of(columns[u], group_norm_moments_terms);
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
-          if (columns[u].has(v)) add_value(group_norm_moments_sums, group_norm_moments_of[v]);
+          if (columns[u].has(v)) add_value(group_norm_moments_shifted, group_norm_moments_terms[v]);
         }
         seen += columns[u].size();
       }
     }
-    Moments<Acc> group_norm_moments = moments_of(group_norm_moments_sums, Acc(seen));
-    moments_over_segment(shared, group_norm_moments, Acc(seen), Acc(length));
-    const Acc group_norm_mean = group_norm_moments.mean;
-    const Acc group_norm_variance = group_norm_moments.m2 * inverse_length;
-    const Acc group_norm_rstd = rsqrt(group_norm_variance + group_norm_eps);
+    Moments<Acc> group_norm_moments_v = moments_of(group_norm_moments_shifted, Acc(seen));
+    moments_over_segment(shared, group_norm_moments_v, Acc(seen), Acc(length));
+    const Acc group_norm_mean_v = group_norm_moments_v.mean;
+    const Acc group_norm_variance_v = group_norm_moments_v.m2 * inverse_length;
+    const Acc group_norm_rstd_v = rsqrt(group_norm_variance_v + group_norm_eps_v);
     if (threadIdx.x == 0 && blockIdx.z == 0) {
-      group_norm_mean_ptr[item] = group_norm_mean;
-      group_norm_rstd_ptr[item] = group_norm_rstd;
+      group_norm_mean_ptr[item] = group_norm_mean_v;
+      group_norm_rstd_ptr[item] = group_norm_rstd_v;
     }
   }
   cluster_wait();
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) forward_apply(
@@ -360,20 +364,20 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
   });
-  Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
-  Acc bias[kVec];
-  load_values(columns, bias_ptr, active, bias);
-  Acc group_norm_weight[kVec];
-  load_values(columns, group_norm_weight_ptr, active, group_norm_weight);
-  Acc group_norm_bias[kVec];
-  load_values(columns, group_norm_bias_ptr, active, group_norm_bias);
+  Acc matmul_bias_v[kVec];
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias_v);
+  Acc bias_v[kVec];
+  load_values(columns, bias_ptr, active, bias_v);
+  Acc group_norm_weight_v[kVec];
+  load_values(columns, group_norm_weight_ptr, active, group_norm_weight_v);
+  Acc group_norm_bias_v[kVec];
+  load_values(columns, group_norm_bias_ptr, active, group_norm_bias_v);
 
   // What is known of the segment that element v of the thread's vector is of. That of the first one
   // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
   constexpr bool kEarly = kPacked || kVec <= 4;
   struct Values {
-    Acc group_norm_mean, group_norm_rstd;
+    Acc group_norm_mean_v, group_norm_rstd_v;
   };
   const auto values_of = [&](int64_t at, int v) {
     return Values{
@@ -392,16 +396,16 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
       if (!here.has(v)) continue;
       const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
       const Values values = of_first ? first_values : values_of(at, v);
-      const Acc group_norm_mean = values.group_norm_mean;
-      const Acc group_norm_rstd = values.group_norm_rstd;
-      const Acc matmul_product = widen(matmul_product_in[v]);
-      const Acc matmul = matmul_product + matmul_bias[v];
-      const Acc gate = sigmoid<Out>(matmul);
-      const Acc silu_value = matmul * gate;
-      const Acc plus_bias = silu_value + bias[v];
-      const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
-      const Acc group_norm = group_norm_hat * group_norm_weight[v] + group_norm_bias[v];
-      y_out[v] = narrow<Out>(group_norm);
+      const Acc group_norm_mean_v = values.group_norm_mean_v;
+      const Acc group_norm_rstd_v = values.group_norm_rstd_v;
+      const Acc matmul_product_v = widen(matmul_product_in[v]);
+      const Acc matmul_v = matmul_product_v + matmul_bias_v[v];
+      const Acc gate_v = sigmoid<Out>(matmul_v);
+      const Acc silu_value_v = matmul_v * gate_v;
+      const Acc plus_bias_v = silu_value_v + bias_v[v];
+      const Acc group_norm_hat_v = (plus_bias_v - group_norm_mean_v) * group_norm_rstd_v;
+      const Acc group_norm_v = group_norm_hat_v * group_norm_weight_v[v] + group_norm_bias_v[v];
+      y_out[v] = narrow<Out>(group_norm_v);
     }
     store_pack(here, y_ptr, at * length, whole, y_out);
   };
@@ -442,16 +446,16 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
 }
 
 struct ForwardArguments {
-  const void* matmul_product;
-  const void* matmul_bias;
-  const void* bias;
-  const void* group_norm_weight;
-  const void* group_norm_bias;
-  void* y;
-  void* group_norm_mean;
-  void* group_norm_rstd;
+  const void* matmul_product_arg;
+  const void* matmul_bias_arg;
+  const void* bias_arg;
+  const void* group_norm_weight_arg;
+  const void* group_norm_bias_arg;
+  void* y_arg;
+  void* group_norm_mean_arg;
+  void* group_norm_rstd_arg;
   int64_t rows, channels, groups;
-  double group_norm_eps;
+  double group_norm_eps_arg;
 };
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
@@ -459,14 +463,14 @@ cudaError_t forward_launch(
     const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
-  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias);
-  auto* bias_ptr = static_cast<const Param*>(a.bias);
-  auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight);
-  auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias);
-  auto* y_ptr = static_cast<Out*>(a.y);
-  auto* group_norm_mean_ptr = static_cast<Accumulate<T>*>(a.group_norm_mean);
-  auto* group_norm_rstd_ptr = static_cast<Accumulate<T>*>(a.group_norm_rstd);
+  auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product_arg);
+  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias_arg);
+  auto* bias_ptr = static_cast<const Param*>(a.bias_arg);
+  auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight_arg);
+  auto* group_norm_bias_ptr = static_cast<const Param*>(a.group_norm_bias_arg);
+  auto* y_ptr = static_cast<Out*>(a.y_arg);
+  auto* group_norm_mean_ptr = static_cast<Accumulate<T>*>(a.group_norm_mean_arg);
+  auto* group_norm_rstd_ptr = static_cast<Accumulate<T>*>(a.group_norm_rstd_arg);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
@@ -492,7 +496,7 @@ cudaError_t forward_launch(
     set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
     return launch(kernel, row.grid, row.block, shared_bytes, stream, matmul_product_ptr,
         matmul_bias_ptr, bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr, group_norm_mean_ptr,
-        group_norm_rstd_ptr, y_ptr, Acc(a.group_norm_eps), rows, channels, groups, length,
+        group_norm_rstd_ptr, y_ptr, Acc(a.group_norm_eps_arg), rows, channels, groups, length,
         row.lanes, row.across, row.height, row.step, row.step * groups, row.step * channels, size,
         whole);
   }
@@ -507,8 +511,8 @@ cudaError_t forward_launch(
         segment_grid(shapes, rows, groups, channels / groups, kSegmentTurn * kVec, kMostCluster,
             kMultiprocessors),
         dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, matmul_product_ptr,
-        matmul_bias_ptr, bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr, Acc(a.group_norm_eps),
-        rows, channels, groups, channels / groups, whole);
+        matmul_bias_ptr, bias_ptr, group_norm_mean_ptr, group_norm_rstd_ptr,
+        Acc(a.group_norm_eps_arg), rows, channels, groups, channels / groups, whole);
     if (error != cudaSuccess) return error;
     return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
         matmul_product_ptr, matmul_bias_ptr, bias_ptr, group_norm_weight_ptr, group_norm_bias_ptr,
@@ -563,25 +567,26 @@ cudaError_t forward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_swish_sum_groupnorm_forward(
     int mode,
-    const void* matmul_product,
-    const void* matmul_bias,
-    const void* bias,
-    const void* group_norm_weight,
-    const void* group_norm_bias,
-    void* y,
-    void* group_norm_mean,
-    void* group_norm_rstd,
+    const void* matmul_product_arg,
+    const void* matmul_bias_arg,
+    const void* bias_arg,
+    const void* group_norm_weight_arg,
+    const void* group_norm_bias_arg,
+    void* y_arg,
+    void* group_norm_mean_arg,
+    void* group_norm_rstd_arg,
     int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
-    double group_norm_eps,
+    double group_norm_eps_arg,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const ForwardArguments arguments{
-      matmul_product, matmul_bias, bias, group_norm_weight, group_norm_bias, y, group_norm_mean,
-      group_norm_rstd, rows, channels, groups, group_norm_eps};
-  const bool elements = aligned_to_16(matmul_product, y);
+      matmul_product_arg, matmul_bias_arg, bias_arg, group_norm_weight_arg, group_norm_bias_arg,
+      y_arg, group_norm_mean_arg, group_norm_rstd_arg, rows, channels, groups,
+      group_norm_eps_arg};
+  const bool elements = aligned_to_16(matmul_product_arg, y_arg);
   const bool vectors =
-      aligned_to_16(matmul_bias, bias, group_norm_weight, group_norm_bias, group_norm_mean,
-          group_norm_rstd);
+      aligned_to_16(matmul_bias_arg, bias_arg, group_norm_weight_arg, group_norm_bias_arg,
+      group_norm_mean_arg, group_norm_rstd_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};
@@ -626,7 +631,7 @@ namespace {
 //   d_plus_bias_sum = sum over the rows of d_plus_bias
 //   d_matmul_sum = sum over the rows of d_matmul
 
-// Each row or group in registers.
+// Each group in registers.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
     bool kCluster = false>
@@ -669,7 +674,7 @@ backward_row(
         first * channels, segment * length, end,
             int64_t((rank * kItems + i) * lanes + lane) * kVec);
   }
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count_v = reciprocal(Acc(length));
 
   // The next row is on its way while this one is used.
   RowLoad<T, kVec, kRuns> matmul_product_next[kItems];
@@ -699,19 +704,19 @@ backward_row(
   Exchange<Acc, 2> exchange;
   if constexpr (kCluster) exchange.begin(shared);
 
-  Acc matmul_bias[kItems][kVec];
-  Acc bias[kItems][kVec];
-  Acc group_norm_weight[kItems][kVec];
+  Acc matmul_bias_v[kItems][kVec];
+  Acc bias_v[kItems][kVec];
+  Acc group_norm_weight_v[kItems][kVec];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
-    load_values(columns[i], matmul_bias_ptr, columns[i].any() && kAddsBias<T>, matmul_bias[i]);
-    load_values(columns[i], bias_ptr, columns[i].any(), bias[i]);
-    load_values(columns[i], group_norm_weight_ptr, columns[i].any(), group_norm_weight[i]);
+    load_values(columns[i], matmul_bias_ptr, columns[i].any() && kAddsBias<T>, matmul_bias_v[i]);
+    load_values(columns[i], bias_ptr, columns[i].any(), bias_v[i]);
+    load_values(columns[i], group_norm_weight_ptr, columns[i].any(), group_norm_weight_v[i]);
   }
-  Acc grad_y_sum[kItems][kVec] = {};
-  Acc d_group_norm_weight_sum[kItems][kVec] = {};
-  Acc d_plus_bias_sum[kItems][kVec] = {};
-  Acc d_matmul_sum[kItems][kVec] = {};
+  Acc grad_y_sum_v[kItems][kVec] = {};
+  Acc d_group_norm_weight_sum_v[kItems][kVec] = {};
+  Acc d_plus_bias_sum_v[kItems][kVec] = {};
+  Acc d_matmul_sum_v[kItems][kVec] = {};
 
   // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
   for (; base < rows; base += step, at += at_step, item += item_step) {
@@ -723,50 +728,50 @@ backward_row(
       matmul_product_in[i] = arrived(columns[i], matmul_product_ptr, at, matmul_product_next[i]);
       grad_y_in[i] = arrived(columns[i], grad_y_ptr, at, grad_y_next[i]);
     }
-    const Acc group_norm_mean = group_norm_mean_next;
-    const Acc group_norm_rstd = group_norm_rstd_next;
+    const Acc group_norm_mean_v = group_norm_mean_next;
+    const Acc group_norm_rstd_v = group_norm_rstd_next;
     load_row(at + at_step, item + item_step);
 
-    Acc d_group_norm_hat_sum = Acc(0);
-    Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
+    Acc d_group_norm_hat_sum_v = Acc(0);
+    Acc d_group_norm_hat_group_norm_hat_sum_v = Acc(0);
     Acc group_norm_hat_held[kItems][kVec];
     Acc slope_of_silu_value_held[kItems][kVec];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const bool active = valid && columns[i].any();
-      Acc d_group_norm_hat_sum_parts[kVec];
-      Acc d_group_norm_hat_group_norm_hat_sum_parts[kVec];
+      Acc d_group_norm_hat_sum_terms[kVec];
+      Acc d_group_norm_hat_group_norm_hat_sum_terms[kVec];
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc matmul_product = widen(matmul_product_in[i][v]);
-        const Acc grad_y = widen(grad_y_in[i][v]);
-        const Acc matmul = matmul_product + matmul_bias[i][v];
-        const Acc gate = sigmoid<Out>(matmul);
-        const Acc silu_value = matmul * gate;
-        const Acc plus_bias = silu_value + bias[i][v];
-        const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
-        const Acc d_group_norm_hat_group_norm_hat =
-            grad_y * group_norm_hat * group_norm_weight[i][v];
-        const Acc slope_of_silu_value = silu_slope(matmul, gate);
-        group_norm_hat_held[i][v] = group_norm_hat;
-        slope_of_silu_value_held[i][v] = slope_of_silu_value;
-        d_group_norm_hat_sum_parts[v] = columns[i].has(v) ? grad_y * group_norm_weight[i][v]
+        const Acc matmul_product_v = widen(matmul_product_in[i][v]);
+        const Acc grad_y_v = widen(grad_y_in[i][v]);
+        const Acc matmul_v = matmul_product_v + matmul_bias_v[i][v];
+        const Acc gate_v = sigmoid<Out>(matmul_v);
+        const Acc silu_value_v = matmul_v * gate_v;
+        const Acc plus_bias_v = silu_value_v + bias_v[i][v];
+        const Acc group_norm_hat_v = (plus_bias_v - group_norm_mean_v) * group_norm_rstd_v;
+        const Acc d_group_norm_hat_group_norm_hat_v =
+            grad_y_v * group_norm_hat_v * group_norm_weight_v[i][v];
+        const Acc slope_of_silu_value_v = silu_slope(matmul_v, gate_v);
+        group_norm_hat_held[i][v] = group_norm_hat_v;
+        slope_of_silu_value_held[i][v] = slope_of_silu_value_v;
+        d_group_norm_hat_sum_terms[v] = columns[i].has(v) ? grad_y_v * group_norm_weight_v[i][v]
             : Acc(0);
-        d_group_norm_hat_group_norm_hat_sum_parts[v] = columns[i].has(v)
-            ? d_group_norm_hat_group_norm_hat : Acc(0);
+        d_group_norm_hat_group_norm_hat_sum_terms[v] = columns[i].has(v)
+            ? d_group_norm_hat_group_norm_hat_v : Acc(0);
       }
-      if (active) d_group_norm_hat_sum += sum_of(d_group_norm_hat_sum_parts);
-      if (active) d_group_norm_hat_group_norm_hat_sum +=
-          sum_of(d_group_norm_hat_group_norm_hat_sum_parts);
+      if (active) d_group_norm_hat_sum_v += sum_of(d_group_norm_hat_sum_terms);
+      if (active) d_group_norm_hat_group_norm_hat_sum_v +=
+          sum_of(d_group_norm_hat_group_norm_hat_sum_terms);
     }
     if constexpr (kCluster) {
-      exchange.sum(d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
+      exchange.sum(d_group_norm_hat_sum_v, d_group_norm_hat_group_norm_hat_sum_v);
     } else {
-      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_group_norm_hat_sum,
-          d_group_norm_hat_group_norm_hat_sum);
+      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_group_norm_hat_sum_v,
+          d_group_norm_hat_group_norm_hat_sum_v);
     }
-    const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
-    const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
+    const Acc group_norm_grad_slope_v = d_group_norm_hat_group_norm_hat_sum_v * inverse_count_v;
+    const Acc group_norm_grad_mean_v = d_group_norm_hat_sum_v * inverse_count_v;
 
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -774,19 +779,18 @@ backward_row(
       Pack<T, kVec> grad_matmul_product_out;
 #pragma unroll
       for (int v = 0; v < kVec; ++v) {
-        const Acc grad_y = widen(grad_y_in[i][v]);
-        const Acc group_norm_hat = group_norm_hat_held[i][v];
-        const Acc slope_of_silu_value = slope_of_silu_value_held[i][v];
-        const Acc d_plus_bias_unscaled =
-            grad_y * group_norm_weight[i][v] - (group_norm_hat * group_norm_grad_slope
-                + group_norm_grad_mean);
-        const Acc d_plus_bias = d_plus_bias_unscaled * group_norm_rstd;
-        const Acc d_matmul = d_plus_bias * slope_of_silu_value;
-        if (active) grad_y_sum[i][v] += grad_y;
-        if (active) d_group_norm_weight_sum[i][v] += grad_y * group_norm_hat;
-        if (active) d_plus_bias_sum[i][v] += d_plus_bias;
-        if (active) d_matmul_sum[i][v] += d_matmul;
-        grad_matmul_product_out[v] = narrow<T>(d_matmul);
+        const Acc grad_y_v = widen(grad_y_in[i][v]);
+        const Acc group_norm_hat_v = group_norm_hat_held[i][v];
+        const Acc slope_of_silu_value_v = slope_of_silu_value_held[i][v];
+        const Acc d_plus_bias_unscaled_v = grad_y_v * group_norm_weight_v[i][v]
+            - (group_norm_hat_v * group_norm_grad_slope_v + group_norm_grad_mean_v);
+        const Acc d_plus_bias_v = d_plus_bias_unscaled_v * group_norm_rstd_v;
+        const Acc d_matmul_v = d_plus_bias_v * slope_of_silu_value_v;
+        if (active) grad_y_sum_v[i][v] += grad_y_v;
+        if (active) d_group_norm_weight_sum_v[i][v] += grad_y_v * group_norm_hat_v;
+        if (active) d_plus_bias_sum_v[i][v] += d_plus_bias_v;
+        if (active) d_matmul_sum_v[i][v] += d_matmul_v;
+        grad_matmul_product_out[v] = narrow<T>(d_matmul_v);
       }
       if (active && grad_matmul_product_ptr != nullptr)
           store_pack(columns[i], grad_matmul_product_ptr, at, whole, grad_matmul_product_out);
@@ -800,16 +804,16 @@ backward_row(
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     if (!kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, grad_y_sum[i],
-            d_group_norm_weight_sum[i]);
+        sum_over_rows<kVec>(again, lanes * across, height, shared, grad_y_sum_v[i],
+            d_group_norm_weight_sum_v[i]);
     if (!kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_plus_bias_sum[i],
-            d_matmul_sum[i]);
+        sum_over_rows<kVec>(again, lanes * across, height, shared, d_plus_bias_sum_v[i],
+            d_matmul_sum_v[i]);
     if (again.row != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, grad_y_sum[i]);
-    store_values(columns[i], mine + 1 * channels, d_group_norm_weight_sum[i]);
-    store_values(columns[i], mine + 2 * channels, d_plus_bias_sum[i]);
-    store_values(columns[i], mine + 3 * channels, d_matmul_sum[i]);
+    store_values(columns[i], mine + 0 * channels, grad_y_sum_v[i]);
+    store_values(columns[i], mine + 1 * channels, d_group_norm_weight_sum_v[i]);
+    store_values(columns[i], mine + 2 * channels, d_plus_bias_sum_v[i]);
+    store_values(columns[i], mine + 3 * channels, d_matmul_sum_v[i]);
   }
 }
 
@@ -859,19 +863,19 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
   sum_over_y<1>(shared, d_matmul_sum_all);
   if (threadIdx.y != 0 || !active) return;
 
-  const Acc grad_y_sum = grad_y_sum_all[0];
-  const Acc d_group_norm_weight_sum = d_group_norm_weight_sum_all[0];
-  const Acc d_plus_bias_sum = d_plus_bias_sum_all[0];
-  const Acc d_matmul_sum = d_matmul_sum_all[0];
-  if (grad_matmul_bias_ptr != nullptr) grad_matmul_bias_ptr[column] = narrow<Param>(d_matmul_sum);
-  if (grad_bias_ptr != nullptr) grad_bias_ptr[column] = narrow<Param>(d_plus_bias_sum);
+  const Acc grad_y_sum_v = grad_y_sum_all[0];
+  const Acc d_group_norm_weight_sum_v = d_group_norm_weight_sum_all[0];
+  const Acc d_plus_bias_sum_v = d_plus_bias_sum_all[0];
+  const Acc d_matmul_sum_v = d_matmul_sum_all[0];
+  if (grad_matmul_bias_ptr != nullptr) grad_matmul_bias_ptr[column] = narrow<Param>(d_matmul_sum_v);
+  if (grad_bias_ptr != nullptr) grad_bias_ptr[column] = narrow<Param>(d_plus_bias_sum_v);
   if (grad_group_norm_weight_ptr != nullptr) grad_group_norm_weight_ptr[column] =
-      narrow<Param>(d_group_norm_weight_sum);
+      narrow<Param>(d_group_norm_weight_sum_v);
   if (grad_group_norm_bias_ptr != nullptr) grad_group_norm_bias_ptr[column] =
-      narrow<Param>(grad_y_sum);
+      narrow<Param>(grad_y_sum_v);
 }
 
-// Statistics of each row or group.
+// What each group is reduced to.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
@@ -888,7 +892,7 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   using Acc = Accumulate<T>;
   wait_for_earlier_kernels();
   Acc* shared = shared_memory<Acc>();
-  const Acc inverse_count = reciprocal(Acc(length));
+  const Acc inverse_count_v = reciprocal(Acc(length));
 
   cluster_arrive();
   // The vectors of the blocks that share a segment take turns.
@@ -898,10 +902,10 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
   for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
     const int64_t row = item / groups;
     const int64_t segment = item % groups;
-    const Acc group_norm_mean = widen(group_norm_mean_ptr[item]);
-    const Acc group_norm_rstd = widen(group_norm_rstd_ptr[item]);
-    Acc d_group_norm_hat_sum = Acc(0);
-    Acc d_group_norm_hat_group_norm_hat_sum = Acc(0);
+    const Acc group_norm_mean_v = widen(group_norm_mean_ptr[item]);
+    const Acc group_norm_rstd_v = widen(group_norm_rstd_ptr[item]);
+    Acc d_group_norm_hat_sum_v = Acc(0);
+    Acc d_group_norm_hat_group_norm_hat_sum_v = Acc(0);
     // Where no vector begins with the segment, it may touch one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
     for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
@@ -932,53 +936,53 @@ __global__ void __launch_bounds__(kSegmentThreads) backward_segments(
 #pragma unroll
       for (int u = 0; u < kVectorsAtOnce; ++u) {
         if (!columns[u].any()) break;
-        Acc matmul_bias[kVec];
+        Acc matmul_bias_v[kVec];
         if (kPacked) {
-          widen_values(matmul_bias_in[u], kAddsBias<T>, matmul_bias);
+          widen_values(matmul_bias_in[u], kAddsBias<T>, matmul_bias_v);
         } else {
-          load_values(columns[u], matmul_bias_ptr, kAddsBias<T>, matmul_bias);
+          load_values(columns[u], matmul_bias_ptr, kAddsBias<T>, matmul_bias_v);
         }
-        Acc bias[kVec];
+        Acc bias_v[kVec];
         if (kPacked) {
-          widen_values(bias_in[u], true, bias);
+          widen_values(bias_in[u], true, bias_v);
         } else {
-          load_values(columns[u], bias_ptr, true, bias);
+          load_values(columns[u], bias_ptr, true, bias_v);
         }
-        Acc group_norm_weight[kVec];
+        Acc group_norm_weight_v[kVec];
         if (kPacked) {
-          widen_values(group_norm_weight_in[u], true, group_norm_weight);
+          widen_values(group_norm_weight_in[u], true, group_norm_weight_v);
         } else {
-          load_values(columns[u], group_norm_weight_ptr, true, group_norm_weight);
+          load_values(columns[u], group_norm_weight_ptr, true, group_norm_weight_v);
         }
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           if (!columns[u].has(v)) continue;
-          const Acc matmul_product = widen(matmul_product_in[u][v]);
-          const Acc grad_y = widen(grad_y_in[u][v]);
-          const Acc matmul = matmul_product + matmul_bias[v];
-          const Acc gate = sigmoid<Out>(matmul);
-          const Acc silu_value = matmul * gate;
-          const Acc plus_bias = silu_value + bias[v];
-          const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
-          const Acc d_group_norm_hat_group_norm_hat =
-              grad_y * group_norm_hat * group_norm_weight[v];
-          d_group_norm_hat_sum += grad_y * group_norm_weight[v];
-          d_group_norm_hat_group_norm_hat_sum += d_group_norm_hat_group_norm_hat;
+          const Acc matmul_product_v = widen(matmul_product_in[u][v]);
+          const Acc grad_y_v = widen(grad_y_in[u][v]);
+          const Acc matmul_v = matmul_product_v + matmul_bias_v[v];
+          const Acc gate_v = sigmoid<Out>(matmul_v);
+          const Acc silu_value_v = matmul_v * gate_v;
+          const Acc plus_bias_v = silu_value_v + bias_v[v];
+          const Acc group_norm_hat_v = (plus_bias_v - group_norm_mean_v) * group_norm_rstd_v;
+          const Acc d_group_norm_hat_group_norm_hat_v =
+              grad_y_v * group_norm_hat_v * group_norm_weight_v[v];
+          d_group_norm_hat_sum_v += grad_y_v * group_norm_weight_v[v];
+          d_group_norm_hat_group_norm_hat_sum_v += d_group_norm_hat_group_norm_hat_v;
         }
       }
     }
-    sum_over_segment(shared, d_group_norm_hat_sum, d_group_norm_hat_group_norm_hat_sum);
-    const Acc group_norm_grad_slope = d_group_norm_hat_group_norm_hat_sum * inverse_count;
-    const Acc group_norm_grad_mean = d_group_norm_hat_sum * inverse_count;
+    sum_over_segment(shared, d_group_norm_hat_sum_v, d_group_norm_hat_group_norm_hat_sum_v);
+    const Acc group_norm_grad_slope_v = d_group_norm_hat_group_norm_hat_sum_v * inverse_count_v;
+    const Acc group_norm_grad_mean_v = d_group_norm_hat_sum_v * inverse_count_v;
     if (threadIdx.x == 0 && blockIdx.z == 0) {
-      group_norm_grad_slope_ptr[item] = group_norm_grad_slope;
-      group_norm_grad_mean_ptr[item] = group_norm_grad_mean;
+      group_norm_grad_slope_ptr[item] = group_norm_grad_slope_v;
+      group_norm_grad_mean_ptr[item] = group_norm_grad_mean_v;
     }
   }
   cluster_wait();
 }
 
-// Results, with the statistics at hand.
+// Results, with what is reduced at hand.
 
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kStreamThreads) backward_apply(
@@ -1008,23 +1012,23 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
     segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
   });
-  Acc matmul_bias[kVec];
-  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias);
-  Acc bias[kVec];
-  load_values(columns, bias_ptr, active, bias);
-  Acc group_norm_weight[kVec];
-  load_values(columns, group_norm_weight_ptr, active, group_norm_weight);
+  Acc matmul_bias_v[kVec];
+  load_values(columns, matmul_bias_ptr, active && kAddsBias<T>, matmul_bias_v);
+  Acc bias_v[kVec];
+  load_values(columns, bias_ptr, active, bias_v);
+  Acc group_norm_weight_v[kVec];
+  load_values(columns, group_norm_weight_ptr, active, group_norm_weight_v);
 
-  Acc grad_y_sum[kVec] = {};
-  Acc d_group_norm_weight_sum[kVec] = {};
-  Acc d_plus_bias_sum[kVec] = {};
-  Acc d_matmul_sum[kVec] = {};
+  Acc grad_y_sum_v[kVec] = {};
+  Acc d_group_norm_weight_sum_v[kVec] = {};
+  Acc d_plus_bias_sum_v[kVec] = {};
+  Acc d_matmul_sum_v[kVec] = {};
 
   // What is known of the segment that element v of the thread's vector is of. That of the first one
   // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
   constexpr bool kEarly = kPacked || kVec <= 4;
   struct Values {
-    Acc group_norm_mean, group_norm_rstd, group_norm_grad_slope, group_norm_grad_mean;
+    Acc group_norm_mean_v, group_norm_rstd_v, group_norm_grad_slope_v, group_norm_grad_mean_v;
   };
   const auto values_of = [&](int64_t at, int v) {
     return Values{
@@ -1046,28 +1050,27 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
       if (!here.has(v)) continue;
       const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
       const Values values = of_first ? first_values : values_of(at, v);
-      const Acc group_norm_mean = values.group_norm_mean;
-      const Acc group_norm_rstd = values.group_norm_rstd;
-      const Acc group_norm_grad_slope = values.group_norm_grad_slope;
-      const Acc group_norm_grad_mean = values.group_norm_grad_mean;
-      const Acc matmul_product = widen(matmul_product_in[v]);
-      const Acc grad_y = widen(grad_y_in[v]);
-      const Acc matmul = matmul_product + matmul_bias[v];
-      const Acc gate = sigmoid<Out>(matmul);
-      const Acc silu_value = matmul * gate;
-      const Acc plus_bias = silu_value + bias[v];
-      const Acc group_norm_hat = (plus_bias - group_norm_mean) * group_norm_rstd;
-      const Acc d_plus_bias_unscaled =
-          grad_y * group_norm_weight[v] - (group_norm_hat * group_norm_grad_slope
-              + group_norm_grad_mean);
-      const Acc d_plus_bias = d_plus_bias_unscaled * group_norm_rstd;
-      const Acc slope_of_silu_value = silu_slope(matmul, gate);
-      const Acc d_matmul = d_plus_bias * slope_of_silu_value;
-      grad_y_sum[v] += grad_y;
-      d_group_norm_weight_sum[v] += grad_y * group_norm_hat;
-      d_plus_bias_sum[v] += d_plus_bias;
-      d_matmul_sum[v] += d_matmul;
-      grad_matmul_product_out[v] = narrow<T>(d_matmul);
+      const Acc group_norm_mean_v = values.group_norm_mean_v;
+      const Acc group_norm_rstd_v = values.group_norm_rstd_v;
+      const Acc group_norm_grad_slope_v = values.group_norm_grad_slope_v;
+      const Acc group_norm_grad_mean_v = values.group_norm_grad_mean_v;
+      const Acc matmul_product_v = widen(matmul_product_in[v]);
+      const Acc grad_y_v = widen(grad_y_in[v]);
+      const Acc matmul_v = matmul_product_v + matmul_bias_v[v];
+      const Acc gate_v = sigmoid<Out>(matmul_v);
+      const Acc silu_value_v = matmul_v * gate_v;
+      const Acc plus_bias_v = silu_value_v + bias_v[v];
+      const Acc group_norm_hat_v = (plus_bias_v - group_norm_mean_v) * group_norm_rstd_v;
+      const Acc d_plus_bias_unscaled_v = grad_y_v * group_norm_weight_v[v]
+          - (group_norm_hat_v * group_norm_grad_slope_v + group_norm_grad_mean_v);
+      const Acc d_plus_bias_v = d_plus_bias_unscaled_v * group_norm_rstd_v;
+      const Acc slope_of_silu_value_v = silu_slope(matmul_v, gate_v);
+      const Acc d_matmul_v = d_plus_bias_v * slope_of_silu_value_v;
+      grad_y_sum_v[v] += grad_y_v;
+      d_group_norm_weight_sum_v[v] += grad_y_v * group_norm_hat_v;
+      d_plus_bias_sum_v[v] += d_plus_bias_v;
+      d_matmul_sum_v[v] += d_matmul_v;
+      grad_matmul_product_out[v] = narrow<T>(d_matmul_v);
     }
     if (grad_matmul_product_ptr != nullptr)
         store_pack(here, grad_matmul_product_ptr, at * length, whole, grad_matmul_product_out);
@@ -1112,28 +1115,28 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
 
   // Partial results of this block of rows; the order of every addition is fixed.
   Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, grad_y_sum, d_group_norm_weight_sum);
-  sum_over_y<kVec>(shared, d_plus_bias_sum, d_matmul_sum);
+  sum_over_y<kVec>(shared, grad_y_sum_v, d_group_norm_weight_sum_v);
+  sum_over_y<kVec>(shared, d_plus_bias_sum_v, d_matmul_sum_v);
   if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 4, 0, channels, period, grad_y_sum);
-  store_partials(columns, partials, blockIdx.y, 4, 1, channels, period, d_group_norm_weight_sum);
-  store_partials(columns, partials, blockIdx.y, 4, 2, channels, period, d_plus_bias_sum);
-  store_partials(columns, partials, blockIdx.y, 4, 3, channels, period, d_matmul_sum);
+  store_partials(columns, partials, blockIdx.y, 4, 0, channels, period, grad_y_sum_v);
+  store_partials(columns, partials, blockIdx.y, 4, 1, channels, period, d_group_norm_weight_sum_v);
+  store_partials(columns, partials, blockIdx.y, 4, 2, channels, period, d_plus_bias_sum_v);
+  store_partials(columns, partials, blockIdx.y, 4, 3, channels, period, d_matmul_sum_v);
 }
 
 struct BackwardArguments {
-  const void* grad_y;
-  const void* matmul_product;
-  const void* matmul_bias;
-  const void* bias;
-  const void* group_norm_weight;
-  const void* group_norm_mean;
-  const void* group_norm_rstd;
-  void* grad_matmul_product;
-  void* grad_matmul_bias;
-  void* grad_bias;
-  void* grad_group_norm_weight;
-  void* grad_group_norm_bias;
+  const void* grad_y_arg;
+  const void* matmul_product_arg;
+  const void* matmul_bias_arg;
+  const void* bias_arg;
+  const void* group_norm_weight_arg;
+  const void* group_norm_mean_arg;
+  const void* group_norm_rstd_arg;
+  void* grad_matmul_product_arg;
+  void* grad_matmul_bias_arg;
+  void* grad_bias_arg;
+  void* grad_group_norm_weight_arg;
+  void* grad_group_norm_bias_arg;
   int64_t rows, channels, groups;
 };
 
@@ -1142,18 +1145,18 @@ cudaError_t backward_launch(
     const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
     cudaStream_t stream) {
   using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y);
-  auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product);
-  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias);
-  auto* bias_ptr = static_cast<const Param*>(a.bias);
-  auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight);
-  auto* group_norm_mean_ptr = static_cast<const Accumulate<T>*>(a.group_norm_mean);
-  auto* group_norm_rstd_ptr = static_cast<const Accumulate<T>*>(a.group_norm_rstd);
-  auto* grad_matmul_product_ptr = static_cast<T*>(a.grad_matmul_product);
-  auto* grad_matmul_bias_ptr = static_cast<Param*>(a.grad_matmul_bias);
-  auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias);
-  auto* grad_group_norm_weight_ptr = static_cast<Param*>(a.grad_group_norm_weight);
-  auto* grad_group_norm_bias_ptr = static_cast<Param*>(a.grad_group_norm_bias);
+  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
+  auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product_arg);
+  auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias_arg);
+  auto* bias_ptr = static_cast<const Param*>(a.bias_arg);
+  auto* group_norm_weight_ptr = static_cast<const Param*>(a.group_norm_weight_arg);
+  auto* group_norm_mean_ptr = static_cast<const Accumulate<T>*>(a.group_norm_mean_arg);
+  auto* group_norm_rstd_ptr = static_cast<const Accumulate<T>*>(a.group_norm_rstd_arg);
+  auto* grad_matmul_product_ptr = static_cast<T*>(a.grad_matmul_product_arg);
+  auto* grad_matmul_bias_ptr = static_cast<Param*>(a.grad_matmul_bias_arg);
+  auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias_arg);
+  auto* grad_group_norm_weight_ptr = static_cast<Param*>(a.grad_group_norm_weight_arg);
+  auto* grad_group_norm_bias_ptr = static_cast<Param*>(a.grad_group_norm_bias_arg);
   const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
 
   // Each segment stays in registers.
@@ -1276,30 +1279,31 @@ cudaError_t backward_dispatch(
 // forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_swish_sum_groupnorm_backward(
     int mode,
-    const void* grad_y,
-    const void* matmul_product,
-    const void* matmul_bias,
-    const void* bias,
-    const void* group_norm_weight,
-    const void* group_norm_mean,
-    const void* group_norm_rstd,
-    void* grad_matmul_product,
-    void* grad_matmul_bias,
-    void* grad_bias,
-    void* grad_group_norm_weight,
-    void* grad_group_norm_bias,
+    const void* grad_y_arg,
+    const void* matmul_product_arg,
+    const void* matmul_bias_arg,
+    const void* bias_arg,
+    const void* group_norm_weight_arg,
+    const void* group_norm_mean_arg,
+    const void* group_norm_rstd_arg,
+    void* grad_matmul_product_arg,
+    void* grad_matmul_bias_arg,
+    void* grad_bias_arg,
+    void* grad_group_norm_weight_arg,
+    void* grad_group_norm_bias_arg,
     int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
     void* workspace, void* stream) {
   if (rows == 0 || channels == 0) return cudaSuccess;
   const BackwardArguments arguments{
-      grad_y, matmul_product, matmul_bias, bias, group_norm_weight, group_norm_mean,
-      group_norm_rstd, grad_matmul_product, grad_matmul_bias, grad_bias,
-      grad_group_norm_weight, grad_group_norm_bias, rows, channels, groups};
-  const bool elements = aligned_to_16(grad_y, matmul_product, grad_matmul_product);
+      grad_y_arg, matmul_product_arg, matmul_bias_arg, bias_arg, group_norm_weight_arg,
+      group_norm_mean_arg, group_norm_rstd_arg, grad_matmul_product_arg,
+      grad_matmul_bias_arg, grad_bias_arg, grad_group_norm_weight_arg,
+      grad_group_norm_bias_arg, rows, channels, groups};
+  const bool elements = aligned_to_16(grad_y_arg, matmul_product_arg, grad_matmul_product_arg);
   const bool vectors =
-      aligned_to_16(matmul_bias, bias, group_norm_weight, group_norm_mean, group_norm_rstd,
-          grad_matmul_bias,
-      grad_bias, grad_group_norm_weight, grad_group_norm_bias);
+      aligned_to_16(matmul_bias_arg, bias_arg, group_norm_weight_arg, group_norm_mean_arg,
+      group_norm_rstd_arg, grad_matmul_bias_arg, grad_bias_arg,
+      grad_group_norm_weight_arg, grad_group_norm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes = forced != nullptr ? *forced : Shapes{};

@@ -43,7 +43,7 @@ inline int column_height(
 }
 
 // A tile of `width` vectors over `cluster` blocks of `height` rows of threads.
-inline Column column_tile(
+inline Column tile_of_columns(
     int64_t rows, int64_t channels, int vector, const ColumnWork& work, int width, int cluster,
     int height) {
   const int64_t rows_per_block = ceil_div(rows, cluster);
@@ -124,7 +124,7 @@ inline Column column_shape(
           column_height(ceil_div(rows, cluster), blocks, width, work, multiprocessors);
       for (const int height : {highest, highest / 2}) {
         if (height < highest && height * width < (rows < 64 ? 32 : 64)) continue;
-        const Column tile = column_tile(rows, channels, vector, work, width, cluster, height);
+        const Column tile = tile_of_columns(rows, channels, vector, work, width, cluster, height);
         if (int64_t(tile.shared_bytes) > limit) continue;
         const double time =
             column_microseconds(tile, work, channels, vector, packed, limit, multiprocessors);

@@ -117,7 +117,7 @@ class Operator:
             "rows": first.shape[0],
             "channels": arguments[1].shape[0] if self.linear else first.shape[1],
         }
-        sizes["groups"] = given.get("groups")
+        sizes["groups"] = given.get("_groups")
         made = tuple(self._new(first, given, sizes, each) for each in self.results)
         return made if len(made) > 1 else made[0]
 
@@ -135,7 +135,7 @@ class Operator:
 
     def _new(self, like, given, sizes, result):
         role, *shape = result
-        dtype = self.package.dtypes[given["dtype_mode"]][role]
+        dtype = self.package.dtypes[given["_dtype_mode"]][role]
         return like.new_empty([sizes.get(size, size) for size in shape], dtype=dtype)
 
     # Floating-point operations, which FlopCounterMode counts for matrix products alone

@@ -108,8 +108,22 @@ HAND_PICKED = {
         )
     ),
     "residual_detached": Other(("{op: sigmoid}", "{op: add, input: x, detach: true}")),
+    # Called as keywords, macros and our own variables are, and as what follows from other names.
     "two_inputs": Other(
-        ("{op: add, input: r}", BN, "{op: mul, input: s, swap: true}"), inputs=("r", "s"), square=False
+        (
+            "{op: add, input: rows}",
+            "{op: batch_norm, name: template}",
+            "{op: mul, input: y, swap: true}",
+            parameter("mul", "grad_y", "[features]"),
+            parameter("add", "fc_bias", "[1]"),
+            parameter("add", "NAN", "[1]"),
+            "{op: mul, constant: 1.25, name: dtype_mode}",
+            "{op: sub, constant: 0.5, name: groups}",
+            "{op: sigmoid, save: sigmoid}",
+            "{op: mul, value: sigmoid}",
+        ),
+        inputs=("rows", "y"),
+        square=False,
     ),
     "input_only_detached": Other(("{op: mul, input: r, detach: true}", LN), inputs=("r",)),
     "reuse": Other(("{op: relu, save: v}", BN, "{op: mul, value: v}", "{op: sub, value: v, swap: true, detach: true}")),

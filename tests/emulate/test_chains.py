@@ -99,7 +99,8 @@ def agreement(tail, tensors, mode, schedule: str, seed: int, expected) -> int:
         assert schedule in ("on chip", "twice a share", "panels"), error
         assert str(error).endswith("CUDA error 9"), error  # does not fit
         return 0
-    return compare(found, expected, f"{tail.variant.name} {mode.name} {list(tensors['grad_y'].shape)} {schedule}")
+    shape = list(tensors[tail.variant.result_gradient].shape)
+    return compare(found, expected, f"{tail.variant.name} {mode.name} {shape} {schedule}")
 
 
 def inputs(plan, mode, rows: int, channels: int) -> dict[str, torch.Tensor]:

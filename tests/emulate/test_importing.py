@@ -131,5 +131,6 @@ assert type(y.grad_fn).__name__ == "DifferentiatedBackward" and torch.equal(y, x
 
 def test_the_digest_is_in_the_library(built) -> None:
     package = built["relu"] / "twice"
-    (digest,) = (line.split('"')[1] for line in (package / "__init__.py").read_text().splitlines() if "sources=" in line)
+    text = (package / "__init__.py").read_text()
+    (digest,) = (line.split('"')[1] for line in text.splitlines() if "sources=" in line)
     assert f"fusegen sources twice {digest}".encode() in (package / "_C.so").read_bytes()

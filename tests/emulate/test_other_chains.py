@@ -42,7 +42,7 @@ def test_every_schedule_against_double_precision(name, cache, tmp_path):
             torch.manual_seed(rows)
             module = build(module_class, plan, channels)
             variant = plan.variants[0 if training else -1]
-            names = [plan.chain.source.name, *plan.chain.tail_inputs, "grad_y"]
+            names = [plan.chain.source.name, *plan.chain.tail_inputs, variant.result_gradient]
             tensors = {each: torch.randn(rows, channels).double() for each in dict.fromkeys(names)}
             expected = tail_reference(plan, module, tensors, mode, training)
             count_batch(plan, module, training)

@@ -44,9 +44,16 @@ def test_the_extent_defaults_to_what_the_operands_broadcast_to() -> None:
     assert s.extent == graph.literal(1).extent == SCALAR
 
 
-@pytest.mark.parametrize("name", ["row", "column", "shared", "u"])
-def test_names_that_kernels_use_get_a_number(name: str) -> None:
-    assert Graph().tensor(name, FULL).name == f"{name}_2"
+def test_values_give_way_to_tensors_and_constants() -> None:
+    """Whichever comes first."""
+    graph = Graph(frozenset({"of_spec"}))
+    claimed = graph.claim("claimed")
+    x = graph.tensor("x", FULL)
+    values = [graph.add(op, x, name=name) for op, name in (("relu", "of_spec"), ("tanh", "claimed"), ("exp", "first"))]
+    assert [node.name for node in values] == ["of_spec_2", "claimed_2", "first"]
+    assert graph.tensor("of_spec", FULL).name == "of_spec" and graph.tensor(claimed, FULL).name == claimed == "claimed"
+    assert [graph.claim(name) for name in ("of_spec", "claimed", "first")] == ["of_spec_3", "claimed_3", "first_2"]
+    assert graph.reserved == {"of_spec", "claimed", "of_spec_3", "claimed_3", "first_2"}
 
 
 def test_a_number_that_is_taken_is_passed_over() -> None:

@@ -61,7 +61,7 @@ _AT_BARRIER = rf"waits at {_SITE} with mask 0xffffffff for lane \d+, which waits
 _AT_SHUFFLE = rf"is at {_SITE} while lane \d+ is in another shuffle at {_SITE}"
 _EXITED = r"names lane \d+, but no such lane is alive|for lane \d+, which has exited"
 
-_COLUMN_SUMS = "sum_over_y<kVec>(shared, d_over_divide_value_sum, bn_centered_d_over_divide_value_sum);"
+_COLUMN_SUMS = "sum_over_y<kVec>(shared, d_over_divide_value_sum_v, bn_centered_d_over_divide_value_sum_v);"
 
 DIVERGENT = [
     Mutant(

@@ -7,7 +7,7 @@ from tests.emulate.mutants.mutant import BLOCKS, EARLY, MISALIGNED, UNWRITTEN, M
 _FULL = r"Buffer\(float32, \[70, 132\]\)"  # what the stream kernels read and write
 _CHANNELS = r"Buffer\(float32, \[1, 132\]\)"
 _PAST = r", \d+ bytes past its end"
-_SUM = "bn_centered_d_over_divide_value_sum"
+_SUM = "bn_centered_d_over_divide_value_sum_v"
 _BEFORE = r", \d+ bytes before its start"
 
 INPUTS = [
@@ -125,8 +125,8 @@ INPUTS = [
     Mutant(
         "reads an output before it is written",
         "split",
-        "narrow<Out>(silu_value)",
-        "narrow<Out>(silu_value + 0 * widen(y_ptr[at * channels + columns.first + v]))",
+        "narrow<Out>(silu_value_v)",
+        "narrow<Out>(silu_value_v + 0 * widen(y_ptr[at * channels + columns.first + v]))",
         rf"{UNWRITTEN}, .*{_FULL}, at element",
         within="train_forward_apply",
         kernel="train_forward_apply",
@@ -164,8 +164,8 @@ OUTPUTS = [
     Mutant(
         "a channel past the end of the statistics",
         "split",
-        "bn_mean_ptr[column] = bn_mean;",
-        "bn_mean_ptr[column] = bn_mean; if (column == channels - 1) bn_mean_ptr[column + 1] = bn_mean;",
+        "bn_mean_ptr[column] = bn_mean_v;",
+        "bn_mean_ptr[column] = bn_mean_v; if (column == channels - 1) bn_mean_ptr[column + 1] = bn_mean_v;",
         rf"writes .*{_CHANNELS}, 0 bytes past its end",
         within="train_forward_finalise",
         kernel="train_forward_finalise",
@@ -173,8 +173,8 @@ OUTPUTS = [
     Mutant(
         "a segment past the end of the statistics",
         "segments",
-        "group_norm_mean_ptr[item] = group_norm_mean;",
-        "group_norm_mean_ptr[item + 1] = group_norm_mean;",
+        "group_norm_mean_ptr[item] = group_norm_mean_v;",
+        "group_norm_mean_ptr[item + 1] = group_norm_mean_v;",
         rf"writes .*Buffer\(float32, \[41, 2\]\), 0 bytes past its end|{BLOCKS}",
         within="forward_segments",
         kernel="forward_segments",
@@ -182,8 +182,8 @@ OUTPUTS = [
     Mutant(
         "a row's statistics before the beginning",
         "short rows",
-        "group_norm_mean_ptr[item] = group_norm_mean;",
-        "group_norm_mean_ptr[item - 1] = group_norm_mean;",
+        "group_norm_mean_ptr[item] = group_norm_mean_v;",
+        "group_norm_mean_ptr[item - 1] = group_norm_mean_v;",
         r"writes .*Buffer\(float32, \[41, 2\]\), 4 bytes before its start|which (another|thread)",
         within="forward_row",
         kernel="forward_row",

@@ -90,7 +90,7 @@ EXCHANGES = [
     _mutant("a block without rows has moments", "rank * rows_per_block < rows", "rank < int(gridDim.z)",
             nan("y"), "moments_of_blocks", None, "cluster, few rows", nth=1, of=2),
     _mutant("no room to exchange", "cluster > 1 ? columns * work.exchange * (cluster + 1) : 0", "0", BEYOND_SHARED,
-            "column_tile", file="column_shapes.cuh"),
+            "tile_of_columns", file="column_shapes.cuh"),
 ]  # fmt: skip
 
 EXCHANGES += [

@@ -7,7 +7,7 @@ from tests.emulate.mutants.mutant import Mutant, wrong
 _COUNT = "++*bn_num_batches_tracked_ptr;"
 # Of a panel kernel it is also a thread of the same block.
 _RACE = r"which (another block has|other threads have|thread \(.*\) has) (written|read)"
-_READ = "bn_momentum < 0 && bn_num_batches_tracked_ptr != nullptr"
+_READ = "bn_momentum_v < 0 && bn_num_batches_tracked_ptr != nullptr"
 _WRONG = wrong("bn_num_batches_tracked")
 # Several blocks each, which run in any order.
 _KERNELS = {
@@ -19,11 +19,11 @@ _KERNELS = {
 
 
 def _mutants(run: str, kernel: str, first: str) -> list[Mutant]:
-    condition = f"{first} && bn_momentum >= 0"
+    condition = f"{first} && bn_momentum_v >= 0"
     found = [
         ("nobody counts the batch", run, _COUNT, "static_cast<void>(0);", _WRONG),
         ("the batch counts twice", run, _COUNT, "*bn_num_batches_tracked_ptr += 2;", _WRONG),
-        ("a thread of each block counts", run, condition, "threadIdx.x == 0 && bn_momentum >= 0", _RACE),
+        ("a thread of each block counts", run, condition, "threadIdx.x == 0 && bn_momentum_v >= 0", _RACE),
         ("a count that is written is read", run, _READ, "bn_num_batches_tracked_ptr != nullptr", _RACE),
     ]
     if run != "cluster":

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.emulate.mutants.mutant import RACE, UNWRITTEN_SHARED, Mutant, wrong
 
 _BIAS = "group_norm_bias_staged[place] = load_constants(columns[i], group_norm_bias_ptr);"
-_WEIGHT = "widen_values(group_norm_weight_staged[place], true, group_norm_weight[0]);"
-_TAKE = "widen_values(d_gemm_sum_staged[place], true, d_gemm_sum[0]);"
-_GIVE = "d_gemm_sum_staged[place] = loaded(d_gemm_sum[0]);"
+_WEIGHT = "widen_values(group_norm_weight_staged[place], true, group_norm_weight_v[0]);"
+_TAKE = "widen_values(d_gemm_sum_staged[place], true, d_gemm_sum_v[0]);"
+_GIVE = "d_gemm_sum_staged[place] = loaded(d_gemm_sum_v[0]);"
 
 _RUNS = {"forward_row": "longest rows", "backward_row": "longest rows, large blocks"}
 

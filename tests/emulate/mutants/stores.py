@@ -85,11 +85,11 @@ FULL = [
     ),
 ]
 
-_MEAN = "store_values(columns, bn_mean_ptr, bn_mean);"
-_KEPT = "store_values(columns, bn_running_var_ptr, new_bn_running_var);"
-_WEIGHT = "store_values(columns, grad_bn_weight_ptr, bn_hat_d_over_divide_value_sum_scaled);"
-_SLOT = "store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, bn_centered_d_over_divide_value_sum);"
-_ROW_SLOT = "store_values(columns[i], mine + 2 * channels, d_gemm_sum[own]);"
+_MEAN = "store_values(columns, bn_mean_ptr, bn_mean_v);"
+_KEPT = "store_values(columns, bn_running_var_ptr, new_bn_running_var_v);"
+_WEIGHT = "store_values(columns, grad_bn_weight_ptr, bn_hat_d_over_divide_value_sum_scaled_v);"
+_SLOT = "store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, bn_centered_d_over_divide_value_sum_v);"
+_ROW_SLOT = "store_values(columns[i], mine + 2 * channels, d_gemm_sum_v[own]);"
 
 PER_CHANNEL = [
     *_skips(
@@ -112,8 +112,8 @@ PER_CHANNEL = [
             ("the last channel", "column < channels", "column + 1 < channels", UNWRITTEN),
             (
                 "a running statistic",
-                "bn_running_mean_ptr[column] = narrow<Param>(new_bn_running_mean);",
-                "if (column + 1 < channels) bn_running_mean_ptr[column] = narrow<Param>(new_bn_running_mean);",
+                "bn_running_mean_ptr[column] = narrow<Param>(new_bn_running_mean_v);",
+                "if (column + 1 < channels) bn_running_mean_ptr[column] = narrow<Param>(new_bn_running_mean_v);",
                 wrong("bn_running_mean"),
             ),
         ),
@@ -124,15 +124,15 @@ PER_CHANNEL = [
         (
             (
                 "a parameter's gradient",
-                "grad_bn_bias_ptr[column] = narrow<Param>(d_over_divide_value_sum * inverse_divide_value);",
+                "grad_bn_bias_ptr[column] = narrow<Param>(d_over_divide_value_sum_v * inverse_divide_value_v);",
                 "if (column + 1 < channels) "
-                "grad_bn_bias_ptr[column] = narrow<Param>(d_over_divide_value_sum * inverse_divide_value);",
+                "grad_bn_bias_ptr[column] = narrow<Param>(d_over_divide_value_sum_v * inverse_divide_value_v);",
                 nan("grad_bn_bias"),
             ),
             (
                 "a sum in the workspace",
-                "d_over_divide_value_sum_ptr[column] = d_over_divide_value_sum;",
-                "if (column + 1 < channels) d_over_divide_value_sum_ptr[column] = d_over_divide_value_sum;",
+                "d_over_divide_value_sum_ptr[column] = d_over_divide_value_sum_v;",
+                "if (column + 1 < channels) d_over_divide_value_sum_ptr[column] = d_over_divide_value_sum_v;",
                 UNWRITTEN,
             ),
         ),
@@ -143,8 +143,8 @@ PER_CHANNEL = [
         (
             (
                 "its only element",
-                "grad_bias_ptr[0] = narrow<Param>(d_over_divide_value_sum_sum * inverse_divide_value);",
-                "static_cast<void>(inverse_divide_value);",
+                "grad_bias_ptr[0] = narrow<Param>(d_over_divide_value_sum_sum_v * inverse_divide_value_v);",
+                "static_cast<void>(inverse_divide_value_v);",
                 nan("grad_bias"),
             ),
         ),
@@ -183,8 +183,8 @@ PER_CHANNEL = [
         (
             (
                 "a segment's statistic",
-                "group_norm_rstd_ptr[item] = group_norm_rstd;",
-                "if (item != 0) group_norm_rstd_ptr[item] = group_norm_rstd;",
+                "group_norm_rstd_ptr[item] = group_norm_rstd_v;",
+                "if (item != 0) group_norm_rstd_ptr[item] = group_norm_rstd_v;",
                 UNWRITTEN,
             ),
         ),

@@ -205,7 +205,7 @@ EXCHANGES = [
     _exchange("a sum of some elements", "short rows", "N / 2", "N / 4", wrong("y"), "sum_of"),
 ]  # fmt: skip
 
-_FIRST_ROWS = "bn_moments_sums[v].pilot = matmul_product;"
+_FIRST_ROWS = "bn_moments_shifted[v].pilot = matmul_product_v;"
 _ROWS = "(own + blockDim.y - 1) / blockDim.y"
 _LACKS = "lacks(first + threadIdx.y + (mine - 1) * blockDim.y, v)"
 _WAYS = (
@@ -216,7 +216,7 @@ _WAYS = (
     ("split", "train_forward_partials", "u == 0 && line == first + threadIdx.y", "line == first + threadIdx.y",
      "matmul_product_in[u]", "matmul_product_in[0]", f"Acc(mine - {_LACKS})", "Acc(own)", 2, ", split"),
 )  # fmt: skip
-_SQUARES = "group_norm_moments.m2 += sum_of(group_norm_moments_squares);"
+_SQUARES = "group_norm_moments_v.m2 += sum_of(group_norm_moments_squares);"
 
 MOMENTS = [
     *(
@@ -301,8 +301,8 @@ SEGMENT = [
         ("a block has what another one has", "segments of a cluster",
          "(blockIdx.z * blockDim.x + threadIdx.x) * kVec", "int(threadIdx.x) * kVec"),
         ("a column's constant of a batch for another", "longest segments",
-         "widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias);",
-         "widen_values(gemm_bias_in[0], kAddsBias<T>, gemm_bias);"),
+         "widen_values(gemm_bias_in[u], kAddsBias<T>, gemm_bias_v);",
+         "widen_values(gemm_bias_in[0], kAddsBias<T>, gemm_bias_v);"),
         ("every vector has a pilot", "longer segments", "seen == 0", "true"),
         ("no pilot", "longer segments, far from zero", "seen == 0", "false"),
         ("a vector has one value", "longer segments", "seen += columns[u].size();", "++seen;"),
