@@ -16,7 +16,7 @@ PYTHON_KEYWORDS = frozenset(
 PYTHON_NAMES = frozenset(
     """
     self cls super torch nn F
-    all any getattr isinstance len tuple list dict int float bool str object ValueError TypeError RuntimeError
+    all any getattr isinstance len tuple list dict int float bool str object type ValueError TypeError RuntimeError
     """.split()
 )
 
