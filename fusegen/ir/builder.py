@@ -49,7 +49,7 @@ class ChainBuilder:
         self._saved: dict[str, Node] = {}
         self._saved_by: dict[str, int] = {}
         # Before any value has a name, so that they are called alike in training and in evaluation.
-        owned = [(step.name, key) for step in spec.chain if step is not None for key in step.owns]
+        owned = [(step.name, key) for step in spec.chain if step is not None for key in (*step.tensors, *step.owns)]
         self._derived = {each: self.graph.claim("_".join(each)) for each in dict.fromkeys(owned)}
         self._owners: dict[str, object] = {}
         self._source: Node | None = None
@@ -323,5 +323,5 @@ def _names(spec) -> frozenset[str]:
     steps = [step for step in spec.chain if step is not None]
     operands = [step.parameter or step.name for step in steps if hasattr(step, "parameter")]
     # An argument of a norm is its attribute, not the module's.
-    constants = [value for step in steps if not step.owns for value in vars(step).values() if isinstance(value, str)]
+    constants = [value for step in steps if not step.module for value in vars(step).values() if isinstance(value, str)]
     return frozenset({*spec.inputs, *operands, *spec.arguments.keys() & constants} - {None})

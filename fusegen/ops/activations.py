@@ -139,7 +139,6 @@ class Prelu(Step):
     kinks = (0,)
     autocast = "16 bits"
     module = "nn.PReLU"
-    owns = ("weight",)
     tensors = ("weight",)
 
     def build(self, chain, x: Node) -> Node:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from fusegen.ir.extent import CHANNEL, Dim
 from fusegen.ir.graph import Node
@@ -15,8 +15,6 @@ from fusegen.spec.names import AttributeName
 class Linear(Step):
     """nn.Linear. Only as the first step: the vendor library makes the product."""
 
-    owns: ClassVar = ("input", "weight", "product", "bias")
-
     op: Literal["linear"]
     name: Annotated[AttributeName, meaning("the attribute of the module that holds the nn.Linear", "fc")]
     out_features: Annotated[Dimension, meaning("the channels of the result", "hidden")]
@@ -24,6 +22,7 @@ class Linear(Step):
     formula = "x W^T + b"
     module = "nn.Linear"
     tensors = ("weight", "bias")
+    owns = ("input", "product")
 
     def build(self, chain, x: Node) -> Node:
         product = chain.contract(self, x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Dim, segment
 from fusegen.ir.graph import Node
@@ -17,11 +17,10 @@ from fusegen.spec.names import AttributeName, Identifier
 class Norm(Step):
     """A normalisation kept as a submodule `name`; its eps stays an attribute of that submodule."""
 
-    owns: ClassVar = ("weight", "bias", "eps")
-
     name: Annotated[AttributeName, meaning("the attribute of the module that holds the norm", "norm")]
     eps: Annotated[NotNegative | Identifier, meaning("what is added to the variance", 1e-3)] = 1e-5
     affine: Annotated[bool, meaning("whether a weight (and a bias) of each channel is learnt", False)] = True
+    owns = ("eps",)
 
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"
@@ -47,8 +46,6 @@ class Norm(Step):
 class BatchNorm(Norm):
     """nn.BatchNorm1d: per-channel statistics over the rows in training, running statistics in evaluation."""
 
-    owns: ClassVar = (*Norm.owns, "momentum", "running_mean", "running_var", "num_batches_tracked")
-
     op: Literal["batch_norm"]
     eps: Annotated[Positive | Identifier, meaning("what is added to the variance", 1e-3)] = 1e-5
     momentum: Annotated[
@@ -58,6 +55,7 @@ class BatchNorm(Norm):
     formula = "(x - mean) / sqrt(var + eps) * weight + bias, by channel over the rows"
     module = "nn.BatchNorm1d"
     tensors = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    owns = ("eps", "momentum")
 
     def build(self, chain, x: Node) -> Node:
         eps = self._eps(chain)

@@ -49,7 +49,7 @@ class Step(BaseModel):
     jumps or has a pole: values of x, or the keys that hold them. autocast: what PyTorch's autocast does
     with the op: it leaves it alone, runs it in float32, or in its 16-bit dtype. module: the class of the submodule that
     the op is in the original, if it is one; its attribute is the step's `name`. tensors: what that reads of its own.
-    owns: what the ops are given of the submodule `name`: they call `bn.weight` bn_weight, or so.
+    owns: what the ops have of it besides; they call `bn.weight` bn_weight, or so.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
