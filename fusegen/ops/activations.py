@@ -171,6 +171,9 @@ class Elu(Step):
     def eager(self, x: str) -> str:
         return f"F.elu({x}, {scalar_text(self.alpha)})"
 
+    def converted(self) -> list[float | str]:
+        return [self.alpha]
+
 
 class Celu(Step):
     op: Literal["celu"]
@@ -183,6 +186,12 @@ class Celu(Step):
 
     def eager(self, x: str) -> str:
         return f"F.celu({x}, {scalar_text(self.alpha)})"
+
+    def refused(self, owner: str, training: bool) -> list[str]:
+        return [f"{scalar_text(self.alpha)} == 0"] if isinstance(self.alpha, str) else []  # `inverse` has looked
+
+    def converted(self) -> list[float | str]:
+        return [self.alpha]
 
 
 class Selu(Step):

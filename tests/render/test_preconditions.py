@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from fusegen.ops.catalogue import STEPS  # noqa: E402
 from tests.emulate.building import module_class, write  # noqa: E402
 
 SPEC = """\
@@ -28,6 +30,8 @@ arguments:
   upper: {type: float, default: 1.0}
   least: {type: float, default: -0.5}
   less: {type: float, default: 0.5}
+  elu_alpha: {type: float, default: 1.5}
+  celu_alpha: {type: float, default: 2.0}
   factor: {type: float, default: 3.0}
   divisor: {type: float, default: 2.0}
 inputs:
@@ -43,10 +47,13 @@ chain:
   - {op: clamp, min: lower, max: upper}
   - {op: maximum, constant: least}
   - {op: sub, constant: less}
+  - {op: elu, alpha: elu_alpha}
+  - {op: celu, alpha: celu_alpha}
   - {op: layer_norm, name: ln}
   - {op: group_norm, name: gn, num_groups: groups}
 """
 NAMES = ("low", "high", "slope", "beta", "threshold", "lower", "upper", "least", "less", "factor", "divisor")
+ALPHAS = ("elu_alpha", "celu_alpha")
 VALUES = (0, 0.0, -1.0, -3.0, 3.0, 1e5, -1e5, 1e39, -1e39, math.inf, -math.inf, math.nan, 10**30, True, None, 1j, "1")
 
 
@@ -70,11 +77,23 @@ def raised(module, x) -> type[Exception] | None:
 
 
 def kernels_run(module, x) -> bool:
-    return module._fusegen_call(x, _count=False)[0] is not None
+    return module._fusegen_call(x, _count=False, _device="cpu")[0] is not None
+
+
+def _is_constant(key: str, annotation: str) -> bool:
+    """Whether a field takes a number or the name of an argument. Those of norms are of submodules."""
+    return key not in ("init", "eps", "momentum") and "float" in annotation and "check_identifier" in annotation
+
+
+def test_every_op_with_constants_is_here() -> None:
+    fields = {cls: {key: str(field.annotation) for key, field in cls.model_fields.items()} for cls in STEPS}
+    wanted = {cls for cls, found in fields.items() if any(_is_constant(*each) for each in found.items())}
+    here = {cls for cls in STEPS for op in get_args(cls.model_fields["op"].annotation) if f"op: {op}," in SPEC}
+    assert len(wanted) >= 7 and not wanted - here
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize("name", [*NAMES, "bn.eps", "bn.momentum", "ln.eps", "gn.eps", "gn.num_groups"])
+@pytest.mark.parametrize("name", [*NAMES, *ALPHAS, "bn.eps", "bn.momentum", "ln.eps", "gn.eps", "gn.num_groups"])
 def test_no_kernel_runs_where_pytorch_raises(module, name: str, dtype) -> None:
     module, x = module.to(dtype), torch.randn(8, 12, dtype=dtype)
     owner, _, attribute = name.rpartition(".")

@@ -51,17 +51,29 @@ def functions_of_one(directory: Path, target: str = "sm_90") -> dict[str, Plan]:
 
 
 def _fields(cls: type[Step]) -> Iterator[dict[str, object]]:
-    """What an op may be given: its defaults with each value of what is a choice, and each optional field alone."""
+    """What an op may be given: its defaults with each value of what is a choice, and each optional field alone.
+
+    Nothing for an op that cannot be without a name.
+    """
     kinds = {key: field.annotation for key, field in cls.model_fields.items()}
     choices = {key: get_args(kind) for key, kind in kinds.items() if get_origin(kind) is Literal}
     for values in product(*choices.values()):
         given: dict[str, object] = dict(zip(choices, values, strict=True))
+        required = [key for key, field in cls.model_fields.items() if field.is_required() and key not in choices]
+        given |= dict.fromkeys(required, _VALUE)
+        if not _accepts(cls, given):
+            return
         yield given
         for key, field in cls.model_fields.items():
             if field.default is None and key not in choices:
                 more = {**given, key: _VALUE}
-                try:
-                    cls.model_validate(more)
-                except ValidationError:
-                    continue
-                yield more
+                if _accepts(cls, more):
+                    yield more
+
+
+def _accepts(cls: type[Step], given: dict[str, object]) -> bool:
+    try:
+        cls.model_validate(given)
+    except ValidationError:
+        return False
+    return True
