@@ -172,6 +172,9 @@ class Elu(Step):
     def eager(self, x: str) -> str:
         return f"F.elu({x}, {scalar_text(self.alpha)})"
 
+    def converted(self) -> list[float | str]:
+        return [self.alpha]
+
 
 class Celu(Step):
     op: Literal["celu"]
@@ -184,6 +187,13 @@ class Celu(Step):
 
     def eager(self, x: str) -> str:
         return f"F.celu({x}, {scalar_text(self.alpha)})"
+
+    def refused(self, owner: str, training: bool) -> list[str]:
+        # PyTorch converts 1 / alpha to a float as well.
+        return [f"abs({scalar_text(self.alpha)}) <= 2.0**-128"] if isinstance(self.alpha, str) else []
+
+    def converted(self) -> list[float | str]:
+        return [self.alpha]
 
 
 class Selu(Step):

@@ -106,5 +106,8 @@ class Pow(Step):
     def eager(self, x: str) -> str:
         return f"torch.pow({x}, {float(self.exponent)!r})"
 
+    def converted(self) -> list[float | str]:
+        return [self.exponent]
+
 
 STEPS = (Abs, Neg, Exp, Log, Sqrt, Rsqrt, Reciprocal, Square, Pow)

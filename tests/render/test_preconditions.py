@@ -28,6 +28,8 @@ arguments:
   upper: {type: float, default: 1.0}
   least: {type: float, default: -0.5}
   less: {type: float, default: 0.5}
+  alpha: {type: float, default: 1.0}
+  other_alpha: {type: float, default: 0.5}
   factor: {type: float, default: 3.0}
   divisor: {type: float, default: 2.0}
 inputs:
@@ -40,14 +42,17 @@ chain:
   - {op: hardtanh, min_val: low, max_val: high}
   - {op: leaky_relu, negative_slope: slope}
   - {op: softplus, beta: beta, threshold: threshold}
+  - {op: elu, alpha: alpha}
+  - {op: celu, alpha: other_alpha}
   - {op: clamp, min: lower, max: upper}
   - {op: maximum, constant: least}
   - {op: sub, constant: less}
   - {op: layer_norm, name: ln}
   - {op: group_norm, name: gn, num_groups: groups}
 """
-NAMES = ("low", "high", "slope", "beta", "threshold", "lower", "upper", "least", "less", "factor", "divisor")
-VALUES = (0, 0.0, -1.0, -3.0, 3.0, 1e5, -1e5, 1e39, -1e39, math.inf, -math.inf, math.nan, 10**30, True, None, 1j, "1")
+NAMES = ("low", "high", "slope", "beta", "threshold", "lower", "upper", "least", "less", "alpha", "other_alpha",
+         "factor", "divisor")  # fmt: skip
+VALUES = (0, 0.0, 1e-39, -1.0, -3.0, 3.0, 1e5, -1e5, 1e39, -1e39, math.inf, -math.inf, math.nan, 10**30, True, None, 1j, "1")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +75,7 @@ def raised(module, x) -> type[Exception] | None:
 
 
 def kernels_run(module, x) -> bool:
-    return module._fusegen_call(x, _count=False)[0] is not None
+    return module._fusegen_call(x, _device=x.device.type, _count=False)[0] is not None
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
