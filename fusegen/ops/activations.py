@@ -188,7 +188,8 @@ class Celu(Step):
         return f"F.celu({x}, {scalar_text(self.alpha)})"
 
     def refused(self, owner: str, training: bool) -> list[str]:
-        return [f"{scalar_text(self.alpha)} == 0"] if isinstance(self.alpha, str) else []  # `inverse` has looked
+        # PyTorch converts 1 / alpha to a float as well.
+        return [f"abs({scalar_text(self.alpha)}) <= 2.0**-128"] if isinstance(self.alpha, str) else []
 
     def converted(self) -> list[float | str]:
         return [self.alpha]

@@ -9,6 +9,7 @@ comes out before the sum over rows, and it looks at what the linear and norm mod
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,9 +57,14 @@ def exact_pass(exact: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor) 
         if isinstance(module, (nn.Linear, *NORMS))
     ]
     spread = _spread(exact, grad_output.shape)
+    learnt = [module for module in exact.modules() if isinstance(module, nn.PReLU)]
+    for module in learnt:
+        module.forward = functools.partial(_prelu, module)
     try:
         output = torch.func.functional_call(exact, spread, tuple(inputs64))
     finally:
+        for module in learnt:
+            del module.forward
         for hook in hooks:
             hook.remove()
     terms = {}
@@ -68,6 +74,11 @@ def exact_pass(exact: nn.Module, inputs: Sequence[Tensor], grad_output: Tensor) 
     gradients |= {name: p.grad for name, p in exact.named_parameters()}
     buffers = {name: b.clone() for name, b in exact.named_buffers()}
     return Reference(Run(output.detach(), gradients, buffers), terms)
+
+
+def _prelu(module: nn.PReLU, x: Tensor) -> Tensor:
+    """F.prelu takes no weight that differs from row to row."""
+    return torch.where(x > 0, x, module.weight * x)
 
 
 def _spread(exact: nn.Module, shape: torch.Size) -> dict[str, Tensor]:

@@ -193,7 +193,7 @@ def elsewhere(name, module, x):
 
 
 def _is_traced(x):
-    """Whether it stands for a plain tensor in a trace. Plain is what has no behaviour of its own."""
+    """Whether it stands for a plain tensor, which has no behaviour of its own, in a trace."""
     return type(x).__module__.startswith("torch._subclasses.")
 
 

@@ -301,3 +301,15 @@ def test_kinks_are_found(step, kinks):
         step(values[None])
     near = [] if found.near is None else values[found.near[0]].tolist()
     assert near == pytest.approx(kinks)
+
+
+def test_the_terms_of_a_learnt_slope():
+    """PReLU takes no weight for each element: the reference computes it by its formula."""
+    module = torch.nn.Sequential(torch.nn.PReLU(4, init=0.3), torch.nn.PReLU(init=-0.5)).double()
+    x, grad = torch.randn(6, 4, dtype=torch.float64), torch.randn(6, 4, dtype=torch.float64)
+    found = reference(module, [x.requires_grad_()], grad)
+    module(x).backward(grad)
+    for name, parameter in module.named_parameters():
+        torch.testing.assert_close(found.run.gradients[name], parameter.grad)
+        assert found.terms[name].shape == parameter.shape and (found.terms[name] >= 0).all()
+    assert "forward" not in module[0].__dict__
