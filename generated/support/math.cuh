@@ -180,7 +180,7 @@ FUSEGEN_MATH_FOR_OUT logsigmoid(A x) {
 }
 FUSEGEN_MATH_FOR_OUT logsigmoid_backward(A g, A x) {
   const A e = exponential<Out>(-fabs(x));
-  const A s = quotient(A(1), A(1) + e);
+  const A s = logistic<Out>(e);
   return g * (x < A(0) ? s : e * s);
 }
 
