@@ -202,7 +202,9 @@ def check(
 
 @app.command()
 def verify(
-    specs: Annotated[list[Path] | None, typer.Argument(help="Spec files.", show_default=False)] = None,
+    specs: Annotated[
+        list[Path] | None, typer.Argument(help="Spec files, or directories of them.", show_default=False)
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every spec in the directory `specs`.")] = False,
     output: Output = DEFAULT_OUTPUT,
     emulate: Annotated[bool, typer.Option(help="Run the kernels on the CPU, at small sizes.")] = False,
@@ -210,12 +212,13 @@ def verify(
     json_: Annotated[bool, typer.Option("--json", help="As JSON, with every figure.")] = False,
 ) -> None:
     """Check built modules against double precision and beside eager PyTorch."""
+    from fusegen.spec.find import spec_files
     from fusegen.verify.command import verify_specs
 
-    chosen = sorted(DEFAULT_SPECS.glob("*.yaml")) if all_ else specs or []
+    chosen = [DEFAULT_SPECS] if all_ and DEFAULT_SPECS.is_dir() else specs or []
     if not chosen:
         raise typer.BadParameter("give spec files, or --all where there is a directory `specs`")
-    if not verify_specs(chosen, output, emulate=emulate, seed=seed, as_json=json_):
+    if not verify_specs(spec_files(chosen), output, emulate=emulate, seed=seed, as_json=json_):
         raise typer.Exit(1)
 
 

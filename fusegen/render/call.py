@@ -358,8 +358,8 @@ def _refuse(checks: list[str]) -> list[str]:
     if not checks:
         return []
     wrapped = [wrap(check, _WIDTH - 20, 4).splitlines() for check in checks]
-    if len(checks) == 1 and len(wrapped[0]) == 1 and len(checks[0]) < _WIDTH - 28:
-        lines = [f"_why = {checks[0]}"]
+    if len(checks) == 1:
+        lines = [f"_why = {wrapped[0][0]}", *wrapped[0][1:]]
     else:
         lines = ["_why = ("]
         for index, (first, *others) in enumerate(wrapped):

@@ -37,8 +37,12 @@ def render_package(plan: Plan) -> Files:
 
 
 def sources_digest(texts: Iterable[str]) -> str:
-    """Of everything that a package's library is compiled from; it stands in the sources and in the library."""
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
+    """Of everything that a package's library is compiled from; it stands in the sources and in the library.
+
+    Lines that are comments do not count: a library need not be built again for them.
+    """
+    lines = (line for text in texts for line in [*text.splitlines(), "\0"] if not line.lstrip().startswith("//"))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
 def support_files() -> Files:

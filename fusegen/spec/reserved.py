@@ -24,15 +24,15 @@ PYTHON_NAMES = frozenset(
 CONSTRUCTOR_ARGUMENTS = frozenset({"device", "dtype"})
 
 # What a generated module imports, or looks up among Python's built-ins, besides; its class must not hide it.
-MODULE_GLOBALS = frozenset("BaseException Path Sequence Tensor annotations hashlib importlib sys".split())
+MODULE_GLOBALS = frozenset("BaseException Path Sequence TYPE_CHECKING Tensor annotations hashlib importlib sys".split())
 
 # Files of these names cannot exist on Windows, with or without a suffix: no one there could check out the repository.
 WINDOWS_DEVICES = frozenset(
     ["con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(1, 10))]
 )
 
-# The public attributes of torch.nn.Module as of 2.13; written out since nothing here may import
-# torch. A test compares the list with the torch at hand.
+# The public attributes of generated modules: those of torch.nn.Module as of 2.13, and reset_parameters. Written out
+# since nothing here may import torch. A test compares the list with a module and the torch at hand.
 MODULE_ATTRIBUTES = frozenset(
     """
     T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double
@@ -43,6 +43,7 @@ MODULE_ATTRIBUTES = frozenset(
     register_load_state_dict_pre_hook register_module register_parameter register_state_dict_post_hook
     register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule share_memory state_dict to
     to_empty train training type xpu zero_grad
+    reset_parameters
     """.split()
 )
 

@@ -14,6 +14,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +37,10 @@ def _import_support():
     return sys.modules[name]
 
 
-_support = _import_support()
+if TYPE_CHECKING:  # what an editor finds by its name
+    from .. import support as _support
+else:
+    _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
 # The dtypes of activations and parameters -> the dtype mode.
@@ -54,10 +58,10 @@ _package = _support.Package(
     name="gemm_scale_bn",
     module=__name__,
     file=__file__,
-    sources="f61c9f87fb5e",  # the digest of what _C.so is compiled from
+    sources="0ca80745d308",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
-    dtypes=(  # by dtype mode
+    dtypes=(  # by dtype mode; float64 is for verification builds alone
         (torch.float32, torch.float32, torch.float32),
         (torch.bfloat16, torch.bfloat16, torch.bfloat16),
         (torch.float16, torch.float16, torch.float16),
@@ -165,7 +169,7 @@ class GemmScaleBn(_support.FusedModule):
         gemm = self._modules.get("gemm")
         bn = self._modules.get("bn")
         _why = _support.obstacle(
-            _package.name,
+            self,
             (x,),
             (("gemm", gemm, nn.Linear), ("bn", bn, nn.BatchNorm1d)),
         )
@@ -210,10 +214,8 @@ class GemmScaleBn(_support.FusedModule):
             return None, _support.HALF_TRACKED
         # As nn.BatchNorm: the batch's statistics in training, and where there are no others.
         if not (bn.training or _bn_mean is None):
-            _why = (
-                _misfit(("bn.running_mean", "bn.running_var"), (_bn_mean, _bn_var), _parameter,
-                    (_channels,))
-            )
+            _why = _misfit(("bn.running_mean", "bn.running_var"), (_bn_mean, _bn_var), _parameter,
+                (_channels,))
             if _why:
                 return None, _why
             _why = (
@@ -241,10 +243,8 @@ class GemmScaleBn(_support.FusedModule):
         _bn_batches = None
         if bn.training and bn.track_running_stats:
             _bn_batches = _tensor(bn, "num_batches_tracked")
-            _why = (
-                _support.misfit_statistics("bn", _bn_mean, _bn_var, _bn_batches, _parameter,
-                    _channels)
-            )
+            _why = _support.misfit_statistics("bn", _bn_mean, _bn_var, _bn_batches, _parameter,
+                _channels)
             if _why:
                 return None, _why
         else:

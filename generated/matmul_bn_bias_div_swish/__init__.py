@@ -16,6 +16,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +40,10 @@ def _import_support():
     return sys.modules[name]
 
 
-_support = _import_support()
+if TYPE_CHECKING:  # what an editor finds by its name
+    from .. import support as _support
+else:
+    _support = _import_support()
 _tensor, _misfit = _support.tensor, _support.misfit
 
 # The dtypes of activations and parameters -> the dtype mode.
@@ -57,10 +61,10 @@ _package = _support.Package(
     name="matmul_bn_bias_div_swish",
     module=__name__,
     file=__file__,
-    sources="e75d7cf855be",  # the digest of what _C.so is compiled from
+    sources="09d874053084",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
-    dtypes=(  # by dtype mode
+    dtypes=(  # by dtype mode; float64 is for verification builds alone
         (torch.float32, torch.float32, torch.float32),
         (torch.bfloat16, torch.bfloat16, torch.bfloat16),
         (torch.float16, torch.float16, torch.float16),
@@ -174,7 +178,7 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         matmul = self._modules.get("matmul")
         bn = self._modules.get("bn")
         _why = _support.obstacle(
-            _package.name,
+            self,
             (x,),
             (("matmul", matmul, nn.Linear), ("bn", bn, nn.BatchNorm1d)),
         )
@@ -220,10 +224,8 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
             return None, _support.HALF_TRACKED
         # As nn.BatchNorm: the batch's statistics in training, and where there are no others.
         if not (bn.training or _bn_mean is None):
-            _why = (
-                _misfit(("bn.running_mean", "bn.running_var"), (_bn_mean, _bn_var), _parameter,
-                    (_channels,))
-            )
+            _why = _misfit(("bn.running_mean", "bn.running_var"), (_bn_mean, _bn_var), _parameter,
+                (_channels,))
             if _why:
                 return None, _why
             _why = (
@@ -252,10 +254,8 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         _bn_batches = None
         if bn.training and bn.track_running_stats:
             _bn_batches = _tensor(bn, "num_batches_tracked")
-            _why = (
-                _support.misfit_statistics("bn", _bn_mean, _bn_var, _bn_batches, _parameter,
-                    _channels)
-            )
+            _why = _support.misfit_statistics("bn", _bn_mean, _bn_var, _bn_batches, _parameter,
+                _channels)
             if _why:
                 return None, _why
         else:

@@ -68,12 +68,10 @@ class FusedModule(nn.Module):
         operator, found = self._fusegen_choose(inputs, count=True)
         if operator is not None:
             return operator(*found)
-        if torch.compiler.is_compiling():
-            return self.fusegen_reference(*inputs)
         self._fusegen_tell(found)
         result = self.fusegen_reference(*inputs)
-        if found.first_order and result.grad_fn is not None:
-            result.register_hook(_refuse_second_derivative(self._fusegen_package))
+        if found.first_order and not torch.compiler.is_compiling() and result.grad_fn is not None:
+            result.grad_fn.register_prehook(_refuse_second_derivative(self._fusegen_package))
         return result
 
     def _fusegen_tell(self, eager):
@@ -83,6 +81,8 @@ class FusedModule(nn.Module):
             raise RuntimeError(
                 f"{name}: fusegen_strict is set, and the kernels cannot run: {eager.reason}"
             )
+        if torch.compiler.is_compiling():
+            return  # a trace has no place for warnings
         told = self.__dict__.setdefault("_fusegen_told", set())
         if not eager.expected and eager.reason not in told:
             told.add(eager.reason)
@@ -111,10 +111,10 @@ class FusedModule(nn.Module):
 
 
 def _refuse_second_derivative(package):
-    """A hook of the result's gradient, which refuses what the kernels refuse."""
+    """A hook of the node that made the result, which refuses what the kernels' node refuses."""
 
-    def hook(grad):
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+    def hook(grads):
+        if torch.is_grad_enabled():
             raise RuntimeError(package.no_second_derivative())
 
     return hook

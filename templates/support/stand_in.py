@@ -10,7 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.nn import functional as F
 from torch.nn.modules import module as _module
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 from torch.utils.module_tracker import ModuleTracker
 
 
@@ -29,6 +32,8 @@ class Eager(NamedTuple):
 _KINDS = (nn.Linear, nn.BatchNorm1d, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.PReLU)
 _FORWARD = {kind: kind.forward for kind in _KINDS}
 _CALL, _CALL_IMPL = nn.Module.__call__, nn.Module._call_impl
+_WRAPPED, _CHECK = nn.Module._wrapped_call_impl, nn.BatchNorm1d._check_input_dim
+_FUNCTIONS = (F.linear, F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.prelu)
 _PRE_HOOKS, _HOOKS = _module._global_forward_pre_hooks, _module._global_forward_hooks
 _BACKWARD_PRE_HOOKS = _module._global_backward_pre_hooks
 _BACKWARD_HOOKS = _module._global_backward_hooks
@@ -43,24 +48,28 @@ SOME_FROZEN = Eager("some batch norms are in training and some in evaluation")
 NEGATIVE_MOMENTUM = Eager("a batch norm has a negative momentum")
 NO_ROWS = Eager("there are no rows", expected=True)
 GLOBAL_HOOKS = Eager("hooks are registered for all modules")
-CALL = Eager("nn.Module.__call__ was replaced")
+FUNCTION = Eager("a function of torch.nn.functional was replaced")
+FUNCTION_MODE = Eager("a TorchFunctionMode is active")
 REFUSED = Eager("PyTorch refuses the call", expected=True)
 
 
-def obstacle(name, inputs, submodules):
+def obstacle(owner, inputs, submodules):
     """The first reason why the kernels may not run; None where modules and call give none.
 
-    name: of the package. inputs: of the call, each [rows, channels]. submodules: of each its
+    owner: the module. inputs: of the call, each [rows, channels]. submodules: of each its
     attribute's name, the submodule and the class that the package was generated for. Raises
     ValueError for inputs of another rank.
     """
+    name = owner._fusegen_package.name
     for x in inputs:
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
         if x.dim() != 2:
             raise ValueError(f"{name}: inputs must be [rows, channels], got {list(x.shape)}")
         if type(x) not in _PLAIN and not _is_traced(x):
-            return Eager(f"an input is a {type(x).__name__}")
+            return Eager(f"an input is of type {type(x).__name__}")
+        if x.layout is not torch.strided:
+            return Eager(f"an input has the layout {x.layout}")
     if torch._C._are_functorch_transforms_active():
         return TRANSFORM
     if forward_ad._current_level >= 0:
@@ -71,11 +80,14 @@ def obstacle(name, inputs, submodules):
         for hooks in (_PRE_HOOKS, _HOOKS, _BACKWARD_PRE_HOOKS, _BACKWARD_HOOKS):
             if not all(map(_only_watches, hooks.values())):
                 return GLOBAL_HOOKS
-    if nn.Module.__call__ is not _CALL or nn.Module._call_impl is not _CALL_IMPL:
-        return CALL
+    if _has_function_mode():
+        return FUNCTION_MODE
+    if (F.linear, F.batch_norm, F.group_norm, F.layer_norm, F.rms_norm, F.prelu) != _FUNCTIONS:
+        return FUNCTION
+    attributes = owner.__dict__
     for attribute, module, kind in submodules:
-        if type(module) is not kind:
-            return Eager(f"{attribute} is a {type(module).__name__}, not a {kind.__name__}")
+        if type(module) is not kind or attribute in attributes:
+            return Eager(f"{attribute} is of type {type(module).__name__}, not {kind.__name__}")
         own = module.__dict__
         if (
             own["_forward_pre_hooks"]
@@ -94,18 +106,24 @@ def obstacle(name, inputs, submodules):
             or module._compiled_call_impl is not None
         ):
             return Eager(f"{attribute} has a call of its own")
-        if kind.forward is not _FORWARD[kind]:
-            return Eager(f"{kind.__name__}.forward was replaced")
+        if (
+            kind.forward is not _FORWARD[kind]
+            or kind.__call__ is not _CALL
+            or kind._call_impl is not _CALL_IMPL
+            or kind._wrapped_call_impl is not _WRAPPED
+            or nn.BatchNorm1d._check_input_dim is not _CHECK
+        ):
+            return Eager(f"a method of {kind.__name__} was replaced")
     return None
 
 
 def tensor(module, name):
     """module.<name>, a tensor or None. nn.Module's own search takes several times as long."""
-    found = module._parameters.get(name)
+    found = module.__dict__.get(name)
     if found is None:
-        found = module._buffers.get(name)
+        found = module._parameters.get(name)
         if found is None:
-            found = module.__dict__.get(name)
+            found = module._buffers.get(name)
     return found
 
 
@@ -119,8 +137,8 @@ def misfit(names, tensors, dtype, shape):
     for index, each in enumerate(tensors):
         if type(each) not in _PLAIN and not _is_traced(each):
             return _no_tensor(names[index], each)
-        if each.dtype is not dtype or each.shape != shape:
-            came = f"{each.dtype} {list(each.shape)}"
+        if each.dtype is not dtype or each.shape != shape or each.layout is not torch.strided:
+            came = f"{each.dtype} {list(each.shape)} {each.layout}"
             return Eager(f"{names[index]} is {came}, where the kernels take {dtype} {list(shape)}")
     return None
 
@@ -137,7 +155,9 @@ def misfit_weight(name, weight):
     """Why a linear layer's weight is no plain matrix."""
     if type(weight) not in _PLAIN and not _is_traced(weight):
         return _no_tensor(name, weight)
-    return None if weight.dim() == 2 else Eager(f"{name} is no matrix")
+    if weight.dim() == 2 and weight.layout is torch.strided:
+        return None
+    return Eager(f"{name} is no strided matrix")
 
 
 def misfit_operand(name, weight, dtype, autocast):
@@ -198,7 +218,16 @@ def _is_traced(x):
 
 
 def _no_tensor(name, value):
-    return Eager(f"{name} is " + ("None" if value is None else f"a {type(value).__name__}"))
+    kind = "None" if value is None else f"of type {type(value).__name__}"
+    return Eager(f"{name} is {kind}")
+
+
+def _has_function_mode():
+    """Whether a mode of the user's may change what functions do; a default device is none."""
+    if torch.compiler.is_compiling() or not torch._C._len_torch_function_stack():
+        return False
+    stack = _get_current_function_mode_stack()
+    return any(type(mode) is not DeviceContext for mode in stack)
 
 
 def _only_watches(hook):

@@ -69,7 +69,7 @@ STABLE_TORCH_LIBRARY_IMPL(fusegen, CPU, library) { library.impl("NAME_scale", TO
 
 constexpr const char* kOps[] = {"NAME_scale", nullptr};
 constexpr const char* kTargets[] = {"sm_80", "sm_90a", nullptr};
-const fusegen::PackageInfo fusegen_package_info{"NAME", kOps, kTargets, false};
+const fusegen::PackageInfo fusegen_package_info{"NAME", "fusegen sources NAME 0", kOps, kTargets, false};
 """
 
 # A process of its own: what is loaded and registered stays so.
@@ -83,7 +83,8 @@ spec = importlib.util.spec_from_file_location("_C", path)
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 assert module.__doc__ == "Fused kernels of " + name
-info = {"name": name, "ops": (name + "_scale",), "targets": ("sm_80", "sm_90a"), "float64": False}
+info = {"name": name, "sources": f"fusegen sources {name} 0"}
+info |= {"ops": (name + "_scale",), "targets": ("sm_80", "sm_90a"), "float64": False}
 assert module.info() == info and list(module.info()) == list(info), module.info()
 print("used")
 """

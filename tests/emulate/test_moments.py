@@ -102,7 +102,7 @@ CASES = [
 
 
 _BATCH, _GROUP = "batch", "group"
-_PILOT = "bn_moments_sums[v].pilot = x;"
+_PILOT = "bn_moments_shifted[v].pilot = x_v;"
 _NO_ROWS = "own > 0 ? Acc({}) : Acc(0)"
 _LACKS = "lacks(first + threadIdx.y + (mine - 1) * blockDim.y, v)"
 _HIDDEN = "if (count == Acc(0)) return {Acc(0), Acc(0)};"
@@ -171,7 +171,7 @@ BROKEN = [
         for each in (
             *_broken(
                 chain, "on chip", "a difference of squares", _FAR,
-                f"square({norm}_moments_distances[v])", f"x * x - {norm}_moments.mean * {norm}_moments.mean",
+                f"square({norm}_moments_distances[v])", f"x_v * x_v - {norm}_moments_v.mean * {norm}_moments_v.mean",
                 "forward_row",
             ),
             *_broken(
@@ -180,19 +180,19 @@ BROKEN = [
             ),
             *_broken(
                 chain, "on chip", "a mean that is a little off", _CONSTANT,
-                f"square({norm}_moments_distances[v])", f"square(x - {norm}_moments.mean * Acc(1.0001))",
+                f"square({norm}_moments_distances[v])", f"square(x_v - {norm}_moments_v.mean * Acc(1.0001))",
                 "forward_row",
             ),
             *_broken(
                 # Of 257 values warps have 128, 128 and one: their means are exact.
                 chain, "on chip", "the rest of the distances stays", [c for c in _CONSTANT if 3 < c.values < 257],
-                f"correct({norm}_moments, {norm}_moments_rest, inverse_part);", "", "forward_row",
+                f"correct({norm}_moments_v, {norm}_moments_rest, inverse_part);", "", "forward_row",
             ),
             *_broken(
                 chain, "split", "half of the squares", [*_OUTLIERS, *_FEW[2:]],
-                f"moments_over_segment(shared, {norm}_moments, Acc(seen), Acc(length));",
-                f"moments_over_segment(shared, {norm}_moments, Acc(seen), Acc(length)); "
-                f"{norm}_moments.m2 /= 2;",
+                f"moments_over_segment(shared, {norm}_moments_v, Acc(seen), Acc(length));",
+                f"moments_over_segment(shared, {norm}_moments_v, Acc(seen), Acc(length)); "
+                f"{norm}_moments_v.m2 /= 2;",
                 "forward_segments",
             ),
             *(
@@ -200,8 +200,8 @@ BROKEN = [
                 for schedule, kernel in (("on chip", "forward_row"), ("split", "forward_segments"))
                 for found in _broken(
                     chain, schedule, "a variance that is not finite is none", _SPECIAL,
-                    f"{norm}_variance + {norm}_eps",
-                    f"({norm}_variance < Acc(1e30) ? {norm}_variance : Acc(0)) + {norm}_eps",
+                    f"{norm}_variance_v + {norm}_eps_v",
+                    f"({norm}_variance_v < Acc(1e30) ? {norm}_variance_v : Acc(0)) + {norm}_eps_v",
                     kernel,
                 )
             ),

@@ -155,6 +155,9 @@ CHANGES = {
     "another eps": lambda m: setattr(m.bn, "eps", 0.5),
     "a count in 32 bits": lambda m: setattr(m.bn, "num_batches_tracked", m.bn.num_batches_tracked.int()),
     "statistics with strides": lambda m: setattr(m.bn, "running_mean", torch.zeros(CHANNELS, 2)[:, 0]),
+    "another layout": lambda m: setattr(m.fc, "weight", nn.Parameter(torch.randn(CHANNELS, WIDTH).to_sparse())),
+    "a function in its place": lambda m: m.__dict__.update(bn=lambda x: 2 * x),
+    "a tensor before the parameter": lambda m: m.fc.__dict__.update(weight=torch.randn(CHANNELS, WIDTH)),
     "momentum below zero": lambda m: setattr(m.bn, "momentum", -0.1),
 }
 
@@ -165,7 +168,7 @@ def test_what_a_user_did_to_a_submodule_counts(change, module, inputs):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         use = module.fusegen_kernels(*inputs)
-    assert bool(use) == (change == "another eps"), use.reason
+    assert bool(use) == (change in ("another eps", "a tensor before the parameter")), use.reason
     same_as_eager(module, inputs)
 
 
@@ -181,6 +184,40 @@ def test_a_patched_class_and_hooks_for_all_modules(module, inputs, monkeypatch):
     finally:
         handle.remove()
     assert module.fusegen_kernels(*inputs)
+
+
+@pytest.mark.parametrize(
+    "name", ["Linear.__call__", "Linear._call_impl", "Module._wrapped_call_impl", "BatchNorm1d._check_input_dim"]
+)
+def test_patched_methods_of_classes(name, module, inputs, monkeypatch):
+    owner, method = name.split(".")
+    plain = getattr(getattr(nn, owner), method)
+    monkeypatch.setattr(getattr(nn, owner), method, lambda self, *args: plain(self, *args))
+    assert "was replaced" in module.fusegen_kernels(*inputs).reason
+
+
+def test_patched_functions_and_modes(module, inputs, monkeypatch):
+    linear = nn.functional.linear
+    with monkeypatch.context() as patch:
+        patch.setattr(nn.functional, "linear", lambda *args: 2 * linear(*args))
+        assert not module.fusegen_kernels(*inputs)
+        same_as_eager(module, inputs)
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {})) * (2 if func is linear else 1)
+
+    with Mode():
+        assert not module.fusegen_kernels(*inputs)
+    with torch.device("cpu"):
+        assert module.fusegen_kernels(*inputs)
+
+
+def test_strict_holds_where_a_call_is_traced(module, inputs):
+    module.fc.register_forward_hook(lambda *_: None)
+    module.fusegen_strict = True
+    with pytest.raises(Exception, match="fusegen_strict is set"):
+        torch.compile(module, fullgraph=True, backend="eager")(*inputs)
 
 
 def test_falling_back_is_told_once_and_can_be_forbidden(module, inputs):
@@ -269,6 +306,13 @@ def test_second_derivatives_are_refused(anywhere, inputs):
     assert first.isfinite().all()
     with pytest.raises(RuntimeError, match="stands_in has no second derivative: use create_graph=False, or call"):
         torch.autograd.grad(anywhere(*inputs).square().sum(), inputs[0], create_graph=True)
+
+
+def test_derivatives_of_what_follows_are_not_refused(anywhere, inputs):
+    """As of a penalty on the result: the chain itself is differentiated once."""
+    y = anywhere(*inputs)
+    (first,) = torch.autograd.grad(y.square().sum(), y, create_graph=True)
+    torch.testing.assert_close(first, 2 * y)
 
 
 def test_the_result_may_be_changed_in_place(anywhere, inputs):
