@@ -155,7 +155,6 @@ CHANGES = {
     "another eps": lambda m: setattr(m.bn, "eps", 0.5),
     "a count in 32 bits": lambda m: setattr(m.bn, "num_batches_tracked", m.bn.num_batches_tracked.int()),
     "statistics with strides": lambda m: setattr(m.bn, "running_mean", torch.zeros(CHANNELS, 2)[:, 0]),
-    "another layout": lambda m: setattr(m.fc, "weight", nn.Parameter(torch.randn(CHANNELS, WIDTH).to_sparse())),
     "a function in its place": lambda m: m.__dict__.update(bn=lambda x: 2 * x),
     "a tensor before the parameter": lambda m: m.fc.__dict__.update(weight=torch.randn(CHANNELS, WIDTH)),
     "momentum below zero": lambda m: setattr(m.bn, "momentum", -0.1),
@@ -186,6 +185,15 @@ def test_a_patched_class_and_hooks_for_all_modules(module, inputs, monkeypatch):
     assert module.fusegen_kernels(*inputs)
 
 
+@pytest.mark.parametrize("name", ["fc.weight", "bn.bias", "bn.running_var"])
+def test_another_layout_is_left_to_pytorch(name, module, inputs):
+    owner, _, attribute = name.partition(".")
+    owner = module.get_submodule(owner)
+    sparse = getattr(owner, attribute).detach().to_sparse()
+    setattr(owner, attribute, nn.Parameter(sparse) if attribute in owner._parameters else sparse)
+    assert "strided" in (reason := module.fusegen_kernels(*inputs).reason) or "sparse" in reason
+
+
 @pytest.mark.parametrize(
     "name", ["Linear.__call__", "Linear._call_impl", "Module._wrapped_call_impl", "BatchNorm1d._check_input_dim"]
 )
@@ -205,7 +213,8 @@ def test_patched_functions_and_modes(module, inputs, monkeypatch):
 
     class Mode(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):
-            return func(*args, **(kwargs or {})) * (2 if func is linear else 1)
+            result = func(*args, **(kwargs or {}))
+            return 2 * result if func is linear else result
 
     with Mode():
         assert not module.fusegen_kernels(*inputs)
