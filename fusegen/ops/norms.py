@@ -71,9 +71,10 @@ class BatchNorm(Norm):
 
     def refused(self, owner: str, training: bool) -> list[str]:
         batch = training or not self.track_running_stats
-        # In evaluation nothing else looks at the momentum.
-        number = f"isinstance({owner}.momentum, (int, float, type(None)))"
-        return [f"{owner}.eps {'<=' if batch else '<'} 0", f"not {number}"]
+        conditions = [f"{owner}.eps {'<=' if batch else '<'} 0"]
+        if not (training and self.track_running_stats):  # else the kernels take the momentum, as a number
+            conditions.append(f"not isinstance({owner}.momentum, (int, float, type(None)))")
+        return conditions
 
     def _update(self, chain, mean: Node, variance: Node) -> None:
         """running = (1 - f) running + f batch, with the unbiased variance, as nn.BatchNorm does."""

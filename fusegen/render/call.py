@@ -306,11 +306,12 @@ class CallRenderer:
         """before: statements once nothing can refuse the call any more."""
         # What the result depends on only behind a detach gets no gradient, and autograd must not ask for one.
         constant = {name for name, _, _ in renderer.sources()} - variant.gradients.keys()
+        momenta = {self.chain.name_of(f"{name}.momentum") for name in self._tracked()}  # looked at before
         arguments, numbers = [], []
         for argument in renderer.forward().arguments:
             name = argument.public
             source = _OURS.get(name) or replaced.get(name) or self._source(name)
-            if argument.cpp == "double":
+            if argument.cpp == "double" and name not in momenta:
                 numbers.append(source)
             if name in constant:
                 source = f"{source}.detach()"

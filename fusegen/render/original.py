@@ -10,7 +10,6 @@ from fusegen.render.functions import as_tuple
 from fusegen.spec.model import SpecModel
 
 _TYPES = {"dim": "int", "int": "int", "float": "float", "shape": "Sequence[int]"}
-_FACTORY = ("device", "dtype")
 
 
 def signature(spec: SpecModel) -> list[str]:
@@ -23,13 +22,7 @@ def signature(spec: SpecModel) -> list[str]:
             value = tuple(default) if argument.type == "shape" else default
             text += f" = {value!r}"
         found.append(text)
-    options = ["device: torch.device | str | None = None", "dtype: torch.dtype | None = None"]
-    return [*found, "*", *options] if has_factory(spec) else found
-
-
-def has_factory(spec: SpecModel) -> bool:
-    """Whether the constructor takes `device` and `dtype`; not where the original has arguments of these names."""
-    return not set(_FACTORY) & set(spec.arguments)
+    return [*found, "*", "device: torch.device | str | None = None", "dtype: torch.dtype | None = None"]
 
 
 def construct(spec: SpecModel, chain: Chain, eager: list[str]) -> list[str]:
@@ -48,8 +41,7 @@ def construct(spec: SpecModel, chain: Chain, eager: list[str]) -> list[str]:
         made += step.construct(channels)
         channels = chain.channels if step.op == "linear" else channels
     if any("**_factory" in line for line in made):
-        known = ", ".join(f'"{name}": {name}' for name in _FACTORY) if has_factory(spec) else ""
-        lines.append(f"_factory = {{{known}}}")
+        lines.append('_factory = {"device": device, "dtype": dtype}')
     lines += made
     owned = {constant.attribute for constant in chain.constants.values()}
     arguments = [name for name, argument in spec.arguments.items() if argument.type in ("float", "int")]

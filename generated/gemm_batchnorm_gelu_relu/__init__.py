@@ -242,9 +242,8 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
         else:
             _batch_norm_mean, _batch_norm_var = None, None
         _why = (
-            _support.not_numbers(batch_norm.eps, _batch_norm_momentum)
+            _support.not_numbers(batch_norm.eps)
             or _support.refused(batch_norm.eps <= 0)
-            or _support.refused(not isinstance(batch_norm.momentum, (int, float, type(None))))
         )
         if _why:
             return None, _why

@@ -250,9 +250,8 @@ class GemmScaleBn(_support.FusedModule):
         else:
             _bn_mean, _bn_var = None, None
         _why = (
-            _support.not_numbers(bn.eps, _bn_momentum)
+            _support.not_numbers(bn.eps)
             or _support.refused(bn.eps <= 0)
-            or _support.refused(not isinstance(bn.momentum, (int, float, type(None))))
         )
         if _why:
             return None, _why

@@ -261,9 +261,8 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         else:
             _bn_mean, _bn_var = None, None
         _why = (
-            _support.not_numbers(bn.eps, _bn_momentum, self.divide_value)
+            _support.not_numbers(bn.eps, self.divide_value)
             or _support.refused(bn.eps <= 0)
-            or _support.refused(not isinstance(bn.momentum, (int, float, type(None))))
             or _support.far_from_one((), (self.divide_value,))
         )
         if _why:

@@ -75,13 +75,8 @@ class Operator:
     """
 
     def __init__(self, package, variant, results, gradients, linear):
-        self.single = len(results) == 1
-        self.package, self.results, self.gradients, self.linear = (
-            package,
-            results,
-            gradients,
-            linear,
-        )
+        self.package, self.results, self.single = package, results, len(results) == 1
+        self.gradients, self.linear = gradients, linear
         if not package.built:
             return
         self.forward = package.find_op(f"{variant}forward")
