@@ -10,7 +10,8 @@ from fusegen.build.errors import BuildError
 # No fast-math anywhere. Hidden by default: two packages in one process must not see each other's launchers.
 # -Og is for the host compiler, which gets nothing but launchers and takes a quarter less time than with -O1; a launch
 # takes 0.1 us more of the host. nvcc gets no -O, and optimises device code in full.
-_NVCC = ("-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden,-Og")
+# What templates compute when they are compiled may call constexpr functions of the standard library.
+_NVCC = ("-std=c++17", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC,-fvisibility=hidden,-Og")
 # The binding takes a quarter less time to compile than with -O2, and a call of an op no more than before.
 _CXX = ("-O1", "-std=c++17", "-fPIC", "-fvisibility=hidden")
 # The Python module has nothing that is called often. -Og takes a fifth less time than -O1 to compile it; -O0 takes no

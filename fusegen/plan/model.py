@@ -112,8 +112,21 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Phase:
+    """Reductions that do not depend on each other. unit: what they have one value each of: a channel, a row, or a
+    group of channels in a row."""
+
+    unit: Extent
+    sums: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
 class Program:
     """One direction of one variant of a chain, behind its contraction.
+
+    phases: the reductions that full-size results or other reductions wait for, in order. terminal: sums of columns that
+    nothing of the kind waits for, which the last pass takes. total_sums: of all channels. first_resident: the phase
+    from which on kernels may keep elements on chip; the number of phases where none may.
 
     schedules: alternatives, the launcher takes the first that suits the sizes; the last fits every size.
     totals: kernels for scalar results, run after any schedule.
@@ -127,6 +140,14 @@ class Program:
     totals: tuple[Kernel, ...]
     groups: Dim | None
     reasons: tuple[str, ...]
+    phases: tuple[Phase, ...] = ()
+    terminal: tuple[Node, ...] = ()
+    total_sums: tuple[Node, ...] = ()
+    first_resident: int = 0
+
+    @property
+    def full_outputs(self) -> tuple[Tensor, ...]:
+        return tuple(tensor for tensor in self.outputs if tensor.extent.is_full)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

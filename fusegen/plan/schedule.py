@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
-from fusegen.ir.extent import Dim
+from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.kernel import Draft, Sweep
-from fusegen.plan.model import Kernel, Program, Schedule, Tensor
+from fusegen.plan.model import Kernel, Phase, Program, Schedule, Tensor
 
 
-@dataclass(frozen=True)
-class Phase:
-    """Reductions of one kind that do not depend on each other. axis: "column" (over the rows) or "row" (within
-    a row)."""
-
-    axis: str
-    groups: Dim
-    sums: tuple[Node, ...]
-
-    @property
-    def family(self) -> tuple[str, Dim]:
-        return self.axis, self.groups
-
-    @property
-    def unit(self) -> str:
-        """What is reduced to one value."""
-        return "column" if self.axis == "column" else "row" if self.groups == 1 else "group"
+def _unit(phase: Phase) -> str:
+    """What is reduced to one value."""
+    return "column" if phase.unit == CHANNEL else "row" if phase.unit == ROW else "group"
 
 
 class Scheduler:
@@ -61,7 +46,7 @@ class Scheduler:
         inputs = tuple(t for t in self.inputs if t.node in used)
         schedules, known = self._schedules()
         constants = sorted({node.attribute for node in used if node.op == "scalar"})
-        groups = next((phase.groups for phase in self.phases if phase.groups != 1), None)
+        groups = next((p.unit.blocks for p in self.phases if p.unit not in (CHANNEL, ROW)), None)
         for node in used:
             if groups is None and node.extent.is_segment and node.extent.blocks != 1:
                 groups = node.extent.blocks
@@ -74,6 +59,10 @@ class Scheduler:
             self._totals(known),
             groups,
             tuple(self.reasons),
+            tuple(self.phases),
+            self.terminal,
+            tuple(self.total_sums),
+            self._first_resident(),
         )
 
     # What depends on what
@@ -99,25 +88,28 @@ class Scheduler:
         order = sorted(levels, key=lambda node: (levels[node], not node.extent.rows, str(node.extent), node.index))
         phases = []
         for (_, extent), nodes in groupby(order, key=lambda node: (levels[node], node.extent)):
-            axis = "row" if extent.rows else "column"
-            phases.append(Phase(axis, extent.blocks if extent.rows else 1, tuple(nodes)))
+            phases.append(Phase(extent, tuple(nodes)))
         return phases
+
+    def _first_resident(self) -> int:
+        """The first of the last phases of one unit."""
+        start = len(self.phases)
+        while start and self.phases[start - 1].unit == self.phases[-1].unit:
+            start -= 1
+        return start
 
     # Schedules
 
     def _schedules(self) -> tuple[list[Schedule], dict[Node, Tensor]]:
-        last = self.phases[-1].family if self.phases else None
-        start = len(self.phases)
-        while start and self.phases[start - 1].family == last:
-            start -= 1
+        start = self._first_resident()
         earlier, resident = self.phases[:start], self.phases[start:]
         if earlier:
-            before = " and ".join(dict.fromkeys(f"each {phase.unit}" for phase in earlier))
-            self.reasons.append(f"{before} is reduced before the last stage, which reduces each {resident[0].unit}")
+            before = " and ".join(dict.fromkeys(f"each {_unit(phase)}" for phase in earlier))
+            self.reasons.append(f"{before} is reduced before the last stage, which reduces each {_unit(resident[0])}")
         prefix, known, stored = self._reduce_phases(earlier, dict(self.given), [])
         schedules = []
         if resident:
-            axis = resident[0].axis
+            axis = "row" if resident[0].unit.rows else "column"
             kernels, _ = (self._row if axis == "row" else self._column)(resident, known, stored)
             schedules.append(Schedule(axis, tuple(prefix + kernels), self._why_resident(resident[0])))
         split, known, stored = self._reduce_phases(resident, known, stored)
@@ -131,7 +123,7 @@ class Scheduler:
     def _panels_help(self, split: Sequence[Kernel], apply_: Sequence[Kernel]) -> bool:
         """Whether all there is to reduce before the results are columns, of tensors that the last pass reads again. The
         kernel has no values of rows, and leaves sums but no moments to what follows."""
-        if [phase.axis for phase in self.phases] != ["column"]:
+        if [phase.unit for phase in self.phases] != [CHANNEL]:
             return False
         partials, _, last, *_ = (*split, *apply_)
         again = {t for p in partials.passes for t in p.loads} & {t for p in last.passes for t in p.loads}
@@ -139,8 +131,8 @@ class Scheduler:
         return bool(again) and not rows and not any(node.op == "moments" for node in self.terminal)
 
     def _why_resident(self, phase: Phase) -> str:
-        unit = {"row": "row", "group": "group of channels", "column": "tile of columns"}[phase.unit]
-        place = "shared memory" if phase.axis == "column" else "registers"
+        unit = {"row": "row", "group": "group of channels", "column": "tile of columns"}[_unit(phase)]
+        place = "shared memory" if phase.unit == CHANNEL else "registers"
         return f"a whole {unit} stays in {place} from its reduction to its use: its kernel reads it once"
 
     def _why_panel(self) -> str:
@@ -164,9 +156,9 @@ class Scheduler:
             done = {node for earlier in self.phases[:position] for node in earlier.sums}
             keep = self._keep(done, known, stored, self.full_outputs)
             number = "" if len(self.phases) == 1 else f"_{position}"
-            if phase.axis == "row":
-                name, about = f"{self.name}_segments{number}", f"what each {phase.unit} is reduced to"
-                draft = Draft(name, "segment", known, [Sweep(phase.sums)], keep, groups=phase.groups, purpose=about)
+            if phase.unit.rows:
+                name, about = f"{self.name}_segments{number}", f"what each {_unit(phase)} is reduced to"
+                draft = Draft(name, "segment", known, [Sweep(phase.sums)], keep, groups=phase.unit.blocks, purpose=about)
                 kernels.append(draft.build())
             else:
                 name, about = f"{self.name}_partials{number}", "column sums, one partial result per block of rows"
@@ -258,8 +250,8 @@ class Scheduler:
             sweeps,
             vectors,
             partial_sums=self.terminal,
-            groups=phases[0].groups,
-            purpose=f"each {phases[0].unit} in registers",
+            groups=phases[0].unit.blocks,
+            purpose=f"each {_unit(phases[0])} in registers",
         ).build()
         finalise, known = self._finalise_terminal(known, [*stored, *vectors])
         return [kernel, *finalise], known

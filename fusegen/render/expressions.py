@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from fusegen.errors import InternalError
-from fusegen.ir.extent import CHANNEL, Extent
+from fusegen.ir.extent import CHANNEL, ROW, Extent
 from fusegen.ir.graph import Node
 from fusegen.ops.functions import FUNCTIONS
 
@@ -21,6 +21,11 @@ def literal(value: float) -> str:
     """A constant of the accumulation type."""
     text = repr(value)
     return f"Acc({text[:-2] if text.endswith('.0') else text})"
+
+
+def inverse_length(extent: Extent) -> str:
+    """The scalar that is one over the number of elements of a row, or of a group of its channels."""
+    return "inverse_row_length" if extent == ROW else "inverse_group_length"
 
 
 class Expressions:
@@ -46,17 +51,21 @@ class Expressions:
 
         sinks: further uses of the nodes (stores, sums). pinned: nodes that must have a line of their own.
         """
+        return [declare(node, text) for node, text in self.each(nodes, sinks, pinned)]
+
+    def each(
+        self, nodes: Sequence[Node], sinks: Iterable[Node], pinned: Collection[Node] = ()
+    ) -> Iterator[tuple[Node, str]]:
+        """The same as nodes with their expressions."""
         uses = Counter(operand for node in nodes for operand in node.operands)
         uses.update(sinks)
-        lines = []
         for node in nodes:
             inline = node.temporary and uses[node] == 1 and node not in pinned
             if inline and len(self.expression(node)) <= _LONGEST_INLINE:
                 self._inline.add(node)
             else:
                 self._inline.discard(node)
-                lines.append(declare(node, self.expression(node)))
-        return lines
+                yield node, self.expression(node)
 
     def operand(self, node: Node) -> str:
         """The node where it is used: its name, or its expression if it was left to be written here."""
@@ -82,7 +91,9 @@ class Expressions:
                 return f"{self._reference(node.operands[0])}.mean", _ATOM
             case "variance":
                 moments = self._reference(node.operands[0])
-                return (f"{moments}.m2 / Acc(rows)" if node.extent == CHANNEL else f"{moments}.m2 * inverse_length"), 2
+                if node.extent == CHANNEL:
+                    return f"{moments}.m2 / Acc(rows)", 2
+                return f"{moments}.m2 * k.{inverse_length(node.extent)}", 2
             case "vanishing":
                 return f"{_bracket(operands[0], 2)} * Acc(0)", 2
             case "detach":

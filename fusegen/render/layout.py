@@ -16,7 +16,8 @@ def tidy(text: str) -> str:
     return text.rstrip("\n") + "\n"
 
 
-def _broken(line: str) -> list[str]:
+def _broken(line: str, further: int = 4) -> list[str]:
+    """further: how much deeper the rest of the line is."""
     if len(line) <= WIDTH or line.lstrip().startswith("#"):
         return [line]
     if line.lstrip().startswith("//"):
@@ -25,8 +26,8 @@ def _broken(line: str) -> list[str]:
     if at is None:
         return [line]
     indent = len(line) - len(line.lstrip())
-    rest = " " * (indent + 4) + line[at:].lstrip()
-    return [line[:at].rstrip(), *_broken(rest)]
+    rest = " " * (indent + further) + line[at:].lstrip()
+    return [line[:at].rstrip(), *_broken(rest, 0)]
 
 
 def _comment(line: str) -> list[str]:

@@ -12,6 +12,7 @@ from fusegen.plan.summary import summary
 from fusegen.render.binding import render_bindings
 from fusegen.render.cuda import render_kernels
 from fusegen.render.git_files import git_files
+from fusegen.render.launchers_header import render_launchers_header
 from fusegen.render.module import render_module
 
 _SUFFIXES = (".cuh", ".h", ".cpp", ".py")
@@ -25,12 +26,13 @@ Files = Mapping[str, str]
 def render_package(plan: Plan) -> Files:
     """The files of one package. A pure function of the plan and the templates."""
     name = plan.spec.name
-    kernels = render_kernels(plan)
-    sources = sources_digest([kernels, render_bindings(plan, ""), *compiled_support().values()])
+    kernels, launchers = render_kernels(plan), render_launchers_header(plan)
+    sources = sources_digest([kernels, launchers, render_bindings(plan, ""), *compiled_support().values()])
     return {
         f"{name}/__init__.py": render_module(plan, sources),
         f"{name}/bindings.cpp": render_bindings(plan, sources),
         f"{name}/kernels.cu": kernels,
+        f"{name}/launchers.h": launchers,
         f"{name}/plan.json": json.dumps(summary(plan), indent=2, ensure_ascii=True) + "\n",
         f"{name}/py.typed": "",
     }
@@ -47,8 +49,9 @@ def sources_digest(texts: Iterable[str]) -> str:
 
 def support_files() -> Files:
     """The plain sources that all packages share; what editors and file managers leave beside them is not."""
-    sources = [path for path in (templates_directory() / SUPPORT).iterdir() if path.suffix in _SUFFIXES]
-    return {f"{SUPPORT}/{path.name}": path.read_text(encoding="utf-8") for path in sorted(sources)}
+    support = templates_directory() / SUPPORT
+    sources = [path for path in support.rglob("*") if path.suffix in _SUFFIXES]
+    return {f"{SUPPORT}/{p.relative_to(support).as_posix()}": p.read_text(encoding="utf-8") for p in sorted(sources)}
 
 
 def compiled_support() -> Files:

@@ -1,74 +1,103 @@
-"""What a launcher is told of its kernels, by which it chooses a schedule and launch shapes."""
+"""What launch configurations are chosen by, besides what C++ sees in a program's struct."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from dataclasses import dataclass
 
-from fusegen.plan.model import Kernel, Program, Schedule
-from fusegen.render.contexts import KernelContext
+from fusegen.ir.extent import CHANNEL, ROW, Extent
+from fusegen.ir.graph import Node, ancestors
+from fusegen.plan.model import Kernel, Program
+from fusegen.plan.passes import Passes, is_group
 
-Contexts = Mapping[str, KernelContext]
-
-STREAMS = {"stores": "kStores", "sum": "kSum", "sums": "kSums"}
-"""The launch shapes that streams of a schedule share, and StreamWork of templates/support/shapes.cuh."""
-
-
-def row_work(contexts: Contexts, program: Program, schedule: Schedule, row: Kernel) -> str:
-    """RowWork of templates/support/row_work.cuh."""
-    context = contexts[row.name]
-    values = len({node for pass_ in row.passes for node in pass_.values})
-    exchange = f"{context.row_exchange('kRow')} * sizeof(Acc)"  # of long segments, whose threads are never wide
-    staged = f", kStagedBytes, kSharedBytes - {exchange}" if context.staged_arrays else ""
-    again = _read_again(contexts, program, schedule)
-    counts = f"{context.row_blocks}, {len(context.column_loads)}, {again}, {values}"
-    cluster = "kMostCluster" if context.clusters else "1"
-    threads = f"row_most_threads({_bool(context.large)}{staged})"
-    return f"{len(row.partial_sums)}, {counts}, sizeof(T), {threads}, {cluster}"
+_MOST_VALUES = 7  # of each column that fit 64 registers beside the rest of a kernel
+_MOST_CONSTANTS = 3  # of a column that fit registers beside sums of it, for eight columns
+_MOST_STAGED = 6  # constants and sums of a column that fit shared memory, for eight columns of 1024 threads
 
 
-def row_staged(contexts: Contexts, row: Kernel) -> str:
-    """C++: the bytes of shared memory in which a thread keeps what it has of its columns; empty where none does."""
-    counts = Counter(type_ for _, type_ in contexts[row.name].staged_arrays)
-    sizes = " + ".join(f"{f'{n} * ' if n > 1 else ''}sizeof({type_})" for type_, n in counts.items())
-    vector = "kRow" if row.partial_sums else "kVec"
-    return f"2 * {vector} * ({sizes})" if sizes else ""
+@dataclass(frozen=True)
+class Work:
+    """Constants of a program's struct, which templates/program.cu.j2 explains."""
+
+    column_values: int
+    channel_values_by: list[int]
+    row_tensors_by: list[int]
+    group_tensors_by: list[int]
+    tile_reads: int
+    row_constants: int
+    row_values: int
+    row_blocks: int
+    row_has_large: bool
+    row_many_constants: bool
+    first_resident: int
+    fits_l2: bool
 
 
-def _bool(value: bool) -> str:
-    return "true" if value else "false"
+def work(program: Program, passes: Passes) -> Work:
+    row = passes.kernel("row")
+    constants = len(_channel_tensors(row)) if row else 0
+    sums = len(row.partial_sums) if row else 0
+    tiles = passes.tile_reads() if passes.kernel("column") else set()
+    return Work(
+        column_values=max(column_values(kernel) for kernel in program.kernels if kernel.kind != "panel"),
+        channel_values_by=[sum(n.extent == CHANNEL for n in each.small) for each in passes.passes],
+        row_tensors_by=[passes.uses_of_elements(ROW, i) for i in range(len(passes.passes))],
+        group_tensors_by=[
+            sum(passes.uses_of_elements(extent, i) for extent in _group_extents(passes)) for i in range(len(passes.passes))
+        ],
+        tile_reads=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor.name in tiles),
+        row_constants=constants,
+        row_values=len({node for pass_ in row.passes for node in pass_.values}) if row else 0,
+        row_blocks=4 if row and column_values(row) <= _MOST_VALUES and len(_loads(row)) == 1 else 3,
+        row_has_large=row is not None and (not sums or constants + sums <= _MOST_STAGED),
+        row_many_constants=bool(sums) and constants > _MOST_CONSTANTS,
+        first_resident=program.first_resident,
+        fits_l2=any(schedule.kind == "panel" for schedule in program.schedules),
+    )
 
 
-def column_work(contexts: Contexts, program: Program, schedule: Schedule, column: Kernel) -> str:
-    """ColumnWork of templates/support/column_work.cuh."""
-    context = contexts[column.name]
-    sizes = " + ".join(f"sizeof({tile.type})" for tile in context.tiles)
-    sums = f"{context.widest_exchange} * sizeof(Acc)" if context.widest_exchange > 1 else "sizeof(Acc)"
-    moved = len(context.loads) + sum(len(stage.sweep.stores) for stage in context.stages)
-    again = _read_again(contexts, program, schedule)
-    kept = _kept(contexts, program)
-    return f"{sizes}, sizeof(T), {sums}, {context.exchanged} * sizeof(Acc), {moved}, {again}, {kept}"
+def _group_extents(passes: Passes) -> set[Extent]:
+    return {tensor.extent for tensor, _ in passes.in_memory() if is_group(tensor.extent)}
 
 
-def stream_work(context: KernelContext, stream: Kernel) -> str:
-    """Which of STREAMS a stream kernel is."""
-    if not stream.partial_sums:
-        return "stores"
-    stores = any(stage.sweep.stores for stage in context.stages)
-    return "sums" if stores or len(context.loads) > 1 else "sum"
+def _channel_tensors(kernel: Kernel) -> list[Node]:
+    return [tensor.node for tensor in kernel.vectors if tensor.extent == CHANNEL]
 
 
-def _kept(contexts: Contexts, program: Program) -> str:
-    """C++: the bytes of an element that panels keep from their sums to their results."""
-    panel = next((kernel for kernel in program.kernels if kernel.kind == "panel"), None)
-    if panel is None:
-        return "0"
-    partials, _, results = contexts[panel.name].parts
-    return " + ".join(f"sizeof({load.type})" for load in results.loads if load in partials.loads)
+def _loads(kernel: Kernel) -> set[str]:
+    return {tensor.name for pass_ in kernel.passes for tensor in pass_.loads}
 
 
-def _read_again(contexts: Contexts, program: Program, schedule: Schedule) -> int:
-    """How many tensors with all elements the split schedule reads more often than this one: what runs before both
-    alike is in both counts."""
-    reads = {each.kind: sum(len(contexts[kernel.name].loads) for kernel in each.kernels) for each in program.schedules}
-    return reads["split"] - reads[schedule.kind]
+def column_values(kernel: Kernel) -> int:
+    """How many values of each of its columns a thread of a kernel keeps: constants, sums, and what follows."""
+    if kernel.kind in ("finalise", "total"):
+        return 0
+    if kernel.kind in ("row", "segment"):
+        return len(_channel_tensors(kernel)) + len(kernel.partial_sums)
+    stored = _only_stored(kernel) if kernel.kind == "column" else set()
+    sums = [n for p in kernel.passes for n in p.sums] if kernel.kind == "column" else kernel.partial_sums
+    found = [node for node in _channel_tensors(kernel) if node not in stored]
+    found += _used_outside(kernel, [n for n in kernel.setup if n.extent == CHANNEL and n not in stored])
+    if kernel.kind == "column":
+        for pass_ in kernel.passes:
+            results = [node for node in pass_.results if node not in stored]
+            at_once = set(_used_outside(kernel, results)) | {t.node for t in pass_.vector_stores}.intersection(results)
+            found += at_once
+    return len(found) + sum(3 if node.op == "moments" else 1 for node in sums)
+
+
+def _used_outside(kernel: Kernel, nodes: list[Node]) -> list[Node]:
+    """Those that other values of the kernel, or its stores, use."""
+    inside = set(nodes)
+    used = {operand for node in kernel.nodes if node not in inside for operand in node.operands}
+    used |= {t.node for p in kernel.passes for t in (*p.stores, *p.vector_stores)}
+    return [node for node in nodes if node in used]
+
+
+def _only_stored(kernel: Kernel) -> set[Node]:
+    """Values of a column that no pass needs: only the threads that store results of the column compute them."""
+    known = {t.node for t in kernel.vectors}
+    needed = [operand for p in kernel.passes for n in (*p.values, *p.sums) for operand in n.operands]
+    needed += [t.node for p in kernel.passes for t in p.stores]
+    behind = set(ancestors(needed, known))
+    stored = [t.node for p in kernel.passes for t in p.vector_stores]
+    return {n for n in ancestors(stored, known) if n.extent == CHANNEL and not n.is_reduction and n not in behind}

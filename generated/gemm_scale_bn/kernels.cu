@@ -7,1687 +7,363 @@
 //   y = y * scale
 //   y = bn(y)
 //
-// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
-// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
-#include <cstdint>
+// A program is one direction of the chain, as a struct: its tensors, its passes over the elements,
+// what each of them sums, and what follows. ../support/kernels has the kernels that run programs;
+// program.cuh says what each member is for. x_v is the value of what the chain calls x, x_ptr is
+// where x lies in memory.
+#include "launchers.h"
 
-#include "../support/cluster.cuh"
-#include "../support/column_shapes.cuh"
-#include "../support/columns.cuh"
-#include "../support/fetch.cuh"
-#include "../support/launch.cuh"
+#include "../support/kernels/entry.cuh"
 #include "../support/math.cuh"
-#include "../support/packs.cuh"
-#include "../support/panel_shapes.cuh"
-#include "../support/panels.cuh"
-#include "../support/reduce.cuh"
-#include "../support/shapes.cuh"
-#include "../support/tuning.cuh"
-#include "../support/types.cuh"
-
-// One file, compiled as it is or, to use two cores, once with each of these defined:
-// FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
 
 namespace {
 using namespace fusegen;
+using namespace fusegen::gemm_scale_bn_launchers;
 
-// H100: what launch shapes are made for.
-constexpr int kMultiprocessors = 132;
-[[maybe_unused]] constexpr int64_t kSharedBytes = 232448;
-[[maybe_unused]] constexpr int kMostCluster = most_cluster(8);
-[[maybe_unused]] constexpr int64_t kL2Bytes = 52428800;
+// H100: multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster.
+constexpr Target kPlannedFor{132, 232448, 52428800, most_cluster(8)};
 
-constexpr int kStreamThreads = 256;
+// The dtype configurations, as in bindings.cpp: element types of activations, the result,
+// parameters.
+using Modes = DtypeModes<
+    Types<float, float, float>,  // float32
+    Types<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>,  // bfloat16
+    Types<__half, __half, __half>,  // float16
+    Types<__nv_bfloat16, float, float>,  // autocast bfloat16
+    Types<__half, float, float>,  // autocast float16
+    VerificationTypes<double, double, double>>;  // float64
 
 }  // namespace
 
 #ifndef FUSEGEN_BACKWARD_ONLY
-namespace {
 // ---- train forward -----------------------------------------------------------------------------
-//
-//   bn_centered = gemm_product * scale - bn_center
-//   bn = bn_centered * bn_scale + bn_bias
-//   y = bn
 
-// Each tile of columns in shared memory.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_forward_column(
-    const T* __restrict__ gemm_product_ptr,
-    const T* __restrict__ gemm_bias_ptr,
-    const Param* __restrict__ scale_ptr,
-    const Param* __restrict__ bn_weight_ptr,
-    const Param* __restrict__ bn_bias_ptr,
-    Accumulate<T>* __restrict__ bn_mean_ptr,
-    Accumulate<T>* __restrict__ bn_rstd_ptr,
-    Param* bn_running_mean_ptr,
-    Param* bn_running_var_ptr,
-    Out* __restrict__ y_ptr,
-    int64_t* bn_num_batches_tracked_ptr,
-    Accumulate<T> bn_eps_v,
-    Accumulate<T> bn_momentum_v,
-    int64_t rows, int64_t channels, int rows_per_block) {
+namespace {
+template <typename T_, typename Out, typename Param>
+struct TrainForward : Program {
+  using T = T_;
   using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
-  const bool active = columns.any();
-  const int first = blockIdx.z * rows_per_block;
-  const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
-  const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
-  const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
-  const int end = active ? (last - first) * int(blockDim.x) : 0;
-  const int vectors = rows_per_block * blockDim.x;  // of a tile
-  // Each thread reads back only what it asked for or wrote, so a tile needs no barrier.
-  auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
-  Acc* exchange = behind<Acc>(gemm_product_tile, vectors);
-  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.z + 1) * 2 * blockDim.x * kVec : 0);
-  cluster_arrive();  // nobody reads this block's sums yet
-  // Rows are on their way for some time before they are used.
-  constexpr int kAhead = kRowsAhead<kPacked, T>;
-  Place next = begin;
-  Incoming<T, kVec, kPacked> gemm_product_next;
-  const auto fetch = [&] {
-    if (next.at < end) {
-      gemm_product_next.fetch(columns, gemm_product_tile + next.at, gemm_product_ptr + next.row);
-    }
-    end_row();
-    next += step;
+  static constexpr Target kTarget = kPlannedFor;
+  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kNone};
+
+  // [rows, channels]
+  template <template <typename> class Of>
+  struct Reads {
+    static constexpr int kFields = 1;
+    Of<T> gemm_product_v;
+    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); }
   };
-#pragma unroll
-  for (int i = 0; i < kAhead; ++i) fetch();
-  const int own = last - first - threadIdx.y;  // rows from the thread's first on
-  const Acc count = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
-  const auto counted = [=](int) { return count; };
-  const auto all_rows = [=](int) { return Acc(last - first); };
-  const Acc bn_num_batches_tracked_v = bn_momentum_v < 0 && bn_num_batches_tracked_ptr != nullptr
-      ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
-  const Acc bn_factor_v = average_factor(bn_momentum_v, bn_num_batches_tracked_v);
-  const Acc bn_kept_v = Acc(1) - bn_factor_v;
-  const Acc bn_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
-  Acc gemm_bias_v[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
-  Acc scale_v[kVec];
-  load_values(columns, scale_ptr, active, scale_v);
-  Acc bn_weight_v[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight_v);
-  Acc bn_bias_v[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias_v);
-  Acc bn_mean_shift_v[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    bn_mean_shift_v[v] = gemm_bias_v[v] * scale_v[v];
+  template <template <typename> class Of>
+  struct Writes {
+    static constexpr int kFields = 1;
+    Of<Out> y_v;
+    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
+  };
+  Reads<ReadPointer> reads;
+  Writes<WritePointer> writes;
+  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // each pass
+  // [channels]
+  const T* gemm_bias_ptr;  // may be null
+  const Param* scale_ptr;
+  const Param* bn_weight_ptr;
+  const Param* bn_bias_ptr;
+  Param* bn_running_mean_ptr;  // may be null
+  Param* bn_running_var_ptr;  // may be null
+  Accumulate<T>* bn_mean_ptr;
+  Accumulate<T>* bn_rstd_ptr;
+  // [1]
+  int64_t* bn_num_batches_tracked_ptr;  // may be null
+  Acc bn_eps_v, bn_momentum_v;
+  // In the workspace, for the kernels of a schedule.
+  Acc* partials = nullptr;  // sums of columns over some rows
+  Acc* bn_center_ptr = nullptr;  // [channels]
+  Acc* bn_scale_ptr = nullptr;  // [channels]
+
+  static TrainForward of(const Sizes& sizes, const TrainForwardArguments& a) {
+    return {{sizes}, {from(a.gemm_product_arg)}, {to(a.y_arg)}, from(a.gemm_bias_arg),
+        from(a.scale_arg), from(a.bn_weight_arg), from(a.bn_bias_arg), to(a.bn_running_mean_arg),
+        to(a.bn_running_var_arg), to(a.bn_mean_arg), to(a.bn_rstd_arg),
+        to(a.bn_num_batches_tracked_arg), Acc(a.bn_eps_arg), Acc(a.bn_momentum_arg)};
   }
 
-  PilotSums<Acc> bn_moments_shifted[kVec] = {};
-  for (Place here = begin; here.at < end; here += step) {
-    wait_for_rows<kAhead - 1>();
-    const auto gemm_product_in = gemm_product_next.take(gemm_product_tile + here.at);
-    fetch();
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product_v = widen(gemm_product_in[v]);
-      if (here.at == begin.at) bn_moments_shifted[v].pilot = gemm_product_v * scale_v[v];
-      add_value(bn_moments_shifted[v], gemm_product_v * scale_v[v]);
+  struct Scalars {
+    Acc bn_num_batches_tracked_v, bn_factor_v, bn_kept_v, bn_bessel_v;
+  };
+  struct Channel {
+    Acc gemm_bias_v, scale_v, bn_weight_v, bn_bias_v, bn_running_mean_v, bn_running_var_v,
+        bn_mean_shift_v, bn_mean_v, bn_rstd_v, new_bn_running_mean_v, new_bn_running_var_v,
+        bn_variance_v, bn_center_v, bn_scale_v;
+  };
+  FUSEGEN_DEVICE Scalars scalars() const {
+    Scalars k{};
+    k.bn_num_batches_tracked_v = bn_momentum_v < 0 && bn_num_batches_tracked_ptr != nullptr
+        ? Acc(widen(read(bn_num_batches_tracked_ptr))) : Acc(0);
+    k.bn_factor_v = average_factor(bn_momentum_v, k.bn_num_batches_tracked_v);
+    k.bn_kept_v = Acc(1) - k.bn_factor_v;
+    k.bn_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
+    return k;
+  }
+  template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
+    f(Uses<0b01>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+    f(Uses<0b11>(), scale_ptr, true, &Channel::scale_v);
+    f(Uses<0b01>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(Uses<0b10>(), bn_bias_ptr, true, &Channel::bn_bias_v);
+    f(Uses<0b00>(), bn_running_mean_ptr, bn_running_mean_ptr != nullptr,
+        &Channel::bn_running_mean_v);
+    f(Uses<0b00>(), bn_running_var_ptr, bn_running_var_ptr != nullptr, &Channel::bn_running_var_v);
+    if constexpr (kFrom > 0) {
+      f(Uses<0b10>(), bn_center_ptr, true, &Channel::bn_center_v);
+      f(Uses<0b10>(), bn_scale_ptr, true, &Channel::bn_scale_v);
     }
   }
-  Moments<Acc> bn_moments_v[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) bn_moments_v[v] = moments_of(bn_moments_shifted[v], count);
-  moments_over_y<kVec>(shared, bn_moments_v, counted, all_rows);
-  moments_over_cluster<kVec>(exchange, bn_moments_v, rows_per_block, rows);
-
-  Acc bn_mean_v[kVec];
-  Acc bn_variance_v[kVec];
-  Acc bn_rstd_v[kVec];
-  Acc bn_center_v[kVec];
-  Acc bn_scale_v[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    const Acc bn_mean_of_times_scale_scaled_v = bn_moments_v[v].mean;
-    bn_mean_v[v] = bn_mean_of_times_scale_scaled_v + bn_mean_shift_v[v];
-    const Acc bn_variance_of_times_scale_scaled_v = bn_moments_v[v].m2 / Acc(rows);
-    bn_variance_v[v] = bn_variance_of_times_scale_scaled_v + bn_mean_v[v] * Acc(0);
-    bn_rstd_v[v] = rsqrt(bn_variance_v[v] + bn_eps_v);
-    bn_center_v[v] = bn_mean_v[v] - bn_mean_shift_v[v];
-    bn_scale_v[v] = bn_weight_v[v] * bn_rstd_v[v];
-  }
-  if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
-    Acc bn_running_mean_v[kVec];
-    load_values(columns, bn_running_mean_ptr, bn_running_mean_ptr != nullptr, bn_running_mean_v);
-    Acc bn_running_var_v[kVec];
-    load_values(columns, bn_running_var_ptr, bn_running_var_ptr != nullptr, bn_running_var_v);
-    Acc new_bn_running_mean_v[kVec];
-    Acc new_bn_running_var_v[kVec];
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      new_bn_running_mean_v[v] = bn_kept_v * bn_running_mean_v[v] + bn_factor_v * bn_mean_v[v];
-      new_bn_running_var_v[v] = bn_kept_v * bn_running_var_v[v]
-          + bn_factor_v * bn_variance_v[v] * bn_bessel_v;
-    }
-    store_values(columns, bn_mean_ptr, bn_mean_v);
-    store_values(columns, bn_rstd_ptr, bn_rstd_v);
-    if (bn_running_mean_ptr != nullptr)
-        store_values(columns, bn_running_mean_ptr, new_bn_running_mean_v);
-    if (bn_running_var_ptr != nullptr)
-        store_values(columns, bn_running_var_ptr, new_bn_running_var_v);
-    // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
-    // count, so the caller has raised it.
-    if (columns.first == 0 && bn_momentum_v >= 0) {
-      if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
-    }
+  template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
+    k.bn_mean_shift_v = k.gemm_bias_v * k.scale_v;
   }
 
-#pragma unroll 2
-  for (Place here = begin; here.at < end; here += step) {
-    const auto gemm_product_in = gemm_product_tile[here.at];
-    Pack<Out, kVec> y_out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product_v = widen(gemm_product_in[v]);
-      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
-      const Acc bn_v = bn_centered_v * bn_scale_v[v] + bn_bias_v[v];
-      y_out[v] = narrow<Out>(bn_v);
+  template <template <typename> class Of>
+  struct Sums0 {
+    static constexpr int kFields = 1, kComponents = 2;
+    Of<MeanAndSquares> bn_moments_v;
+    FUSEGEN_EACH { f(Index<0>(), r.bn_moments_v...); }
+  };
+  template <int kPass, template <typename> class Of>
+  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+
+  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+    const Acc times_scale_scaled_v = x.gemm_product_v * k.scale_v;
+    if constexpr (kPass == 0) {
+      sum.bn_moments_v = times_scale_scaled_v;
+    } else {
+      const Acc bn_centered_v = times_scale_scaled_v - k.bn_center_v;
+      const Acc bn_v = bn_centered_v * k.bn_scale_v + k.bn_bias_v;
+      y.y_v = bn_v;
     }
-    store_pack(columns, y_ptr + here.row, y_out);
   }
-  cluster_wait();  // others may read them until here
-}
-
-// Each panel of columns in the L2.
-
-template <typename T, typename Out, typename Param, int kVec>
-__global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 5 : 4) train_forward_panel(
-    const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ scale_ptr,
-    const T* __restrict__ gemm_bias_ptr,
-    const Param* __restrict__ bn_weight_ptr,
-    const Param* __restrict__ bn_bias_ptr,
-    Accumulate<T>* __restrict__ bn_mean_ptr,
-    Accumulate<T>* __restrict__ bn_rstd_ptr,
-    Param* bn_running_mean_ptr,
-    Param* bn_running_var_ptr,
-    Accumulate<T>* bn_center_ptr,
-    Accumulate<T>* bn_scale_ptr,
-    Out* __restrict__ y_ptr,
-    int64_t* bn_num_batches_tracked_ptr,
-    Accumulate<T>* partials,
-    unsigned* counters,
-    Accumulate<T> bn_eps_v,
-    Accumulate<T> bn_momentum_v,
-    int64_t rows, int64_t channels, int panels, int slices, int lag) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
-  constexpr int kHeight = kPanelThreads / kWidth;
-  const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
-  if (turn.work == PanelWork::kNone) return;
-  unsigned* const counter = counters + turn.panel;
-  Acc* shared = shared_memory<Acc>();
-
-  // The end of the panel's sums, of kWidth columns.
-  if (turn.work == PanelWork::kEnd) {
-    wait_for_parts(counter, slices);
-    const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
-    const bool active = column < channels;
-    PilotSums<Acc> bn_moments_shifted = {};
-    Acc bn_moments_seen = Acc(0);
-    const int64_t apart = kHeight * kPanelRows;
-    int64_t left = rows - threadIdx.y * kPanelRows;
-    constexpr int kBatch = 4;  // partial results that are loaded together
-    for (int64_t base = threadIdx.y; active && base < slices; base += kBatch * blockDim.y) {
-      Acc part[kBatch][2];
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        const int64_t block = base + b * blockDim.y;
-        if (block >= slices) break;
-#pragma unroll
-        for (int slot = 0; slot < 2; ++slot) {
-          part[b][slot] = partials[(block * 2 + slot) * channels + column];
-        }
-      }
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        const int64_t block = base + b * blockDim.y;
-        if (block >= slices) break;
-        const Acc count = Acc(left < 0 ? 0 : left < kPanelRows ? left : kPanelRows);
-        left -= apart;
-        if (bn_moments_seen == Acc(0)) bn_moments_shifted.pilot = part[b][0];
-        add_values(bn_moments_shifted, {part[b][0], part[b][1]}, count);
-        bn_moments_seen += count;
+  // What later passes need of the sums.
+  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
+      const S& total) const {
+    if constexpr (kPass == 0) {
+      const Acc bn_mean_of_times_scale_scaled_v = total.bn_moments_v.mean;
+      k.bn_mean_v = bn_mean_of_times_scale_scaled_v + k.bn_mean_shift_v;
+      const Acc bn_variance_of_times_scale_scaled_v = total.bn_moments_v.m2 / Acc(rows);
+      k.bn_variance_v = bn_variance_of_times_scale_scaled_v + k.bn_mean_v * Acc(0);
+      k.bn_rstd_v = rsqrt(k.bn_variance_v + bn_eps_v);
+      k.bn_center_v = k.bn_mean_v - k.bn_mean_shift_v;
+      k.bn_scale_v = k.bn_weight_v * k.bn_rstd_v;
+    }
+  }
+  // What is only stored of them.
+  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
+      const S& total) const {
+    if constexpr (kPass == 0) {
+      k.new_bn_running_mean_v = k.bn_kept_v * k.bn_running_mean_v + k.bn_factor_v * k.bn_mean_v;
+      k.new_bn_running_var_v = k.bn_kept_v * k.bn_running_var_v
+          + k.bn_factor_v * k.bn_variance_v * k.bn_bessel_v;
+    }
+  }
+  template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
+    if constexpr (kPass == 0) {
+      f(bn_mean_ptr, &Channel::bn_mean_v);
+      f(bn_rstd_ptr, &Channel::bn_rstd_v);
+      f(bn_running_mean_ptr, &Channel::new_bn_running_mean_v);
+      f(bn_running_var_ptr, &Channel::new_bn_running_var_v);
+      if constexpr (!kResident) {
+        f(bn_center_ptr, &Channel::bn_center_v);
+        f(bn_scale_ptr, &Channel::bn_scale_v);
       }
     }
-    Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_shifted, bn_moments_seen)};
-    moments_over_y<1>(
-        shared, bn_moments_all, [=](int) { return bn_moments_seen; },
-        [=](int) { return Acc(rows); });
-    if (threadIdx.y == 0 && active) {
-      const Moments<Acc> bn_moments_v = bn_moments_all[0];
-      const Acc bn_num_batches_tracked_v = bn_momentum_v < 0
-          && bn_num_batches_tracked_ptr != nullptr ? Acc(widen(*bn_num_batches_tracked_ptr))
-              : Acc(0);
-      const Acc gemm_bias_v = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
-      const Acc scale_v = widen(scale_ptr[column]);
-      const Acc bn_running_mean_v = bn_running_mean_ptr != nullptr
-          ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
-      const Acc bn_running_var_v = bn_running_var_ptr != nullptr
-          ? Acc(widen(bn_running_var_ptr[column])) : Acc(0);
-      const Acc bn_weight_v = widen(bn_weight_ptr[column]);
-      // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
-      // count, so the caller has raised it.
-      if (column == 0 && bn_momentum_v >= 0) {
-        if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
-      }
-      const Acc bn_mean_of_times_scale_scaled_v = bn_moments_v.mean;
-      const Acc bn_mean_shift_v = gemm_bias_v * scale_v;
-      const Acc bn_mean_v = bn_mean_of_times_scale_scaled_v + bn_mean_shift_v;
-      const Acc bn_variance_of_times_scale_scaled_v = bn_moments_v.m2 / Acc(rows);
-      const Acc bn_variance_v = bn_variance_of_times_scale_scaled_v + bn_mean_v * Acc(0);
-      const Acc bn_rstd_v = rsqrt(bn_variance_v + bn_eps_v);
-      const Acc bn_center_v = bn_mean_v - bn_mean_shift_v;
-      const Acc bn_factor_v = average_factor(bn_momentum_v, bn_num_batches_tracked_v);
-      const Acc bn_kept_v = Acc(1) - bn_factor_v;
-      const Acc bn_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
-      const Acc new_bn_running_mean_v = bn_kept_v * bn_running_mean_v + bn_factor_v * bn_mean_v;
-      const Acc new_bn_running_var_v = bn_kept_v * bn_running_var_v
-          + bn_factor_v * bn_variance_v * bn_bessel_v;
-      const Acc bn_scale_v = bn_weight_v * bn_rstd_v;
-      bn_mean_ptr[column] = bn_mean_v;
-      bn_rstd_ptr[column] = bn_rstd_v;
-      if (bn_running_mean_ptr != nullptr) bn_running_mean_ptr[column] =
-          narrow<Param>(new_bn_running_mean_v);
-      if (bn_running_var_ptr != nullptr) bn_running_var_ptr[column] =
-          narrow<Param>(new_bn_running_var_v);
-      bn_center_ptr[column] = bn_center_v;
-      bn_scale_ptr[column] = bn_scale_v;
-    }
-    count_part(counter);
-    return;
   }
-
-  const int64_t begin = int64_t(turn.panel) * kWidth * kVec;
-  const auto columns = columns_of<kVec, true>(begin, channels, threadIdx.x, kWidth);
-  const bool active = columns.any();
-  const int first = turn.part * kPanelRows;
-  const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
-
-  // Sums of the slice.
-  if (turn.work == PanelWork::kSums) {
-    constexpr int kBatch = 8;  // rows that are loaded before the first is used
-    Loaded<T, kVec> gemm_product_in[kBatch];
-    const auto load_rows = [&](int row) {
-#pragma unroll
-      for (int u = 0; u < kBatch; ++u) {
-        const int at = row + u * kHeight;
-        if (!active || at >= last) break;
-        gemm_product_in[u] = load_to_keep(columns, gemm_product_ptr + int64_t(at) * channels);
-      }
-    };
-    Acc scale_v[kVec];
-    load_values(columns, scale_ptr, active, scale_v);
-    PilotSums<Acc> bn_moments_shifted[kVec] = {};
-
-    for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
-      load_rows(row);
-#pragma unroll
-      for (int u = 0; u < kBatch; ++u) {
-        const int at = row + u * kHeight;
-        if (!active || at >= last) break;
-#pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc gemm_product_v = widen(gemm_product_in[u][v]);
-          if (at == first + int(threadIdx.y)) bn_moments_shifted[v].pilot =
-              gemm_product_v * scale_v[v];
-          add_value(bn_moments_shifted[v], gemm_product_v * scale_v[v]);
-        }
-      }
-    }
-    const int own = last - first - threadIdx.y;  // rows from the thread's first on
-    const Acc count = own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0);
-    const PanelPartials<Acc> place{
-        partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
-    leave_moments(shared, place, bn_moments_shifted, count, Acc(last - first));
-    count_part(counter);
-    return;
-  }
-
-  // Results.
-  constexpr int kBatch = 8;
-  Loaded<T, kVec> gemm_product_in[kBatch];
-  const auto load_rows = [&](int row) {
-#pragma unroll
-    for (int u = 0; u < kBatch; ++u) {
-      const int at = row + u * kHeight;
-      if (!active || at >= last) break;
-      gemm_product_in[u] = load_last(columns, gemm_product_ptr + int64_t(at) * channels);
-    }
-  };
-
-  load_rows(first + threadIdx.y);
-  Acc scale_v[kVec];
-  load_values(columns, scale_ptr, active, scale_v);
-  Acc bn_bias_v[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias_v);
-  wait_for_parts(counter, slices + kVec);
-  Acc bn_center_v[kVec];
-  load_values(columns, bn_center_ptr, active, bn_center_v);
-  Acc bn_scale_v[kVec];
-  load_values(columns, bn_scale_ptr, active, bn_scale_v);
-
-  for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
-#pragma unroll
-    for (int u = 0; u < kBatch; ++u) {
-      const int at = row + u * kHeight;
-      if (!active || at >= last) break;
-      Pack<Out, kVec> y_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product_v = widen(gemm_product_in[u][v]);
-        const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
-        const Acc bn_v = bn_centered_v * bn_scale_v[v] + bn_bias_v[v];
-        y_out[v] = narrow<Out>(bn_v);
-      }
-      store_last(columns, y_ptr + int64_t(at) * channels, y_out);
-    }
-    load_rows(row + kBatch * kHeight);
-  }
-}
-
-// Column sums, one partial result per block of rows.
-
-template <typename T, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kStreamThreads) train_forward_partials(
-    const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ scale_ptr,
-    Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels,
-    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  // A line is a row, or so many that the next one begins at a multiple of a vector.
-  const int64_t length = kPacked ? channels : period * channels;
-  const auto columns = line_columns<kVec, kPacked>(
-      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
-  const bool active = columns.any();
-  Acc scale_v[kVec];
-  load_values(columns, scale_ptr, active, scale_v);
-
-  PilotSums<Acc> bn_moments_shifted[kVec] = {};
-
-  const int64_t first = blockIdx.y * lines_per_block;
-  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
-  // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take = [&](const auto& here, int64_t at, bool is_first, const auto& gemm_product_in) {
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      if (!here.has(v)) continue;
-      const Acc gemm_product_v = widen(gemm_product_in[v]);
-      if (is_first) bn_moments_shifted[v].pilot = gemm_product_v * scale_v[v];
-      add_value(bn_moments_shifted[v], gemm_product_v * scale_v[v]);
-    }
-  };
-  // First the lines that are complete, if vectors may move them.
-  const Columns<kVec, true> packed{columns.first, 1, kVec};
-  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
-  const int64_t end = last < full ? last : full;
-  for (int64_t line = first + threadIdx.y; active && line < end;
-       line += kRowsInFlight * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
-    }
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      take(packed, at, u == 0 && line == first + threadIdx.y, gemm_product_in[u]);
+  // Not for a cumulative average: all threads read its count, so the caller has raised it.
+  template <int kPass> FUSEGEN_DEVICE void count() const {
+    if constexpr (kPass == 0) {
+      if (bn_momentum_v >= 0
+          && bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
     }
   }
-  if constexpr (!kPacked) {
-    // The thread goes on where it would have come to.
-    const int64_t begin = first < full ? full : first;
-    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
-    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
-    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, rows * channels);
-      if (!here.any()) break;
-      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
-      take(here, at, at == first + threadIdx.y, gemm_product_in);
-    }
+  template <typename F> void scratch(const F& f) {
+    f(Index<0>(), bn_center_ptr, Unit::kChannel, false);
+    f(Index<0>(), bn_scale_ptr, Unit::kChannel, false);
   }
 
-  // Partial results of this block of rows; the order of every addition is fixed.
-  Acc* shared = shared_memory<Acc>();
-  // The last line may lack the ends of its rows.
-  const auto lacks = [&](int64_t line, int v) {
-    return line == lines - 1 && !part_of(columns, line * length, rows * channels).has(v);
-  };
-  const int64_t own = last - first - threadIdx.y;  // lines from the thread's first on
-  const int64_t mine = (own + blockDim.y - 1) / blockDim.y;
-  const auto count = [&](int v) {
-    return own > 0 ? Acc(mine - lacks(first + threadIdx.y + (mine - 1) * blockDim.y, v)) : Acc(0);
-  };
-  const auto total = [&](int v) {
-    const int64_t all = last - first - lacks(last - 1, v);
-    return Acc(all > 0 ? all : 1);
-  };
-  Moments<Acc> bn_moments_v[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) bn_moments_v[v] = moments_of(bn_moments_shifted[v], count(v));
-  moments_over_y<kVec>(shared, bn_moments_v, count, total);
-  if (threadIdx.y != 0 || !active) return;
-  Acc bn_moments_mean[kVec], bn_moments_m2[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    bn_moments_mean[v] = bn_moments_v[v].mean;
-    bn_moments_m2[v] = bn_moments_v[v].m2;
-  }
-  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, bn_moments_mean);
-  store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, bn_moments_m2);
-}
-
-// Combines the partial results of each column.
-
-template <typename T, typename Param>
-__global__ void __launch_bounds__(kStreamThreads) train_forward_finalise(
-    const T* __restrict__ gemm_bias_ptr,
-    const Param* __restrict__ scale_ptr,
-    const Param* __restrict__ bn_weight_ptr,
-    Accumulate<T>* __restrict__ bn_mean_ptr,
-    Accumulate<T>* __restrict__ bn_rstd_ptr,
-    Param* bn_running_mean_ptr,
-    Param* bn_running_var_ptr,
-    Accumulate<T>* __restrict__ bn_center_ptr,
-    Accumulate<T>* __restrict__ bn_scale_ptr,
-    int64_t* bn_num_batches_tracked_ptr,
-    const Accumulate<T>* __restrict__ partials,
-    Accumulate<T> bn_eps_v,
-    Accumulate<T> bn_momentum_v,
-    int64_t rows, int64_t channels,
-    int64_t blocks, int64_t lines_per_block, int period, int64_t full_lines) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const bool active = column < channels;
-  Acc* shared = shared_memory<Acc>();
-  PilotSums<Acc> bn_moments_shifted = {};
-  Acc bn_moments_seen = Acc(0);
-  // A partial result is of some lines of `period` rows, of each line the same row; `left` are such
-  // rows from its first line on. All of a thread's are of one row, as blockDim.y is a multiple of
-  // the period, and their lines are that far apart.
-  const unsigned turn = threadIdx.y % period;
-  const bool more = turn < rows - full_lines * period;  // the last line has some of its rows only
-  const int64_t apart = blockDim.y / period * lines_per_block;
-  int64_t left = full_lines + more - threadIdx.y / period * lines_per_block;
-  constexpr int kBatch = 4;  // partial results that are loaded together
-  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
-    Acc part[kBatch][2];
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-#pragma unroll
-      for (int slot = 0; slot < 2; ++slot) {
-        part[b][slot] = partials[(block * 2 + slot) * channels + column];
-      }
-    }
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-      const Acc count = Acc(left < 0 ? 0 : left < lines_per_block ? left : lines_per_block);
-      left -= apart;
-      if (bn_moments_seen == Acc(0)) bn_moments_shifted.pilot = part[b][0];
-      add_values(bn_moments_shifted, {part[b][0], part[b][1]}, count);
-      bn_moments_seen += count;
-    }
-  }
-  Moments<Acc> bn_moments_all[1] = {moments_of(bn_moments_shifted, bn_moments_seen)};
-  moments_over_y<1>(
-      shared, bn_moments_all, [=](int) { return bn_moments_seen; },
-      [=](int) { return Acc(rows); });
-  if (threadIdx.y != 0 || !active) return;
-
-  const Moments<Acc> bn_moments_v = bn_moments_all[0];
-  const Acc bn_num_batches_tracked_v = bn_momentum_v < 0 && bn_num_batches_tracked_ptr != nullptr
-      ? Acc(widen(*bn_num_batches_tracked_ptr)) : Acc(0);
-  const Acc gemm_bias_v = kAddsBias<T> ? Acc(widen(gemm_bias_ptr[column])) : Acc(0);
-  const Acc scale_v = widen(scale_ptr[column]);
-  const Acc bn_running_mean_v = bn_running_mean_ptr != nullptr
-      ? Acc(widen(bn_running_mean_ptr[column])) : Acc(0);
-  const Acc bn_running_var_v = bn_running_var_ptr != nullptr
-      ? Acc(widen(bn_running_var_ptr[column])) : Acc(0);
-  const Acc bn_weight_v = widen(bn_weight_ptr[column]);
-  // One thread of the grid counts the batch. Not for a cumulative average: all threads read its
-  // count, so the caller has raised it.
-  if (column == 0 && bn_momentum_v >= 0) {
-    if (bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
-  }
-  const Acc bn_mean_of_times_scale_scaled_v = bn_moments_v.mean;
-  const Acc bn_mean_shift_v = gemm_bias_v * scale_v;
-  const Acc bn_mean_v = bn_mean_of_times_scale_scaled_v + bn_mean_shift_v;
-  const Acc bn_variance_of_times_scale_scaled_v = bn_moments_v.m2 / Acc(rows);
-  const Acc bn_variance_v = bn_variance_of_times_scale_scaled_v + bn_mean_v * Acc(0);
-  const Acc bn_rstd_v = rsqrt(bn_variance_v + bn_eps_v);
-  const Acc bn_center_v = bn_mean_v - bn_mean_shift_v;
-  const Acc bn_factor_v = average_factor(bn_momentum_v, bn_num_batches_tracked_v);
-  const Acc bn_kept_v = Acc(1) - bn_factor_v;
-  const Acc bn_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
-  const Acc new_bn_running_mean_v = bn_kept_v * bn_running_mean_v + bn_factor_v * bn_mean_v;
-  const Acc new_bn_running_var_v = bn_kept_v * bn_running_var_v
-      + bn_factor_v * bn_variance_v * bn_bessel_v;
-  const Acc bn_scale_v = bn_weight_v * bn_rstd_v;
-  bn_mean_ptr[column] = bn_mean_v;
-  bn_rstd_ptr[column] = bn_rstd_v;
-  if (bn_running_mean_ptr != nullptr) bn_running_mean_ptr[column] =
-      narrow<Param>(new_bn_running_mean_v);
-  if (bn_running_var_ptr != nullptr) bn_running_var_ptr[column] =
-      narrow<Param>(new_bn_running_var_v);
-  bn_center_ptr[column] = bn_center_v;
-  bn_scale_ptr[column] = bn_scale_v;
-}
-
-// Results, with what is reduced at hand.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
-    const T* __restrict__ gemm_product_ptr,
-    const Param* __restrict__ scale_ptr,
-    const Param* __restrict__ bn_bias_ptr,
-    const Accumulate<T>* __restrict__ bn_center_ptr,
-    const Accumulate<T>* __restrict__ bn_scale_ptr,
-    Out* __restrict__ y_ptr,
-    int64_t rows, int64_t channels,
-    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  // A line is a row, or so many that the next one begins at a multiple of a vector.
-  const int64_t length = kPacked ? channels : period * channels;
-  const auto columns = line_columns<kVec, kPacked>(
-      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
-  const bool active = columns.any();
-  Acc scale_v[kVec];
-  load_values(columns, scale_ptr, active, scale_v);
-  Acc bn_bias_v[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias_v);
-  Acc bn_center_v[kVec];
-  load_values(columns, bn_center_ptr, active, bn_center_v);
-  Acc bn_scale_v[kVec];
-  load_values(columns, bn_scale_ptr, active, bn_scale_v);
-
-  const int64_t first = blockIdx.y * lines_per_block;
-  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
-  // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take = [&](const auto& here, int64_t at, const auto& gemm_product_in) {
-    Pack<Out, kVec> y_out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      if (!here.has(v)) continue;
-      const Acc gemm_product_v = widen(gemm_product_in[v]);
-      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
-      const Acc bn_v = bn_centered_v * bn_scale_v[v] + bn_bias_v[v];
-      y_out[v] = narrow<Out>(bn_v);
-    }
-    store_pack(here, y_ptr, at * length, whole, y_out);
-  };
-  // First the lines that are complete, if vectors may move them.
-  const Columns<kVec, true> packed{columns.first, 1, kVec};
-  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
-  const int64_t end = last < full ? last : full;
-  for (int64_t line = first + threadIdx.y; active && line < end;
-       line += kRowsInFlight * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
-    }
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      take(packed, at, gemm_product_in[u]);
-    }
-  }
-  if constexpr (!kPacked) {
-    // The thread goes on where it would have come to.
-    const int64_t begin = first < full ? full : first;
-    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
-    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
-    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, rows * channels);
-      if (!here.any()) break;
-      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
-      take(here, at, gemm_product_in);
-    }
-  }
-}
-
-struct TrainForwardArguments {
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  const void* scale_arg;
-  const void* bn_weight_arg;
-  const void* bn_bias_arg;
-  void* y_arg;
-  void* bn_mean_arg;
-  void* bn_rstd_arg;
-  void* bn_running_mean_arg;
-  void* bn_running_var_arg;
-  void* bn_num_batches_tracked_arg;
-  int64_t rows, channels;
-  double bn_eps_arg, bn_momentum_arg;
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 13;  // that a thread keeps of a column
+  static constexpr int kChannelValuesBy[kPasses] = {1, 4};  // each pass
+  static constexpr bool kFitsL2 = true;
+  static constexpr unsigned kTileReads = 0b1;
 };
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-cudaError_t train_forward_launch(
-    const TrainForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  using Acc = Accumulate<T>;
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
-  auto* scale_ptr = static_cast<const Param*>(a.scale_arg);
-  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight_arg);
-  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias_arg);
-  auto* y_ptr = static_cast<Out*>(a.y_arg);
-  auto* bn_mean_ptr = static_cast<Accumulate<T>*>(a.bn_mean_arg);
-  auto* bn_rstd_ptr = static_cast<Accumulate<T>*>(a.bn_rstd_arg);
-  auto* bn_running_mean_ptr = static_cast<Param*>(a.bn_running_mean_arg);
-  auto* bn_running_var_ptr = static_cast<Param*>(a.bn_running_var_arg);
-  auto* bn_num_batches_tracked_ptr = static_cast<int64_t*>(a.bn_num_batches_tracked_arg);
-  const int64_t rows = a.rows, channels = a.channels;
-
-  // Each tile of columns stays in shared memory.
-  constexpr ColumnWork kWork{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc), 2, 1,
-      sizeof(T)};
-  constexpr int kColumns = kPacked ? kVec : kStridedColumns;
-  const Column tile = column_shape(
-      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kL2Bytes, kMostCluster,
-      kMultiprocessors);
-  if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits) {
-    if (scratch.measures()) return cudaSuccess;
-    return launch(train_forward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
-        tile.shared_bytes, stream, gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_weight_ptr,
-        bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, y_ptr,
-        bn_num_batches_tracked_ptr, Acc(a.bn_eps_arg), Acc(a.bn_momentum_arg), rows, channels,
-        tile.rows_per_block);
-  }
-
-  // Each panel of columns stays in the L2.
-  const Panel panel = panel_shape(shapes, rows, channels, kVec, kPacked, kWork, kL2Bytes);
-  if (!panel.fits && shapes.schedule == kPanels) return cudaErrorInvalidConfiguration;
-  if (panel.fits) {
-    auto* counters = scratch.take<unsigned>(panel.panels);
-    auto* partials = scratch.take<Acc>(int64_t(panel.slices) * 2 * channels);
-    auto* bn_center_ptr = scratch.take<Acc>(channels);
-    auto* bn_scale_ptr = scratch.take<Acc>(channels);
-    if (scratch.measures()) return cudaSuccess;
-    cudaError_t error = cudaSuccess;
-    error = clear_counters(counters, panel.panels, stream);
-    if (error != cudaSuccess) return error;
-    return launch_in_order(train_forward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
-        kPanelWarps * (2 * panel.block.x * kVec + 1) * sizeof(Acc), stream, gemm_product_ptr,
-        scale_ptr, gemm_bias_ptr, bn_weight_ptr, bn_bias_ptr, bn_mean_ptr, bn_rstd_ptr,
-        bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr, bn_scale_ptr, y_ptr,
-        bn_num_batches_tracked_ptr, partials, counters, Acc(a.bn_eps_arg), Acc(a.bn_momentum_arg),
-        rows, channels, panel.panels, panel.slices, panel.lag);
-  }
-
-  // Any size: statistics first, then one more pass.
-  {
-    const Stream stores = stream_shape(
-        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
-    const Stream sum = stream_shape(
-        shapes, rows, channels, kVec, kPacked, StreamWork::kSum, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, sum.grid.y * sum.period);
-    auto* partials = scratch.take<Acc>(int64_t(sum.grid.y * sum.period) * 2 * channels);
-    auto* bn_center_ptr = scratch.take<Acc>(channels);
-    auto* bn_scale_ptr = scratch.take<Acc>(channels);
-    if (scratch.measures()) return cudaSuccess;
-    cudaError_t error = cudaSuccess;
-    error = launch(train_forward_partials<T, Param, kVec, kPacked>, sum.grid, sum.block,
-        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, scale_ptr, partials,
-        rows, channels, sum.lines, sum.lines_per_block, sum.period, whole);
-    if (error != cudaSuccess) return error;
-    error = launch(train_forward_finalise<T, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, gemm_bias_ptr, scale_ptr, bn_weight_ptr,
-        bn_mean_ptr, bn_rstd_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_center_ptr,
-        bn_scale_ptr, bn_num_batches_tracked_ptr, partials, Acc(a.bn_eps_arg),
-        Acc(a.bn_momentum_arg), rows, channels, int64_t(sum.grid.y * sum.period),
-        sum.lines_per_block, sum.period, rows / sum.period);
-    if (error != cudaSuccess) return error;
-    return launch(train_forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0,
-        stream, gemm_product_ptr, scale_ptr, bn_bias_ptr, bn_center_ptr, bn_scale_ptr, y_ptr, rows,
-        channels, stores.lines, stores.lines_per_block, stores.period, whole);
-  }
-}
-
-template <typename T, typename Out, typename Param>
-cudaError_t train_forward_typed(
-    const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  constexpr int kVec = kVectorOf<T, 13>;
-  // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return train_forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
-  }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return train_forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
-}
-
-cudaError_t train_forward_dispatch(
-    int mode, const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
-    case 0:  // float32
-      return train_forward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 1:  // bfloat16
-      return train_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
-    case 2:  // float16
-      return train_forward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
-    case 3:  // autocast bfloat16
-      return train_forward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 4:  // autocast float16
-      return train_forward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
-#ifdef FUSEGEN_VERIFICATION
-    case 5:  // float64
-      return train_forward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
-#endif
-  }
-  return cudaErrorInvalidValue;
-}
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
-extern "C" int fusegen_gemm_scale_bn_train_forward(
-    int mode,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    const void* scale_arg,
-    const void* bn_weight_arg,
-    const void* bn_bias_arg,
-    void* y_arg,
-    void* bn_mean_arg,
-    void* bn_rstd_arg,
-    void* bn_running_mean_arg,
-    void* bn_running_var_arg,
-    void* bn_num_batches_tracked_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double bn_eps_arg,
-    double bn_momentum_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const TrainForwardArguments arguments{
-      gemm_product_arg, gemm_bias_arg, scale_arg, bn_weight_arg, bn_bias_arg, y_arg,
-      bn_mean_arg, bn_rstd_arg, bn_running_mean_arg, bn_running_var_arg,
-      bn_num_batches_tracked_arg, rows, channels, bn_eps_arg, bn_momentum_arg};
-  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
-  const bool vectors =
-      aligned_to_16(gemm_bias_arg, scale_arg, bn_weight_arg, bn_bias_arg, bn_running_mean_arg,
-      bn_running_var_arg, bn_mean_arg, bn_rstd_arg);
-  const Aligned aligned =
-      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return train_forward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+extern "C" int fusegen_gemm_scale_bn_train_forward(const Call* call,
+    const TrainForwardArguments* arguments) {
+  return run<TrainForward, Modes>(*call, *arguments, shapes_of(*call));
 }
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_scale_bn_train_forward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  TrainForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, others;
-  train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
-  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
+extern "C" int64_t fusegen_gemm_scale_bn_train_forward_workspace(const Call* call) {
+  return workspace_bytes<TrainForward, Modes>(*call, TrainForwardArguments{}, shapes_of(*call));
 }
-
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
-namespace {
 // ---- train backward ----------------------------------------------------------------------------
-//
-//   bn_centered = gemm_product * scale - bn_center
-//   bn_hat = bn_centered * bn_rstd
-//   d_times_scale_unscaled = grad_y * bn_weight - (bn_hat * bn_grad_slope + bn_grad_mean)
-//   gemm = gemm_product + gemm_bias
-//   d_gemm = d_times_scale_unscaled * bn_grad_scale
-//   grad_gemm_product = d_gemm
-//   gemm_d_times_scale_unscaled_sum = sum over the rows of d_times_scale_unscaled * gemm
 
-// Each tile of columns in shared memory.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kColumnThreads, kColumnBlocks) train_backward_column(
-    const T* __restrict__ gemm_product_ptr,
-    const Out* __restrict__ grad_y_ptr,
-    const T* __restrict__ gemm_bias_ptr,
-    const Param* __restrict__ scale_ptr,
-    const Accumulate<T>* __restrict__ bn_mean_ptr,
-    const Accumulate<T>* __restrict__ bn_rstd_ptr,
-    const Param* __restrict__ bn_weight_ptr,
-    Param* __restrict__ grad_gemm_bias_ptr,
-    Param* __restrict__ grad_bn_weight_ptr,
-    Param* __restrict__ grad_bn_bias_ptr,
-    T* __restrict__ grad_gemm_product_ptr,
-    Param* __restrict__ grad_scale_ptr,
-    int64_t rows, int64_t channels, int rows_per_block) {
+namespace {
+template <typename T_, typename Out, typename Param>
+struct TrainBackward : Program {
+  using T = T_;
   using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  const auto columns = columns_of<kVec, kPacked>(
-      int64_t(blockIdx.x) * blockDim.x * kVec, channels, threadIdx.x, blockDim.x);
-  const bool active = columns.any();
-  const int first = blockIdx.z * rows_per_block;
-  const int last = first + rows_per_block < rows ? first + rows_per_block : int(rows);
-  const Place begin{thread_index(), int64_t(first + threadIdx.y) * channels};
-  const Place step{int(blockDim.x * blockDim.y), int64_t(blockDim.y) * channels};
-  const int end = active ? (last - first) * int(blockDim.x) : 0;
-  const int vectors = rows_per_block * blockDim.x;  // of a tile
-  // Each thread reads back only what it asked for or wrote, so a tile needs no barrier.
-  auto* gemm_product_tile = shared_memory<Loaded<T, kVec, kPacked>>();
-  auto* grad_y_tile = behind<Loaded<Out, kVec, kPacked>>(gemm_product_tile, vectors);
-  Acc* exchange = behind<Acc>(grad_y_tile, vectors);
-  Acc* shared = behind<Acc>(exchange, in_cluster() ? (gridDim.z + 1) * 2 * blockDim.x * kVec : 0);
-  cluster_arrive();  // nobody reads this block's sums yet
-  // Rows are on their way for some time before they are used.
-  constexpr int kAhead = kRowsAhead<kPacked, T, Out>;
-  Place next = begin;
-  Incoming<T, kVec, kPacked> gemm_product_next;
-  Incoming<Out, kVec, kPacked> grad_y_next;
-  const auto fetch = [&] {
-    if (next.at < end) {
-      gemm_product_next.fetch(columns, gemm_product_tile + next.at, gemm_product_ptr + next.row);
-      grad_y_next.fetch(columns, grad_y_tile + next.at, grad_y_ptr + next.row);
-    }
-    end_row();
-    next += step;
+  static constexpr Target kTarget = kPlannedFor;
+  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr Unit kUnit[kPasses] = {Unit::kChannel, Unit::kChannel};
+
+  // [rows, channels]
+  template <template <typename> class Of>
+  struct Reads {
+    static constexpr int kFields = 2;
+    Of<T> gemm_product_v; Of<Out> grad_y_v;
+    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); f(Index<1>(), r.grad_y_v...); }
   };
-#pragma unroll
-  for (int i = 0; i < kAhead; ++i) fetch();
-  const Acc inverse_count_v = reciprocal(Acc(rows));
-  Acc gemm_bias_v[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
-  Acc scale_v[kVec];
-  load_values(columns, scale_ptr, active, scale_v);
-  Acc bn_mean_v[kVec];
-  load_values(columns, bn_mean_ptr, active, bn_mean_v);
-  Acc bn_rstd_v[kVec];
-  load_values(columns, bn_rstd_ptr, active, bn_rstd_v);
-  Acc bn_weight_v[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight_v);
-  Acc bn_center_v[kVec];
-  Acc bn_grad_scale_v[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    bn_center_v[v] = bn_mean_v[v] - gemm_bias_v[v] * scale_v[v];
-    bn_grad_scale_v[v] = scale_v[v] * bn_rstd_v[v];
+  template <template <typename> class Of>
+  struct Writes {
+    static constexpr int kFields = 1;
+    Of<T> grad_gemm_product_v;
+    FUSEGEN_EACH { f(Index<0>(), r.grad_gemm_product_v...); }
+  };
+  Reads<ReadPointer> reads;
+  Writes<WritePointer> writes;
+  static constexpr unsigned kOptionalWrites = 0b1;  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // each pass
+  // [channels]
+  const T* gemm_bias_ptr;  // may be null
+  const Param* scale_ptr;
+  const Param* bn_weight_ptr;
+  const Accumulate<T>* bn_mean_ptr;
+  const Accumulate<T>* bn_rstd_ptr;
+  Param* grad_gemm_bias_ptr;  // may be null
+  Param* grad_scale_ptr;  // may be null
+  Param* grad_bn_weight_ptr;  // may be null
+  Param* grad_bn_bias_ptr;  // may be null
+  // In the workspace, for the kernels of a schedule.
+  Acc* partials = nullptr;  // sums of columns over some rows
+  Acc* bn_grad_slope_ptr = nullptr;  // [channels]
+  Acc* bn_grad_mean_ptr = nullptr;  // [channels]
+
+  static TrainBackward of(const Sizes& sizes, const TrainBackwardArguments& a) {
+    return {{sizes}, {from(a.gemm_product_arg), from(a.grad_y_arg)}, {to(a.grad_gemm_product_arg)},
+        from(a.gemm_bias_arg), from(a.scale_arg), from(a.bn_weight_arg), from(a.bn_mean_arg),
+        from(a.bn_rstd_arg), to(a.grad_gemm_bias_arg), to(a.grad_scale_arg),
+        to(a.grad_bn_weight_arg), to(a.grad_bn_bias_arg)};
   }
 
-  Acc grad_y_sum_v[kVec] = {};
-  Acc bn_centered_grad_y_sum_v[kVec] = {};
-  for (Place here = begin; here.at < end; here += step) {
-    wait_for_rows<kAhead - 1>();
-    const auto gemm_product_in = gemm_product_next.take(gemm_product_tile + here.at);
-    const auto grad_y_in = grad_y_next.take(grad_y_tile + here.at);
-    fetch();
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product_v = widen(gemm_product_in[v]);
-      const Acc grad_y_v = widen(grad_y_in[v]);
-      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
-      grad_y_sum_v[v] += grad_y_v;
-      bn_centered_grad_y_sum_v[v] += grad_y_v * bn_centered_v;
+  struct Scalars {
+    Acc inverse_count_v;
+  };
+  struct Channel {
+    Acc gemm_bias_v, scale_v, bn_weight_v, bn_mean_v, bn_rstd_v, bn_center_v, bn_grad_scale_v,
+        grad_gemm_bias_v, grad_bn_weight_v, grad_bn_bias_v, grad_scale_v, d_bn_weight_sum_scaled_v,
+        bn_grad_slope_v, bn_grad_mean_v;
+  };
+  FUSEGEN_DEVICE Scalars scalars() const {
+    Scalars k{};
+    k.inverse_count_v = reciprocal(Acc(rows));
+    return k;
+  }
+  template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
+    f(Uses<0b11>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+    f(Uses<0b11>(), scale_ptr, true, &Channel::scale_v);
+    f(Uses<0b11>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(Uses<0b11>(), bn_mean_ptr, true, &Channel::bn_mean_v);
+    f(Uses<0b11>(), bn_rstd_ptr, true, &Channel::bn_rstd_v);
+    if constexpr (kFrom > 0) {
+      f(Uses<0b10>(), bn_grad_slope_ptr, true, &Channel::bn_grad_slope_v);
+      f(Uses<0b10>(), bn_grad_mean_ptr, true, &Channel::bn_grad_mean_v);
     }
   }
-  sum_over_y<kVec>(shared, grad_y_sum_v, bn_centered_grad_y_sum_v);
-  sum_over_cluster<kVec>(exchange, grad_y_sum_v, bn_centered_grad_y_sum_v);
-
-  Acc d_bn_weight_sum_v[kVec];
-  Acc d_bn_weight_sum_scaled_v[kVec];
-  Acc bn_grad_slope_v[kVec];
-  Acc bn_grad_mean_v[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    d_bn_weight_sum_v[v] = bn_centered_grad_y_sum_v[v] * bn_rstd_v[v];
-    d_bn_weight_sum_scaled_v[v] = d_bn_weight_sum_v[v] * bn_weight_v[v];
-    bn_grad_slope_v[v] = d_bn_weight_sum_scaled_v[v] * inverse_count_v;
-    bn_grad_mean_v[v] = grad_y_sum_v[v] * bn_weight_v[v] * inverse_count_v;
-  }
-  if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
-    Acc d_times_scale_sum_scaled_v[kVec];
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc d_times_scale_sum_v = d_bn_weight_sum_scaled_v[v] * Acc(0);
-      d_times_scale_sum_scaled_v[v] = d_times_scale_sum_v * scale_v[v];
-    }
-    if (grad_gemm_bias_ptr != nullptr)
-        store_values(columns, grad_gemm_bias_ptr, d_times_scale_sum_scaled_v);
-    if (grad_bn_weight_ptr != nullptr) store_values(columns, grad_bn_weight_ptr, d_bn_weight_sum_v);
-    if (grad_bn_bias_ptr != nullptr) store_values(columns, grad_bn_bias_ptr, grad_y_sum_v);
+  template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
+    k.bn_center_v = k.bn_mean_v - k.gemm_bias_v * k.scale_v;
+    k.bn_grad_scale_v = k.scale_v * k.bn_rstd_v;
   }
 
-  Acc gemm_d_times_scale_unscaled_sum_v[kVec] = {};
-#pragma unroll 2
-  for (Place here = begin; here.at < end; here += step) {
-    const auto gemm_product_in = gemm_product_tile[here.at];
-    const auto grad_y_in = grad_y_tile[here.at];
-    Pack<T, kVec> grad_gemm_product_out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      const Acc gemm_product_v = widen(gemm_product_in[v]);
-      const Acc grad_y_v = widen(grad_y_in[v]);
-      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
-      const Acc bn_hat_v = bn_centered_v * bn_rstd_v[v];
-      const Acc d_times_scale_unscaled_v = grad_y_v * bn_weight_v[v]
-          - (bn_hat_v * bn_grad_slope_v[v] + bn_grad_mean_v[v]);
-      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
-      const Acc d_gemm_v = d_times_scale_unscaled_v * bn_grad_scale_v[v];
-      gemm_d_times_scale_unscaled_sum_v[v] += d_times_scale_unscaled_v * gemm_v;
-      grad_gemm_product_out[v] = narrow<T>(d_gemm_v);
-    }
-    if (grad_gemm_product_ptr != nullptr)
-        store_pack(columns, grad_gemm_product_ptr + here.row, grad_gemm_product_out);
-  }
-  sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum_v);
-  sum_over_cluster<kVec>(exchange, gemm_d_times_scale_unscaled_sum_v);
-
-  if (blockIdx.z == 0 && threadIdx.y == 0 && active) {
-    Acc d_scale_sum_v[kVec];
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      d_scale_sum_v[v] = gemm_d_times_scale_unscaled_sum_v[v] * bn_rstd_v[v];
-    }
-    if (grad_scale_ptr != nullptr) store_values(columns, grad_scale_ptr, d_scale_sum_v);
-  }
-  cluster_wait();  // others may read them until here
-}
-
-// Each panel of columns in the L2.
-
-template <typename T, typename Out, typename Param, int kVec>
-__global__ void __launch_bounds__(kPanelThreads, sizeof(T) == 2 ? 4 : 3) train_backward_panel(
-    const T* __restrict__ gemm_product_ptr,
-    const Out* __restrict__ grad_y_ptr,
-    const T* __restrict__ gemm_bias_ptr,
-    const Param* __restrict__ scale_ptr,
-    const Accumulate<T>* __restrict__ bn_mean_ptr,
-    const Accumulate<T>* __restrict__ bn_rstd_ptr,
-    const Param* __restrict__ bn_weight_ptr,
-    Param* __restrict__ grad_gemm_bias_ptr,
-    Param* __restrict__ grad_bn_weight_ptr,
-    Param* __restrict__ grad_bn_bias_ptr,
-    Accumulate<T>* bn_grad_slope_ptr,
-    Accumulate<T>* bn_grad_mean_ptr,
-    T* __restrict__ grad_gemm_product_ptr,
-    Accumulate<T>* partials,
-    unsigned* counters,
-    int64_t rows, int64_t channels, int panels, int slices, int lag) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  constexpr int kWidth = kPanelBytes / int(kVec * sizeof(T));
-  constexpr int kHeight = kPanelThreads / kWidth;
-  const PanelTurn turn = panel_turn(panels, slices, kVec, lag);
-  if (turn.work == PanelWork::kNone) return;
-  unsigned* const counter = counters + turn.panel;
-  Acc* shared = shared_memory<Acc>();
-
-  // The end of the panel's sums, of kWidth columns.
-  if (turn.work == PanelWork::kEnd) {
-    wait_for_parts(counter, slices);
-    const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
-    const bool active = column < channels;
-    Acc grad_y_sum_all[1] = {};
-    Acc bn_centered_grad_y_sum_all[1] = {};
-    constexpr int kBatch = 4;  // partial results that are loaded together
-    for (int64_t base = threadIdx.y; active && base < slices; base += kBatch * blockDim.y) {
-      Acc part[kBatch][2];
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        const int64_t block = base + b * blockDim.y;
-        if (block >= slices) break;
-#pragma unroll
-        for (int slot = 0; slot < 2; ++slot) {
-          part[b][slot] = partials[(block * 2 + slot) * channels + column];
+  template <template <typename> class Of>
+  struct Sums0 {
+    static constexpr int kFields = 2, kComponents = 2;
+    Of<Sum> grad_bn_bias_v; Of<Sum> bn_centered_grad_y_sum_v;
+    FUSEGEN_EACH { f(Index<0>(), r.grad_bn_bias_v...); f(Index<1>(), r.bn_centered_grad_y_sum_v...);
         }
-      }
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        const int64_t block = base + b * blockDim.y;
-        if (block >= slices) break;
-        grad_y_sum_all[0] += part[b][0];
-        bn_centered_grad_y_sum_all[0] += part[b][1];
-      }
-    }
-    sum_over_y<1>(shared, grad_y_sum_all);
-    sum_over_y<1>(shared, bn_centered_grad_y_sum_all);
-    if (threadIdx.y == 0 && active) {
-      const Acc grad_y_sum_v = grad_y_sum_all[0];
-      const Acc bn_centered_grad_y_sum_v = bn_centered_grad_y_sum_all[0];
-      const Acc scale_v = widen(scale_ptr[column]);
-      const Acc bn_rstd_v = widen(bn_rstd_ptr[column]);
-      const Acc bn_weight_v = widen(bn_weight_ptr[column]);
-      const Acc d_bn_weight_sum_v = bn_centered_grad_y_sum_v * bn_rstd_v;
-      const Acc d_bn_weight_sum_scaled_v = d_bn_weight_sum_v * bn_weight_v;
-      const Acc inverse_count_v = reciprocal(Acc(rows));
-      const Acc bn_grad_slope_v = d_bn_weight_sum_scaled_v * inverse_count_v;
-      const Acc bn_grad_mean_v = grad_y_sum_v * bn_weight_v * inverse_count_v;
-      const Acc d_times_scale_sum_v = d_bn_weight_sum_scaled_v * Acc(0);
-      if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
-          narrow<Param>(d_times_scale_sum_v * scale_v);
-      if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] =
-          narrow<Param>(d_bn_weight_sum_v);
-      if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] = narrow<Param>(grad_y_sum_v);
-      bn_grad_slope_ptr[column] = bn_grad_slope_v;
-      bn_grad_mean_ptr[column] = bn_grad_mean_v;
-    }
-    count_part(counter);
-    return;
-  }
-
-  const int64_t begin = int64_t(turn.panel) * kWidth * kVec;
-  const auto columns = columns_of<kVec, true>(begin, channels, threadIdx.x, kWidth);
-  const bool active = columns.any();
-  const int first = turn.part * kPanelRows;
-  const int last = first + kPanelRows < rows ? first + kPanelRows : int(rows);
-
-  // Sums of the slice.
-  if (turn.work == PanelWork::kSums) {
-    constexpr int kBatch = 4;  // rows that are loaded before the first is used
-    Loaded<T, kVec> gemm_product_in[kBatch];
-    Loaded<Out, kVec> grad_y_in[kBatch];
-    const auto load_rows = [&](int row) {
-#pragma unroll
-      for (int u = 0; u < kBatch; ++u) {
-        const int at = row + u * kHeight;
-        if (!active || at >= last) break;
-        gemm_product_in[u] = load_to_keep(columns, gemm_product_ptr + int64_t(at) * channels);
-        grad_y_in[u] = load_to_keep(columns, grad_y_ptr + int64_t(at) * channels);
-      }
-    };
-    Acc gemm_bias_v[kVec];
-    load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
-    Acc scale_v[kVec];
-    load_values(columns, scale_ptr, active, scale_v);
-    Acc bn_mean_v[kVec];
-    load_values(columns, bn_mean_ptr, active, bn_mean_v);
-    Acc bn_center_v[kVec];
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      bn_center_v[v] = bn_mean_v[v] - gemm_bias_v[v] * scale_v[v];
-    }
-    Acc grad_y_sum_v[kVec] = {};
-    Acc bn_centered_grad_y_sum_v[kVec] = {};
-
-    for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
-      load_rows(row);
-#pragma unroll
-      for (int u = 0; u < kBatch; ++u) {
-        const int at = row + u * kHeight;
-        if (!active || at >= last) break;
-#pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          const Acc gemm_product_v = widen(gemm_product_in[u][v]);
-          const Acc grad_y_v = widen(grad_y_in[u][v]);
-          const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
-          grad_y_sum_v[v] += grad_y_v;
-          bn_centered_grad_y_sum_v[v] += grad_y_v * bn_centered_v;
-        }
-      }
-    }
-    const PanelPartials<Acc> place{
-        partials + int64_t(turn.part) * 2 * channels + begin, channels, channels - begin};
-    leave_sums(shared, place, grad_y_sum_v, bn_centered_grad_y_sum_v);
-    count_part(counter);
-    return;
-  }
-
-  // Results.
-  constexpr int kBatch = 2;
-  Loaded<T, kVec> gemm_product_in[kBatch];
-  Loaded<Out, kVec> grad_y_in[kBatch];
-  const auto load_rows = [&](int row) {
-#pragma unroll
-    for (int u = 0; u < kBatch; ++u) {
-      const int at = row + u * kHeight;
-      if (!active || at >= last) break;
-      gemm_product_in[u] = load_last(columns, gemm_product_ptr + int64_t(at) * channels);
-      grad_y_in[u] = load_last(columns, grad_y_ptr + int64_t(at) * channels);
-    }
   };
-
-  load_rows(first + threadIdx.y);
-  Acc gemm_bias_v[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
-  Acc scale_v[kVec];
-  load_values(columns, scale_ptr, active, scale_v);
-  Acc bn_mean_v[kVec];
-  load_values(columns, bn_mean_ptr, active, bn_mean_v);
-  Acc bn_rstd_v[kVec];
-  load_values(columns, bn_rstd_ptr, active, bn_rstd_v);
-  Acc bn_weight_v[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight_v);
-  wait_for_parts(counter, slices + kVec);
-  Acc bn_grad_slope_v[kVec];
-  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope_v);
-  Acc bn_grad_mean_v[kVec];
-  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean_v);
-  Acc bn_center_v[kVec];
-  Acc bn_grad_scale_v[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    bn_center_v[v] = bn_mean_v[v] - gemm_bias_v[v] * scale_v[v];
-    bn_grad_scale_v[v] = scale_v[v] * bn_rstd_v[v];
-  }
-  Acc gemm_d_times_scale_unscaled_sum_v[kVec] = {};
-
-  for (int row = first + threadIdx.y; row < last; row += kBatch * kHeight) {
-#pragma unroll
-    for (int u = 0; u < kBatch; ++u) {
-      const int at = row + u * kHeight;
-      if (!active || at >= last) break;
-      Pack<T, kVec> grad_gemm_product_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc gemm_product_v = widen(gemm_product_in[u][v]);
-        const Acc grad_y_v = widen(grad_y_in[u][v]);
-        const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
-        const Acc bn_hat_v = bn_centered_v * bn_rstd_v[v];
-        const Acc d_times_scale_unscaled_v = grad_y_v * bn_weight_v[v]
-            - (bn_hat_v * bn_grad_slope_v[v] + bn_grad_mean_v[v]);
-        const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
-        const Acc d_gemm_v = d_times_scale_unscaled_v * bn_grad_scale_v[v];
-        gemm_d_times_scale_unscaled_sum_v[v] += d_times_scale_unscaled_v * gemm_v;
-        grad_gemm_product_out[v] = narrow<T>(d_gemm_v);
-      }
-      if (grad_gemm_product_ptr != nullptr)
-          store_last(columns, grad_gemm_product_ptr + int64_t(at) * channels,
-              grad_gemm_product_out);
-    }
-    load_rows(row + kBatch * kHeight);
-  }
-  const PanelPartials<Acc> place{
-      partials + int64_t(turn.part) * channels + begin, channels, channels - begin};
-  leave_sums(shared, place, gemm_d_times_scale_unscaled_sum_v);
-}
-
-// Column sums from partial results.
-
-template <typename Acc, typename Param>
-__global__ void __launch_bounds__(kStreamThreads) train_backward_column_sums(
-    const Acc* __restrict__ bn_rstd_ptr,
-    Param* __restrict__ grad_scale_ptr,
-    const Acc* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t blocks) {
-  wait_for_earlier_kernels();
-  const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const bool active = column < channels;
-  Acc* shared = shared_memory<Acc>();
-  Acc gemm_d_times_scale_unscaled_sum_all[1] = {};
-  constexpr int kBatch = 4;  // partial results that are loaded together
-  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
-    Acc part[kBatch][1];
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-#pragma unroll
-      for (int slot = 0; slot < 1; ++slot) {
-        part[b][slot] = partials[(block * 1 + slot) * channels + column];
-      }
-    }
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-      gemm_d_times_scale_unscaled_sum_all[0] += part[b][0];
-    }
-  }
-  sum_over_y<1>(shared, gemm_d_times_scale_unscaled_sum_all);
-  if (threadIdx.y != 0 || !active) return;
-
-  const Acc gemm_d_times_scale_unscaled_sum_v = gemm_d_times_scale_unscaled_sum_all[0];
-  const Acc bn_rstd_v = widen(bn_rstd_ptr[column]);
-  const Acc d_scale_sum_v = gemm_d_times_scale_unscaled_sum_v * bn_rstd_v;
-  if (grad_scale_ptr != nullptr) grad_scale_ptr[column] = narrow<Param>(d_scale_sum_v);
-}
-
-// Column sums, one partial result per block of rows.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kStreamThreads) train_backward_partials(
-    const T* __restrict__ gemm_product_ptr,
-    const Out* __restrict__ grad_y_ptr,
-    const T* __restrict__ gemm_bias_ptr,
-    const Param* __restrict__ scale_ptr,
-    const Accumulate<T>* __restrict__ bn_mean_ptr,
-    Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels,
-    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  // A line is a row, or so many that the next one begins at a multiple of a vector.
-  const int64_t length = kPacked ? channels : period * channels;
-  const auto columns = line_columns<kVec, kPacked>(
-      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
-  const bool active = columns.any();
-  Acc gemm_bias_v[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
-  Acc scale_v[kVec];
-  load_values(columns, scale_ptr, active, scale_v);
-  Acc bn_mean_v[kVec];
-  load_values(columns, bn_mean_ptr, active, bn_mean_v);
-  Acc bn_center_v[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    bn_center_v[v] = bn_mean_v[v] - gemm_bias_v[v] * scale_v[v];
-  }
-
-  Acc grad_y_sum_v[kVec] = {};
-  Acc bn_centered_grad_y_sum_v[kVec] = {};
-
-  const int64_t first = blockIdx.y * lines_per_block;
-  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
-  // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take =
-      [&](const auto& here, int64_t at, const auto& gemm_product_in, const auto& grad_y_in) {
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      if (!here.has(v)) continue;
-      const Acc gemm_product_v = widen(gemm_product_in[v]);
-      const Acc grad_y_v = widen(grad_y_in[v]);
-      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
-      grad_y_sum_v[v] += grad_y_v;
-      bn_centered_grad_y_sum_v[v] += grad_y_v * bn_centered_v;
-    }
+  template <template <typename> class Of>
+  struct Sums1 {
+    static constexpr int kFields = 1, kComponents = 1;
+    Of<Sum> gemm_d_times_scale_unscaled_sum_v;
+    FUSEGEN_EACH { f(Index<0>(), r.gemm_d_times_scale_unscaled_sum_v...); }
   };
-  // First the lines that are complete, if vectors may move them.
-  const Columns<kVec, true> packed{columns.first, 1, kVec};
-  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
-  const int64_t end = last < full ? last : full;
-  for (int64_t line = first + threadIdx.y; active && line < end;
-       line += kRowsInFlight * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
-    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
-      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
-    }
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      take(packed, at, gemm_product_in[u], grad_y_in[u]);
+  template <int kPass, template <typename> class Of>
+  using Sums =
+      std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
+
+  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+    const Acc bn_centered_v = x.gemm_product_v * k.scale_v - k.bn_center_v;
+    if constexpr (kPass == 0) {
+      sum.grad_bn_bias_v = x.grad_y_v;
+      sum.bn_centered_grad_y_sum_v = x.grad_y_v * bn_centered_v;
+    } else {
+      const Acc bn_hat_v = bn_centered_v * k.bn_rstd_v;
+      const Acc d_times_scale_unscaled_v = x.grad_y_v * k.bn_weight_v
+          - (bn_hat_v * k.bn_grad_slope_v + k.bn_grad_mean_v);
+      const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
+      const Acc d_gemm_v = d_times_scale_unscaled_v * k.bn_grad_scale_v;
+      sum.gemm_d_times_scale_unscaled_sum_v = d_times_scale_unscaled_v * gemm_v;
+      y.grad_gemm_product_v = d_gemm_v;
     }
   }
-  if constexpr (!kPacked) {
-    // The thread goes on where it would have come to.
-    const int64_t begin = first < full ? full : first;
-    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
-    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
-    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, rows * channels);
-      if (!here.any()) break;
-      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
-      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
-      take(here, at, gemm_product_in, grad_y_in);
+  // What later passes need of the sums.
+  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
+      const S& total) const {
+    if constexpr (kPass == 0) {
+      k.grad_bn_bias_v = total.grad_bn_bias_v;
+      k.grad_bn_weight_v = total.bn_centered_grad_y_sum_v * k.bn_rstd_v;
+      k.d_bn_weight_sum_scaled_v = k.grad_bn_weight_v * k.bn_weight_v;
+      k.bn_grad_slope_v = k.d_bn_weight_sum_scaled_v * k.inverse_count_v;
+      k.bn_grad_mean_v = k.grad_bn_bias_v * k.bn_weight_v * k.inverse_count_v;
     }
   }
-
-  // Partial results of this block of rows; the order of every addition is fixed.
-  Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, grad_y_sum_v, bn_centered_grad_y_sum_v);
-  if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, grad_y_sum_v);
-  store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, bn_centered_grad_y_sum_v);
-}
-
-// Combines the partial results of each column.
-
-template <typename Acc, typename Param>
-__global__ void __launch_bounds__(kStreamThreads) train_backward_finalise(
-    const Param* __restrict__ scale_ptr,
-    const Acc* __restrict__ bn_rstd_ptr,
-    const Param* __restrict__ bn_weight_ptr,
-    Param* __restrict__ grad_gemm_bias_ptr,
-    Param* __restrict__ grad_bn_weight_ptr,
-    Param* __restrict__ grad_bn_bias_ptr,
-    Acc* __restrict__ bn_grad_slope_ptr,
-    Acc* __restrict__ bn_grad_mean_ptr,
-    const Acc* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t blocks) {
-  wait_for_earlier_kernels();
-  const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const bool active = column < channels;
-  Acc* shared = shared_memory<Acc>();
-  Acc grad_y_sum_all[1] = {};
-  Acc bn_centered_grad_y_sum_all[1] = {};
-  constexpr int kBatch = 4;  // partial results that are loaded together
-  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
-    Acc part[kBatch][2];
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-#pragma unroll
-      for (int slot = 0; slot < 2; ++slot) {
-        part[b][slot] = partials[(block * 2 + slot) * channels + column];
+  // What is only stored of them.
+  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
+      const S& total) const {
+    if constexpr (kPass == 0) {
+      const Acc d_times_scale_sum_v = k.d_bn_weight_sum_scaled_v * Acc(0);
+      k.grad_gemm_bias_v = d_times_scale_sum_v * k.scale_v;
+    }
+    if constexpr (kPass == 1) {
+      k.grad_scale_v = total.gemm_d_times_scale_unscaled_sum_v * k.bn_rstd_v;
+    }
+  }
+  template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
+    if constexpr (kPass == 0) {
+      f(grad_gemm_bias_ptr, &Channel::grad_gemm_bias_v);
+      f(grad_bn_weight_ptr, &Channel::grad_bn_weight_v);
+      f(grad_bn_bias_ptr, &Channel::grad_bn_bias_v);
+      if constexpr (!kResident) {
+        f(bn_grad_slope_ptr, &Channel::bn_grad_slope_v);
+        f(bn_grad_mean_ptr, &Channel::bn_grad_mean_v);
       }
     }
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-      grad_y_sum_all[0] += part[b][0];
-      bn_centered_grad_y_sum_all[0] += part[b][1];
+    if constexpr (kPass == 1) {
+      f(grad_scale_ptr, &Channel::grad_scale_v);
     }
   }
-  sum_over_y<1>(shared, grad_y_sum_all);
-  sum_over_y<1>(shared, bn_centered_grad_y_sum_all);
-  if (threadIdx.y != 0 || !active) return;
-
-  const Acc grad_y_sum_v = grad_y_sum_all[0];
-  const Acc bn_centered_grad_y_sum_v = bn_centered_grad_y_sum_all[0];
-  const Acc scale_v = widen(scale_ptr[column]);
-  const Acc bn_rstd_v = widen(bn_rstd_ptr[column]);
-  const Acc bn_weight_v = widen(bn_weight_ptr[column]);
-  const Acc d_bn_weight_sum_v = bn_centered_grad_y_sum_v * bn_rstd_v;
-  const Acc d_bn_weight_sum_scaled_v = d_bn_weight_sum_v * bn_weight_v;
-  const Acc inverse_count_v = reciprocal(Acc(rows));
-  const Acc bn_grad_slope_v = d_bn_weight_sum_scaled_v * inverse_count_v;
-  const Acc bn_grad_mean_v = grad_y_sum_v * bn_weight_v * inverse_count_v;
-  const Acc d_times_scale_sum_v = d_bn_weight_sum_scaled_v * Acc(0);
-  if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
-      narrow<Param>(d_times_scale_sum_v * scale_v);
-  if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] = narrow<Param>(d_bn_weight_sum_v);
-  if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] = narrow<Param>(grad_y_sum_v);
-  bn_grad_slope_ptr[column] = bn_grad_slope_v;
-  bn_grad_mean_ptr[column] = bn_grad_mean_v;
-}
-
-// Results, with what is reduced at hand.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
-    const T* __restrict__ gemm_product_ptr,
-    const Out* __restrict__ grad_y_ptr,
-    const T* __restrict__ gemm_bias_ptr,
-    const Param* __restrict__ scale_ptr,
-    const Accumulate<T>* __restrict__ bn_mean_ptr,
-    const Accumulate<T>* __restrict__ bn_rstd_ptr,
-    const Param* __restrict__ bn_weight_ptr,
-    const Accumulate<T>* __restrict__ bn_grad_slope_ptr,
-    const Accumulate<T>* __restrict__ bn_grad_mean_ptr,
-    T* __restrict__ grad_gemm_product_ptr,
-    Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels,
-    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  // A line is a row, or so many that the next one begins at a multiple of a vector.
-  const int64_t length = kPacked ? channels : period * channels;
-  const auto columns = line_columns<kVec, kPacked>(
-      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
-  const bool active = columns.any();
-  Acc gemm_bias_v[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
-  Acc scale_v[kVec];
-  load_values(columns, scale_ptr, active, scale_v);
-  Acc bn_mean_v[kVec];
-  load_values(columns, bn_mean_ptr, active, bn_mean_v);
-  Acc bn_rstd_v[kVec];
-  load_values(columns, bn_rstd_ptr, active, bn_rstd_v);
-  Acc bn_weight_v[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight_v);
-  Acc bn_grad_slope_v[kVec];
-  load_values(columns, bn_grad_slope_ptr, active, bn_grad_slope_v);
-  Acc bn_grad_mean_v[kVec];
-  load_values(columns, bn_grad_mean_ptr, active, bn_grad_mean_v);
-  Acc bn_center_v[kVec];
-  Acc bn_grad_scale_v[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    bn_center_v[v] = bn_mean_v[v] - gemm_bias_v[v] * scale_v[v];
-    bn_grad_scale_v[v] = scale_v[v] * bn_rstd_v[v];
+  template <typename F> void scratch(const F& f) {
+    f(Index<0>(), bn_grad_slope_ptr, Unit::kChannel, false);
+    f(Index<0>(), bn_grad_mean_ptr, Unit::kChannel, false);
   }
 
-  Acc gemm_d_times_scale_unscaled_sum_v[kVec] = {};
-
-  const int64_t first = blockIdx.y * lines_per_block;
-  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
-  // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take =
-      [&](const auto& here, int64_t at, const auto& gemm_product_in, const auto& grad_y_in) {
-    Pack<T, kVec> grad_gemm_product_out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      if (!here.has(v)) continue;
-      const Acc gemm_product_v = widen(gemm_product_in[v]);
-      const Acc grad_y_v = widen(grad_y_in[v]);
-      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
-      const Acc bn_hat_v = bn_centered_v * bn_rstd_v[v];
-      const Acc d_times_scale_unscaled_v = grad_y_v * bn_weight_v[v]
-          - (bn_hat_v * bn_grad_slope_v[v] + bn_grad_mean_v[v]);
-      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
-      const Acc d_gemm_v = d_times_scale_unscaled_v * bn_grad_scale_v[v];
-      gemm_d_times_scale_unscaled_sum_v[v] += d_times_scale_unscaled_v * gemm_v;
-      grad_gemm_product_out[v] = narrow<T>(d_gemm_v);
-    }
-    if (grad_gemm_product_ptr != nullptr)
-        store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
-  };
-  // First the lines that are complete, if vectors may move them.
-  const Columns<kVec, true> packed{columns.first, 1, kVec};
-  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
-  const int64_t end = last < full ? last : full;
-  for (int64_t line = first + threadIdx.y; active && line < end;
-       line += kRowsInFlight * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
-    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
-      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
-    }
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      take(packed, at, gemm_product_in[u], grad_y_in[u]);
-    }
-  }
-  if constexpr (!kPacked) {
-    // The thread goes on where it would have come to.
-    const int64_t begin = first < full ? full : first;
-    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
-    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
-    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, rows * channels);
-      if (!here.any()) break;
-      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
-      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
-      take(here, at, gemm_product_in, grad_y_in);
-    }
-  }
-
-  // Partial results of this block of rows; the order of every addition is fixed.
-  Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, gemm_d_times_scale_unscaled_sum_v);
-  if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 1, 0, channels, period,
-      gemm_d_times_scale_unscaled_sum_v);
-}
-
-struct TrainBackwardArguments {
-  const void* grad_y_arg;
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  const void* scale_arg;
-  const void* bn_weight_arg;
-  const void* bn_mean_arg;
-  const void* bn_rstd_arg;
-  void* grad_gemm_product_arg;
-  void* grad_gemm_bias_arg;
-  void* grad_scale_arg;
-  void* grad_bn_weight_arg;
-  void* grad_bn_bias_arg;
-  int64_t rows, channels;
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 14;  // that a thread keeps of a column
+  static constexpr int kChannelValuesBy[kPasses] = {2, 8};  // each pass
+  static constexpr bool kFitsL2 = true;
+  static constexpr unsigned kTileReads = 0b11;
 };
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-cudaError_t train_backward_launch(
-    const TrainBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
-  auto* scale_ptr = static_cast<const Param*>(a.scale_arg);
-  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight_arg);
-  auto* bn_mean_ptr = static_cast<const Accumulate<T>*>(a.bn_mean_arg);
-  auto* bn_rstd_ptr = static_cast<const Accumulate<T>*>(a.bn_rstd_arg);
-  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
-  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
-  auto* grad_scale_ptr = static_cast<Param*>(a.grad_scale_arg);
-  auto* grad_bn_weight_ptr = static_cast<Param*>(a.grad_bn_weight_arg);
-  auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias_arg);
-  const int64_t rows = a.rows, channels = a.channels;
-
-  // Each tile of columns stays in shared memory.
-  constexpr ColumnWork kWork{sizeof(T) + sizeof(Out), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc),
-      3, 2, sizeof(T) + sizeof(Out)};
-  constexpr int kColumns = kPacked ? kVec : kStridedColumns;
-  const Column tile = column_shape(
-      shapes, rows, channels, kColumns, kPacked, kWork, kSharedBytes, kL2Bytes, kMostCluster,
-      kMultiprocessors);
-  if (!tile.fits && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (tile.fits) {
-    if (scratch.measures()) return cudaSuccess;
-    return launch(train_backward_column<T, Out, Param, kColumns, kPacked>, tile.grid, tile.block,
-        tile.shared_bytes, stream, gemm_product_ptr, grad_y_ptr, gemm_bias_ptr, scale_ptr,
-        bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, grad_gemm_bias_ptr, grad_bn_weight_ptr,
-        grad_bn_bias_ptr, grad_gemm_product_ptr, grad_scale_ptr, rows, channels,
-        tile.rows_per_block);
-  }
-
-  // Each panel of columns stays in the L2.
-  const Panel panel = panel_shape(shapes, rows, channels, kVec, kPacked, kWork, kL2Bytes);
-  if (!panel.fits && shapes.schedule == kPanels) return cudaErrorInvalidConfiguration;
-  if (panel.fits) {
-    auto* counters = scratch.take<unsigned>(panel.panels);
-    const Finalise finalise = finalise_shape(channels, panel.slices);
-    auto* partials = scratch.take<Acc>(int64_t(panel.slices) * 2 * channels);
-    auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
-    auto* bn_grad_mean_ptr = scratch.take<Acc>(channels);
-    if (scratch.measures()) return cudaSuccess;
-    cudaError_t error = cudaSuccess;
-    error = clear_counters(counters, panel.panels, stream);
-    if (error != cudaSuccess) return error;
-    error = launch_in_order(train_backward_panel<T, Out, Param, kVec>, panel.grid, panel.block,
-        kPanelWarps * (2 * panel.block.x * kVec) * sizeof(Acc), stream, gemm_product_ptr,
-        grad_y_ptr, gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr,
-        grad_gemm_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, bn_grad_slope_ptr,
-        bn_grad_mean_ptr, grad_gemm_product_ptr, partials, counters, rows, channels, panel.panels,
-        panel.slices, panel.lag);
-    if (error != cudaSuccess) return error;
-    return launch(train_backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, grad_scale_ptr, partials, rows,
-        channels, int64_t(panel.slices));
-  }
-
-  // Any size: statistics first, then one more pass.
-  {
-    const Stream sums = stream_shape(
-        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
-    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 2 * channels);
-    auto* bn_grad_slope_ptr = scratch.take<Acc>(channels);
-    auto* bn_grad_mean_ptr = scratch.take<Acc>(channels);
-    if (scratch.measures()) return cudaSuccess;
-    cudaError_t error = cudaSuccess;
-    error = launch(train_backward_partials<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
-        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
-        gemm_bias_ptr, scale_ptr, bn_mean_ptr, partials, rows, channels, sums.lines,
-        sums.lines_per_block, sums.period, whole);
-    if (error != cudaSuccess) return error;
-    error = launch(train_backward_finalise<Acc, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, scale_ptr, bn_rstd_ptr, bn_weight_ptr,
-        grad_gemm_bias_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, bn_grad_slope_ptr,
-        bn_grad_mean_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
-    if (error != cudaSuccess) return error;
-    error = launch(train_backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
-        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
-        gemm_bias_ptr, scale_ptr, bn_mean_ptr, bn_rstd_ptr, bn_weight_ptr, bn_grad_slope_ptr,
-        bn_grad_mean_ptr, grad_gemm_product_ptr, partials, rows, channels, sums.lines,
-        sums.lines_per_block, sums.period, whole);
-    if (error != cudaSuccess) return error;
-    return launch(train_backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, bn_rstd_ptr, grad_scale_ptr, partials, rows,
-        channels, int64_t(sums.grid.y * sums.period));
-  }
-}
-
-template <typename T, typename Out, typename Param>
-cudaError_t train_backward_typed(
-    const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  constexpr int kVec = kVectorOf<T, 14>;
-  // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return train_backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
-  }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return train_backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
-}
-
-cudaError_t train_backward_dispatch(
-    int mode, const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
-    case 0:  // float32
-      return train_backward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 1:  // bfloat16
-      return train_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
-    case 2:  // float16
-      return train_backward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
-    case 3:  // autocast bfloat16
-      return train_backward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 4:  // autocast float16
-      return train_backward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
-#ifdef FUSEGEN_VERIFICATION
-    case 5:  // float64
-      return train_backward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
-#endif
-  }
-  return cudaErrorInvalidValue;
-}
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
@@ -1700,570 +376,208 @@ constexpr Tuned kTrainBackwardShapes[] = {
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
-extern "C" int fusegen_gemm_scale_bn_train_backward(
-    int mode,
-    const void* grad_y_arg,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    const void* scale_arg,
-    const void* bn_weight_arg,
-    const void* bn_mean_arg,
-    const void* bn_rstd_arg,
-    void* grad_gemm_product_arg,
-    void* grad_gemm_bias_arg,
-    void* grad_scale_arg,
-    void* grad_bn_weight_arg,
-    void* grad_bn_bias_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const TrainBackwardArguments arguments{
-      grad_y_arg, gemm_product_arg, gemm_bias_arg, scale_arg, bn_weight_arg, bn_mean_arg,
-      bn_rstd_arg, grad_gemm_product_arg, grad_gemm_bias_arg, grad_scale_arg,
-      grad_bn_weight_arg, grad_bn_bias_arg, rows, channels};
-  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
-  const bool vectors =
-      aligned_to_16(gemm_bias_arg, scale_arg, bn_weight_arg, bn_mean_arg, bn_rstd_arg,
-          grad_gemm_bias_arg,
-      grad_scale_arg, grad_bn_weight_arg, grad_bn_bias_arg);
-  const Aligned aligned =
-      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
-  Scratch scratch(workspace);
-  return train_backward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+extern "C" int fusegen_gemm_scale_bn_train_backward(const Call* call,
+    const TrainBackwardArguments* arguments) {
+  return run<TrainBackward, Modes>(*call, *arguments, shapes_of(*call, kTrainBackwardShapes));
 }
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_scale_bn_train_backward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  TrainBackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
-  Scratch vectors, others;
-  train_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  train_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
-  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
+extern "C" int64_t fusegen_gemm_scale_bn_train_backward_workspace(const Call* call) {
+  return workspace_bytes<TrainBackward, Modes>(*call, TrainBackwardArguments{},
+      shapes_of(*call, kTrainBackwardShapes));
 }
-
 #endif
 #ifndef FUSEGEN_BACKWARD_ONLY
-namespace {
 // ---- eval forward ------------------------------------------------------------------------------
-//
-//   bn_centered = gemm_product * scale - bn_center
-//   bn = bn_centered * bn_scale + bn_bias
-//   y = bn
 
-// Every result in one pass.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kStreamThreads) eval_forward(
-    const T* __restrict__ gemm_product_ptr,
-    const T* __restrict__ gemm_bias_ptr,
-    const Param* __restrict__ scale_ptr,
-    const Param* __restrict__ bn_running_mean_ptr,
-    const Param* __restrict__ bn_running_var_ptr,
-    const Param* __restrict__ bn_weight_ptr,
-    const Param* __restrict__ bn_bias_ptr,
-    Out* __restrict__ y_ptr,
-    Accumulate<T> bn_eps_v,
-    int64_t rows, int64_t channels,
-    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
+namespace {
+template <typename T_, typename Out, typename Param>
+struct EvalForward : Program {
+  using T = T_;
   using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  // A line is a row, or so many that the next one begins at a multiple of a vector.
-  const int64_t length = kPacked ? channels : period * channels;
-  const auto columns = line_columns<kVec, kPacked>(
-      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
-  const bool active = columns.any();
-  Acc gemm_bias_v[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
-  Acc scale_v[kVec];
-  load_values(columns, scale_ptr, active, scale_v);
-  Acc bn_running_mean_v[kVec];
-  load_values(columns, bn_running_mean_ptr, active, bn_running_mean_v);
-  Acc bn_running_var_v[kVec];
-  load_values(columns, bn_running_var_ptr, active, bn_running_var_v);
-  Acc bn_weight_v[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight_v);
-  Acc bn_bias_v[kVec];
-  load_values(columns, bn_bias_ptr, active, bn_bias_v);
-  Acc bn_center_v[kVec];
-  Acc bn_scale_v[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    const Acc bn_rstd_v = rsqrt(bn_running_var_v[v] + bn_eps_v);
-    bn_center_v[v] = bn_running_mean_v[v] - gemm_bias_v[v] * scale_v[v];
-    bn_scale_v[v] = bn_weight_v[v] * bn_rstd_v;
-  }
+  static constexpr Target kTarget = kPlannedFor;
+  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
-  const int64_t first = blockIdx.y * lines_per_block;
-  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
-  // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take = [&](const auto& here, int64_t at, const auto& gemm_product_in) {
-    Pack<Out, kVec> y_out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      if (!here.has(v)) continue;
-      const Acc gemm_product_v = widen(gemm_product_in[v]);
-      const Acc bn_centered_v = gemm_product_v * scale_v[v] - bn_center_v[v];
-      const Acc bn_v = bn_centered_v * bn_scale_v[v] + bn_bias_v[v];
-      y_out[v] = narrow<Out>(bn_v);
-    }
-    store_pack(here, y_ptr, at * length, whole, y_out);
+  // [rows, channels]
+  template <template <typename> class Of>
+  struct Reads {
+    static constexpr int kFields = 1;
+    Of<T> gemm_product_v;
+    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); }
   };
-  // First the lines that are complete, if vectors may move them.
-  const Columns<kVec, true> packed{columns.first, 1, kVec};
-  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
-  const int64_t end = last < full ? last : full;
-  for (int64_t line = first + threadIdx.y; active && line < end;
-       line += kRowsInFlight * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
-    }
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      take(packed, at, gemm_product_in[u]);
-    }
-  }
-  if constexpr (!kPacked) {
-    // The thread goes on where it would have come to.
-    const int64_t begin = first < full ? full : first;
-    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
-    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
-    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, rows * channels);
-      if (!here.any()) break;
-      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
-      take(here, at, gemm_product_in);
-    }
-  }
-}
+  template <template <typename> class Of>
+  struct Writes {
+    static constexpr int kFields = 1;
+    Of<Out> y_v;
+    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
+  };
+  Reads<ReadPointer> reads;
+  Writes<WritePointer> writes;
+  static constexpr unsigned kReadBy[kPasses] = {0b1};  // each pass
+  // [channels]
+  const T* gemm_bias_ptr;  // may be null
+  const Param* scale_ptr;
+  const Param* bn_weight_ptr;
+  const Param* bn_bias_ptr;
+  const Param* bn_running_mean_ptr;
+  const Param* bn_running_var_ptr;
+  Acc bn_eps_v;
+  // In the workspace, for the kernels of a schedule.
+  Acc* partials = nullptr;  // sums of columns over some rows
 
-struct EvalForwardArguments {
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  const void* scale_arg;
-  const void* bn_weight_arg;
-  const void* bn_bias_arg;
-  const void* bn_running_mean_arg;
-  const void* bn_running_var_arg;
-  void* y_arg;
-  int64_t rows, channels;
-  double bn_eps_arg;
+  static EvalForward of(const Sizes& sizes, const EvalForwardArguments& a) {
+    return {{sizes}, {from(a.gemm_product_arg)}, {to(a.y_arg)}, from(a.gemm_bias_arg),
+        from(a.scale_arg), from(a.bn_weight_arg), from(a.bn_bias_arg), from(a.bn_running_mean_arg),
+        from(a.bn_running_var_arg), Acc(a.bn_eps_arg)};
+  }
+
+  struct Channel {
+    Acc gemm_bias_v, scale_v, bn_weight_v, bn_bias_v, bn_running_mean_v, bn_running_var_v,
+        bn_center_v, bn_scale_v;
+  };
+  template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
+    f(Uses<0b1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+    f(Uses<0b1>(), scale_ptr, true, &Channel::scale_v);
+    f(Uses<0b1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(Uses<0b1>(), bn_bias_ptr, true, &Channel::bn_bias_v);
+    f(Uses<0b1>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
+    f(Uses<0b1>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
+  }
+  template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
+    const Acc bn_rstd_v = rsqrt(k.bn_running_var_v + bn_eps_v);
+    k.bn_center_v = k.bn_running_mean_v - k.gemm_bias_v * k.scale_v;
+    k.bn_scale_v = k.bn_weight_v * bn_rstd_v;
+  }
+
+  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+    const Acc bn_centered_v = x.gemm_product_v * k.scale_v - k.bn_center_v;
+    const Acc bn_v = bn_centered_v * k.bn_scale_v + k.bn_bias_v;
+    y.y_v = bn_v;
+  }
+
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 8;  // that a thread keeps of a column
+  static constexpr int kChannelValuesBy[kPasses] = {4};  // each pass
 };
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-cudaError_t eval_forward_launch(
-    const EvalForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  using Acc = Accumulate<T>;
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
-  auto* scale_ptr = static_cast<const Param*>(a.scale_arg);
-  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight_arg);
-  auto* bn_bias_ptr = static_cast<const Param*>(a.bn_bias_arg);
-  auto* bn_running_mean_ptr = static_cast<const Param*>(a.bn_running_mean_arg);
-  auto* bn_running_var_ptr = static_cast<const Param*>(a.bn_running_var_arg);
-  auto* y_ptr = static_cast<Out*>(a.y_arg);
-  const int64_t rows = a.rows, channels = a.channels;
-
-  // One pass over memory.
-  {
-    const Stream stores = stream_shape(
-        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
-    if (scratch.measures()) return cudaSuccess;
-    return launch(eval_forward<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
-        gemm_product_ptr, gemm_bias_ptr, scale_ptr, bn_running_mean_ptr, bn_running_var_ptr,
-        bn_weight_ptr, bn_bias_ptr, y_ptr, Acc(a.bn_eps_arg), rows, channels, stores.lines,
-        stores.lines_per_block, stores.period, whole);
-  }
-}
-
-template <typename T, typename Out, typename Param>
-cudaError_t eval_forward_typed(
-    const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  constexpr int kVec = kVectorOf<T, 8>;
-  // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return eval_forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
-  }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return eval_forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
-}
-
-cudaError_t eval_forward_dispatch(
-    int mode, const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
-    case 0:  // float32
-      return eval_forward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 1:  // bfloat16
-      return eval_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
-    case 2:  // float16
-      return eval_forward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
-    case 3:  // autocast bfloat16
-      return eval_forward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 4:  // autocast float16
-      return eval_forward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
-#ifdef FUSEGEN_VERIFICATION
-    case 5:  // float64
-      return eval_forward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
-#endif
-  }
-  return cudaErrorInvalidValue;
-}
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
-extern "C" int fusegen_gemm_scale_bn_eval_forward(
-    int mode,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    const void* scale_arg,
-    const void* bn_weight_arg,
-    const void* bn_bias_arg,
-    const void* bn_running_mean_arg,
-    const void* bn_running_var_arg,
-    void* y_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double bn_eps_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const EvalForwardArguments arguments{
-      gemm_product_arg, gemm_bias_arg, scale_arg, bn_weight_arg, bn_bias_arg,
-      bn_running_mean_arg, bn_running_var_arg, y_arg, rows, channels, bn_eps_arg};
-  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
-  const bool vectors =
-      aligned_to_16(gemm_bias_arg, scale_arg, bn_weight_arg, bn_bias_arg, bn_running_mean_arg,
-      bn_running_var_arg);
-  const Aligned aligned =
-      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return eval_forward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+extern "C" int fusegen_gemm_scale_bn_eval_forward(const Call* call,
+    const EvalForwardArguments* arguments) {
+  return run<EvalForward, Modes>(*call, *arguments, shapes_of(*call));
 }
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_scale_bn_eval_forward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  EvalForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, others;
-  eval_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  eval_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
-  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
+extern "C" int64_t fusegen_gemm_scale_bn_eval_forward_workspace(const Call* call) {
+  return workspace_bytes<EvalForward, Modes>(*call, EvalForwardArguments{}, shapes_of(*call));
 }
-
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
-namespace {
 // ---- eval backward -----------------------------------------------------------------------------
-//
-//   gemm = gemm_product + gemm_bias
-//   bn_centered = gemm * scale - bn_running_mean
-//   grad_gemm_product = grad_y * d_bn_hat_scale
-//   grad_y_sum = sum over the rows of grad_y
-//   bn_centered_grad_y_sum = sum over the rows of grad_y * bn_centered
-//   gemm_grad_y_sum = sum over the rows of grad_y * gemm
 
-// Every result in one pass.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kStreamThreads) eval_backward(
-    const T* __restrict__ gemm_product_ptr,
-    const Out* __restrict__ grad_y_ptr,
-    const T* __restrict__ gemm_bias_ptr,
-    const Param* __restrict__ scale_ptr,
-    const Param* __restrict__ bn_running_mean_ptr,
-    const Param* __restrict__ bn_running_var_ptr,
-    const Param* __restrict__ bn_weight_ptr,
-    T* __restrict__ grad_gemm_product_ptr,
-    Accumulate<T>* __restrict__ partials,
-    Accumulate<T> bn_eps_v,
-    int64_t rows, int64_t channels,
-    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
+namespace {
+template <typename T_, typename Out, typename Param>
+struct EvalBackward : Program {
+  using T = T_;
   using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  // A line is a row, or so many that the next one begins at a multiple of a vector.
-  const int64_t length = kPacked ? channels : period * channels;
-  const auto columns = line_columns<kVec, kPacked>(
-      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
-  const bool active = columns.any();
-  Acc gemm_bias_v[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
-  Acc scale_v[kVec];
-  load_values(columns, scale_ptr, active, scale_v);
-  Acc bn_running_mean_v[kVec];
-  load_values(columns, bn_running_mean_ptr, active, bn_running_mean_v);
-  Acc bn_running_var_v[kVec];
-  load_values(columns, bn_running_var_ptr, active, bn_running_var_v);
-  Acc bn_weight_v[kVec];
-  load_values(columns, bn_weight_ptr, active, bn_weight_v);
-  Acc d_bn_hat_scale_v[kVec];
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    const Acc bn_rstd_v = rsqrt(bn_running_var_v[v] + bn_eps_v);
-    d_bn_hat_scale_v[v] = scale_v[v] * bn_weight_v[v] * bn_rstd_v;
-  }
+  static constexpr Target kTarget = kPlannedFor;
+  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 
-  Acc grad_y_sum_v[kVec] = {};
-  Acc bn_centered_grad_y_sum_v[kVec] = {};
-  Acc gemm_grad_y_sum_v[kVec] = {};
-
-  const int64_t first = blockIdx.y * lines_per_block;
-  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
-  // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take =
-      [&](const auto& here, int64_t at, const auto& gemm_product_in, const auto& grad_y_in) {
-    Pack<T, kVec> grad_gemm_product_out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      if (!here.has(v)) continue;
-      const Acc gemm_product_v = widen(gemm_product_in[v]);
-      const Acc grad_y_v = widen(grad_y_in[v]);
-      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
-      const Acc bn_centered_v = gemm_v * scale_v[v] - bn_running_mean_v[v];
-      grad_y_sum_v[v] += grad_y_v;
-      bn_centered_grad_y_sum_v[v] += grad_y_v * bn_centered_v;
-      gemm_grad_y_sum_v[v] += grad_y_v * gemm_v;
-      grad_gemm_product_out[v] = narrow<T>(grad_y_v * d_bn_hat_scale_v[v]);
-    }
-    if (grad_gemm_product_ptr != nullptr)
-        store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
+  // [rows, channels]
+  template <template <typename> class Of>
+  struct Reads {
+    static constexpr int kFields = 2;
+    Of<T> gemm_product_v; Of<Out> grad_y_v;
+    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); f(Index<1>(), r.grad_y_v...); }
   };
-  // First the lines that are complete, if vectors may move them.
-  const Columns<kVec, true> packed{columns.first, 1, kVec};
-  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
-  const int64_t end = last < full ? last : full;
-  for (int64_t line = first + threadIdx.y; active && line < end;
-       line += kRowsInFlight * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
-    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
-      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
-    }
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      take(packed, at, gemm_product_in[u], grad_y_in[u]);
-    }
-  }
-  if constexpr (!kPacked) {
-    // The thread goes on where it would have come to.
-    const int64_t begin = first < full ? full : first;
-    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
-    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
-    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, rows * channels);
-      if (!here.any()) break;
-      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
-      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
-      take(here, at, gemm_product_in, grad_y_in);
-    }
+  template <template <typename> class Of>
+  struct Writes {
+    static constexpr int kFields = 1;
+    Of<T> grad_gemm_product_v;
+    FUSEGEN_EACH { f(Index<0>(), r.grad_gemm_product_v...); }
+  };
+  Reads<ReadPointer> reads;
+  Writes<WritePointer> writes;
+  static constexpr unsigned kOptionalWrites = 0b1;  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {0b11};  // each pass
+  // [channels]
+  const T* gemm_bias_ptr;  // may be null
+  const Param* scale_ptr;
+  const Param* bn_weight_ptr;
+  const Param* bn_running_mean_ptr;
+  const Param* bn_running_var_ptr;
+  Param* grad_gemm_bias_ptr;  // may be null
+  Param* grad_scale_ptr;  // may be null
+  Param* grad_bn_weight_ptr;  // may be null
+  Param* grad_bn_bias_ptr;  // may be null
+  Acc bn_eps_v;
+  // In the workspace, for the kernels of a schedule.
+  Acc* partials = nullptr;  // sums of columns over some rows
+
+  static EvalBackward of(const Sizes& sizes, const EvalBackwardArguments& a) {
+    return {{sizes}, {from(a.gemm_product_arg), from(a.grad_y_arg)}, {to(a.grad_gemm_product_arg)},
+        from(a.gemm_bias_arg), from(a.scale_arg), from(a.bn_weight_arg),
+        from(a.bn_running_mean_arg), from(a.bn_running_var_arg), to(a.grad_gemm_bias_arg),
+        to(a.grad_scale_arg), to(a.grad_bn_weight_arg), to(a.grad_bn_bias_arg), Acc(a.bn_eps_arg)};
   }
 
-  // Partial results of this block of rows; the order of every addition is fixed.
-  Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, grad_y_sum_v, bn_centered_grad_y_sum_v);
-  sum_over_y<kVec>(shared, gemm_grad_y_sum_v);
-  if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, grad_y_sum_v);
-  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, bn_centered_grad_y_sum_v);
-  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, gemm_grad_y_sum_v);
-}
+  struct Channel {
+    Acc gemm_bias_v, scale_v, bn_weight_v, bn_running_mean_v, bn_running_var_v, bn_rstd_v,
+        d_bn_hat_scale_v, grad_gemm_bias_v, grad_scale_v, grad_bn_weight_v, grad_bn_bias_v;
+  };
+  template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
+    f(Uses<0b1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+    f(Uses<0b1>(), scale_ptr, true, &Channel::scale_v);
+    f(Uses<0b1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
+    f(Uses<0b1>(), bn_running_mean_ptr, true, &Channel::bn_running_mean_v);
+    f(Uses<0b1>(), bn_running_var_ptr, true, &Channel::bn_running_var_v);
+  }
+  template <typename K> FUSEGEN_DEVICE void derive_channel(K& k) const {
+    k.bn_rstd_v = rsqrt(k.bn_running_var_v + bn_eps_v);
+    k.d_bn_hat_scale_v = k.scale_v * k.bn_weight_v * k.bn_rstd_v;
+  }
 
-// Column sums from partial results.
+  template <template <typename> class Of>
+  struct Sums0 {
+    static constexpr int kFields = 3, kComponents = 3;
+    Of<Sum> grad_bn_bias_v; Of<Sum> bn_centered_grad_y_sum_v; Of<Sum> gemm_grad_y_sum_v;
+    FUSEGEN_EACH { f(Index<0>(), r.grad_bn_bias_v...); f(Index<1>(), r.bn_centered_grad_y_sum_v...);
+        f(Index<2>(), r.gemm_grad_y_sum_v...); }
+  };
+  template <int kPass, template <typename> class Of>
+  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-template <typename Acc, typename Param>
-__global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
-    const Param* __restrict__ scale_ptr,
-    const Param* __restrict__ bn_running_var_ptr,
-    const Param* __restrict__ bn_weight_ptr,
-    Param* __restrict__ grad_gemm_bias_ptr,
-    Param* __restrict__ grad_scale_ptr,
-    Param* __restrict__ grad_bn_weight_ptr,
-    Param* __restrict__ grad_bn_bias_ptr,
-    const Acc* __restrict__ partials,
-    Acc bn_eps_v,
-    int64_t rows, int64_t channels, int64_t blocks) {
-  wait_for_earlier_kernels();
-  const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const bool active = column < channels;
-  Acc* shared = shared_memory<Acc>();
-  Acc grad_y_sum_all[1] = {};
-  Acc bn_centered_grad_y_sum_all[1] = {};
-  Acc gemm_grad_y_sum_all[1] = {};
-  constexpr int kBatch = 4;  // partial results that are loaded together
-  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
-    Acc part[kBatch][3];
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-#pragma unroll
-      for (int slot = 0; slot < 3; ++slot) {
-        part[b][slot] = partials[(block * 3 + slot) * channels + column];
-      }
-    }
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-      grad_y_sum_all[0] += part[b][0];
-      bn_centered_grad_y_sum_all[0] += part[b][1];
-      gemm_grad_y_sum_all[0] += part[b][2];
+  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+    const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
+    const Acc bn_centered_v = gemm_v * k.scale_v - k.bn_running_mean_v;
+    sum.grad_bn_bias_v = x.grad_y_v;
+    sum.bn_centered_grad_y_sum_v = x.grad_y_v * bn_centered_v;
+    sum.gemm_grad_y_sum_v = x.grad_y_v * gemm_v;
+    y.grad_gemm_product_v = x.grad_y_v * k.d_bn_hat_scale_v;
+  }
+  // What is only stored of them.
+  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
+      const S& total) const {
+    if constexpr (kPass == 0) {
+      k.grad_bn_bias_v = total.grad_bn_bias_v;
+      k.grad_bn_weight_v = total.bn_centered_grad_y_sum_v * k.bn_rstd_v;
+      k.grad_scale_v = total.gemm_grad_y_sum_v * k.bn_rstd_v * k.bn_weight_v;
+      k.grad_gemm_bias_v = k.grad_bn_bias_v * k.scale_v * k.bn_rstd_v * k.bn_weight_v;
     }
   }
-  sum_over_y<1>(shared, grad_y_sum_all);
-  sum_over_y<1>(shared, bn_centered_grad_y_sum_all);
-  sum_over_y<1>(shared, gemm_grad_y_sum_all);
-  if (threadIdx.y != 0 || !active) return;
+  template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
+    if constexpr (kPass == 0) {
+      f(grad_gemm_bias_ptr, &Channel::grad_gemm_bias_v);
+      f(grad_scale_ptr, &Channel::grad_scale_v);
+      f(grad_bn_weight_ptr, &Channel::grad_bn_weight_v);
+      f(grad_bn_bias_ptr, &Channel::grad_bn_bias_v);
+    }
+  }
 
-  const Acc grad_y_sum_v = grad_y_sum_all[0];
-  const Acc bn_centered_grad_y_sum_v = bn_centered_grad_y_sum_all[0];
-  const Acc gemm_grad_y_sum_v = gemm_grad_y_sum_all[0];
-  const Acc scale_v = widen(scale_ptr[column]);
-  const Acc bn_running_var_v = widen(bn_running_var_ptr[column]);
-  const Acc bn_weight_v = widen(bn_weight_ptr[column]);
-  const Acc bn_rstd_v = rsqrt(bn_running_var_v + bn_eps_v);
-  const Acc d_bn_weight_sum_v = bn_centered_grad_y_sum_v * bn_rstd_v;
-  if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] =
-      narrow<Param>(grad_y_sum_v * scale_v * bn_rstd_v * bn_weight_v);
-  if (grad_scale_ptr != nullptr) grad_scale_ptr[column] =
-      narrow<Param>(gemm_grad_y_sum_v * bn_rstd_v * bn_weight_v);
-  if (grad_bn_weight_ptr != nullptr) grad_bn_weight_ptr[column] = narrow<Param>(d_bn_weight_sum_v);
-  if (grad_bn_bias_ptr != nullptr) grad_bn_bias_ptr[column] = narrow<Param>(grad_y_sum_v);
-}
-
-struct EvalBackwardArguments {
-  const void* grad_y_arg;
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  const void* scale_arg;
-  const void* bn_weight_arg;
-  const void* bn_running_mean_arg;
-  const void* bn_running_var_arg;
-  void* grad_gemm_product_arg;
-  void* grad_gemm_bias_arg;
-  void* grad_scale_arg;
-  void* grad_bn_weight_arg;
-  void* grad_bn_bias_arg;
-  int64_t rows, channels;
-  double bn_eps_arg;
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 9;  // that a thread keeps of a column
+  static constexpr int kChannelValuesBy[kPasses] = {4};  // each pass
 };
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-cudaError_t eval_backward_launch(
-    const EvalBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
-  auto* scale_ptr = static_cast<const Param*>(a.scale_arg);
-  auto* bn_weight_ptr = static_cast<const Param*>(a.bn_weight_arg);
-  auto* bn_running_mean_ptr = static_cast<const Param*>(a.bn_running_mean_arg);
-  auto* bn_running_var_ptr = static_cast<const Param*>(a.bn_running_var_arg);
-  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
-  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
-  auto* grad_scale_ptr = static_cast<Param*>(a.grad_scale_arg);
-  auto* grad_bn_weight_ptr = static_cast<Param*>(a.grad_bn_weight_arg);
-  auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias_arg);
-  const int64_t rows = a.rows, channels = a.channels;
-
-  // One pass over memory.
-  {
-    const Stream sums = stream_shape(
-        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
-    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 3 * channels);
-    if (scratch.measures()) return cudaSuccess;
-    cudaError_t error = cudaSuccess;
-    error = launch(eval_backward<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
-        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
-        gemm_bias_ptr, scale_ptr, bn_running_mean_ptr, bn_running_var_ptr, bn_weight_ptr,
-        grad_gemm_product_ptr, partials, Acc(a.bn_eps_arg), rows, channels, sums.lines,
-        sums.lines_per_block, sums.period, whole);
-    if (error != cudaSuccess) return error;
-    return launch(eval_backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, scale_ptr, bn_running_var_ptr, bn_weight_ptr,
-        grad_gemm_bias_ptr, grad_scale_ptr, grad_bn_weight_ptr, grad_bn_bias_ptr, partials,
-        Acc(a.bn_eps_arg), rows, channels, int64_t(sums.grid.y * sums.period));
-  }
-}
-
-template <typename T, typename Out, typename Param>
-cudaError_t eval_backward_typed(
-    const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  constexpr int kVec = kVectorOf<T, 9>;
-  // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return eval_backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
-  }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return eval_backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
-}
-
-cudaError_t eval_backward_dispatch(
-    int mode, const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
-    case 0:  // float32
-      return eval_backward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 1:  // bfloat16
-      return eval_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
-    case 2:  // float16
-      return eval_backward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
-    case 3:  // autocast bfloat16
-      return eval_backward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 4:  // autocast float16
-      return eval_backward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
-#ifdef FUSEGEN_VERIFICATION
-    case 5:  // float64
-      return eval_backward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
-#endif
-  }
-  return cudaErrorInvalidValue;
-}
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
 // compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
@@ -2280,60 +594,14 @@ constexpr Tuned kEvalBackwardShapes[] = {
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
-extern "C" int fusegen_gemm_scale_bn_eval_backward(
-    int mode,
-    const void* grad_y_arg,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    const void* scale_arg,
-    const void* bn_weight_arg,
-    const void* bn_running_mean_arg,
-    const void* bn_running_var_arg,
-    void* grad_gemm_product_arg,
-    void* grad_gemm_bias_arg,
-    void* grad_scale_arg,
-    void* grad_bn_weight_arg,
-    void* grad_bn_bias_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double bn_eps_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const EvalBackwardArguments arguments{
-      grad_y_arg, gemm_product_arg, gemm_bias_arg, scale_arg, bn_weight_arg,
-      bn_running_mean_arg, bn_running_var_arg, grad_gemm_product_arg, grad_gemm_bias_arg,
-      grad_scale_arg, grad_bn_weight_arg, grad_bn_bias_arg, rows, channels, bn_eps_arg};
-  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
-  const bool vectors =
-      aligned_to_16(gemm_bias_arg, scale_arg, bn_weight_arg, bn_running_mean_arg,
-          bn_running_var_arg,
-      grad_gemm_bias_arg, grad_scale_arg, grad_bn_weight_arg, grad_bn_bias_arg);
-  const Aligned aligned =
-      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
-  Scratch scratch(workspace);
-  return eval_backward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+extern "C" int fusegen_gemm_scale_bn_eval_backward(const Call* call,
+    const EvalBackwardArguments* arguments) {
+  return run<EvalBackward, Modes>(*call, *arguments, shapes_of(*call, kEvalBackwardShapes));
 }
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_scale_bn_eval_backward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  EvalBackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
-  Scratch vectors, others;
-  eval_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  eval_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
-  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
+extern "C" int64_t fusegen_gemm_scale_bn_eval_backward_workspace(const Call* call) {
+  return workspace_bytes<EvalBackward, Modes>(*call, EvalBackwardArguments{},
+      shapes_of(*call, kEvalBackwardShapes));
 }
-
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY

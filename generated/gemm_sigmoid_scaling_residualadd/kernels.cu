@@ -8,481 +8,197 @@
 //   y = y * scaling_factor
 //   y = y + a
 //
-// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
-// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
-#include <cstdint>
+// A program is one direction of the chain, as a struct: its tensors, its passes over the elements,
+// what each of them sums, and what follows. ../support/kernels has the kernels that run programs;
+// program.cuh says what each member is for. x_v is the value of what the chain calls x, x_ptr is
+// where x lies in memory.
+#include "launchers.h"
 
-#include "../support/columns.cuh"
-#include "../support/launch.cuh"
+#include "../support/kernels/entry.cuh"
 #include "../support/math.cuh"
-#include "../support/packs.cuh"
-#include "../support/reduce.cuh"
-#include "../support/shapes.cuh"
-#include "../support/types.cuh"
-
-// One file, compiled as it is or, to use two cores, once with each of these defined:
-// FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
 
 namespace {
 using namespace fusegen;
+using namespace fusegen::gemm_sigmoid_scaling_residualadd_launchers;
 
-// H100: what launch shapes are made for.
-constexpr int kMultiprocessors = 132;
+// H100: multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster.
+constexpr Target kPlannedFor{132, 232448, 52428800, most_cluster(8)};
 
-constexpr int kStreamThreads = 256;
+// The dtype configurations, as in bindings.cpp: element types of activations, the result,
+// parameters.
+using Modes = DtypeModes<
+    Types<float, float, float>,  // float32
+    Types<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>,  // bfloat16
+    Types<__half, __half, __half>,  // float16
+    Types<__nv_bfloat16, __nv_bfloat16, float>,  // autocast bfloat16
+    Types<__half, __half, float>,  // autocast float16
+    VerificationTypes<double, double, double>>;  // float64
 
 }  // namespace
 
 #ifndef FUSEGEN_BACKWARD_ONLY
-namespace {
 // ---- forward -----------------------------------------------------------------------------------
-//
-//   gemm = gemm_product + gemm_bias
-//   sigmoid_value = sigmoid<Out>(gemm)
-//   times_scaling_factor = sigmoid_value * scaling_factor
-//   plus_a = times_scaling_factor + gemm
-//   y = plus_a
 
-// Every result in one pass.
-
-template <typename T, typename Out, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kStreamThreads) forward(
-    const T* __restrict__ gemm_product_ptr,
-    const T* __restrict__ gemm_bias_ptr,
-    Out* __restrict__ y_ptr,
-    Accumulate<T> scaling_factor_v,
-    int64_t rows, int64_t channels,
-    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
+namespace {
+template <typename T_, typename Out, typename Param>
+struct Forward : Program {
+  using T = T_;
   using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  // A line is a row, or so many that the next one begins at a multiple of a vector.
-  const int64_t length = kPacked ? channels : period * channels;
-  const auto columns = line_columns<kVec, kPacked>(
-      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
-  const bool active = columns.any();
-  Acc gemm_bias_v[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  static constexpr Target kTarget = kPlannedFor;
+  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr Unit kUnit[kPasses] = {Unit::kNone};
 
-  const int64_t first = blockIdx.y * lines_per_block;
-  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
-  // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take = [&](const auto& here, int64_t at, const auto& gemm_product_in) {
-    Pack<Out, kVec> y_out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      if (!here.has(v)) continue;
-      const Acc gemm_product_v = widen(gemm_product_in[v]);
-      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
-      const Acc sigmoid_value_v = sigmoid<Out>(gemm_v);
-      const Acc times_scaling_factor_v = sigmoid_value_v * scaling_factor_v;
-      const Acc plus_a_v = times_scaling_factor_v + gemm_v;
-      y_out[v] = narrow<Out>(plus_a_v);
-    }
-    store_pack(here, y_ptr, at * length, whole, y_out);
+  // [rows, channels]
+  template <template <typename> class Of>
+  struct Reads {
+    static constexpr int kFields = 1;
+    Of<T> gemm_product_v;
+    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); }
   };
-  // First the lines that are complete, if vectors may move them.
-  const Columns<kVec, true> packed{columns.first, 1, kVec};
-  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
-  const int64_t end = last < full ? last : full;
-  for (int64_t line = first + threadIdx.y; active && line < end;
-       line += kRowsInFlight * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
-    }
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      take(packed, at, gemm_product_in[u]);
-    }
-  }
-  if constexpr (!kPacked) {
-    // The thread goes on where it would have come to.
-    const int64_t begin = first < full ? full : first;
-    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
-    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
-    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, rows * channels);
-      if (!here.any()) break;
-      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
-      take(here, at, gemm_product_in);
-    }
-  }
-}
+  template <template <typename> class Of>
+  struct Writes {
+    static constexpr int kFields = 1;
+    Of<Out> y_v;
+    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
+  };
+  Reads<ReadPointer> reads;
+  Writes<WritePointer> writes;
+  static constexpr unsigned kReadBy[kPasses] = {0b1};  // each pass
+  // [channels]
+  const T* gemm_bias_ptr;  // may be null
+  Acc scaling_factor_v;
+  // In the workspace, for the kernels of a schedule.
+  Acc* partials = nullptr;  // sums of columns over some rows
 
-struct ForwardArguments {
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  void* y_arg;
-  int64_t rows, channels;
-  double scaling_factor_arg;
+  static Forward of(const Sizes& sizes, const ForwardArguments& a) {
+    return {{sizes}, {from(a.gemm_product_arg)}, {to(a.y_arg)}, from(a.gemm_bias_arg),
+        Acc(a.scaling_factor_arg)};
+  }
+
+  struct Channel {
+    Acc gemm_bias_v;
+  };
+  template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
+    f(Uses<0b1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+  }
+
+  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+    const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
+    const Acc sigmoid_value_v = sigmoid<Out>(gemm_v);
+    const Acc times_scaling_factor_v = sigmoid_value_v * scaling_factor_v;
+    const Acc plus_a_v = times_scaling_factor_v + gemm_v;
+    y.y_v = plus_a_v;
+  }
+
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 1;  // that a thread keeps of a column
+  static constexpr int kChannelValuesBy[kPasses] = {1};  // each pass
 };
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-cudaError_t forward_launch(
-    const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  using Acc = Accumulate<T>;
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
-  auto* y_ptr = static_cast<Out*>(a.y_arg);
-  const int64_t rows = a.rows, channels = a.channels;
-
-  // One pass over memory.
-  {
-    const Stream stores = stream_shape(
-        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
-    if (scratch.measures()) return cudaSuccess;
-    return launch(forward<T, Out, kVec, kPacked>, stores.grid, stores.block, 0, stream,
-        gemm_product_ptr, gemm_bias_ptr, y_ptr, Acc(a.scaling_factor_arg), rows, channels,
-        stores.lines, stores.lines_per_block, stores.period, whole);
-  }
-}
-
-template <typename T, typename Out, typename Param>
-cudaError_t forward_typed(
-    const ForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  constexpr int kVec = kVectorOf<T, 1>;
-  // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
-  }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
-}
-
-cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
-    case 0:  // float32
-      return forward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 1:  // bfloat16
-      return forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
-    case 2:  // float16
-      return forward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
-    case 3:  // autocast bfloat16
-      return forward_typed<__nv_bfloat16, __nv_bfloat16, float>(
-          a, aligned, shapes, scratch, stream);
-    case 4:  // autocast float16
-      return forward_typed<__half, __half, float>(
-          a, aligned, shapes, scratch, stream);
-#ifdef FUSEGEN_VERIFICATION
-    case 5:  // float64
-      return forward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
-#endif
-  }
-  return cudaErrorInvalidValue;
-}
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
-extern "C" int fusegen_gemm_sigmoid_scaling_residualadd_forward(
-    int mode,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    void* y_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double scaling_factor_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const ForwardArguments arguments{
-      gemm_product_arg, gemm_bias_arg, y_arg, rows, channels, scaling_factor_arg};
-  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
-  const bool vectors = aligned_to_16(gemm_bias_arg);
-  const Aligned aligned =
-      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return forward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+extern "C" int fusegen_gemm_sigmoid_scaling_residualadd_forward(const Call* call,
+    const ForwardArguments* arguments) {
+  return run<Forward, Modes>(*call, *arguments, shapes_of(*call));
 }
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_sigmoid_scaling_residualadd_forward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  ForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, others;
-  forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
-  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
+extern "C" int64_t fusegen_gemm_sigmoid_scaling_residualadd_forward_workspace(const Call* call) {
+  return workspace_bytes<Forward, Modes>(*call, ForwardArguments{}, shapes_of(*call));
 }
-
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
-namespace {
 // ---- backward ----------------------------------------------------------------------------------
-//
-//   gemm = gemm_product + gemm_bias
-//   sigmoid_value = sigmoid<Out>(gemm)
-//   d_gemm = sigmoid_backward(grad_y * scaling_factor, sigmoid_value)
-//   d_gemm_2 = grad_y + d_gemm
-//   grad_gemm_product = d_gemm_2
-//   d_gemm_2_sum = sum over the rows of d_gemm_2
 
-// Every result in one pass.
-
-template <typename T, typename Out, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kStreamThreads) backward(
-    const T* __restrict__ gemm_product_ptr,
-    const Out* __restrict__ grad_y_ptr,
-    const T* __restrict__ gemm_bias_ptr,
-    T* __restrict__ grad_gemm_product_ptr,
-    Accumulate<T>* __restrict__ partials,
-    Accumulate<T> scaling_factor_v,
-    int64_t rows, int64_t channels,
-    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
+namespace {
+template <typename T_, typename Out, typename Param>
+struct Backward : Program {
+  using T = T_;
   using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  // A line is a row, or so many that the next one begins at a multiple of a vector.
-  const int64_t length = kPacked ? channels : period * channels;
-  const auto columns = line_columns<kVec, kPacked>(
-      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
-  const bool active = columns.any();
-  Acc gemm_bias_v[kVec];
-  load_values(columns, gemm_bias_ptr, active && kAddsBias<T>, gemm_bias_v);
+  static constexpr Target kTarget = kPlannedFor;
+  static constexpr int kPasses = 1, kFirstResident = 0;
+  static constexpr Unit kUnit[kPasses] = {Unit::kChannel};
 
-  Acc d_gemm_2_sum_v[kVec] = {};
-
-  const int64_t first = blockIdx.y * lines_per_block;
-  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
-  // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take =
-      [&](const auto& here, int64_t at, const auto& gemm_product_in, const auto& grad_y_in) {
-    Pack<T, kVec> grad_gemm_product_out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      if (!here.has(v)) continue;
-      const Acc gemm_product_v = widen(gemm_product_in[v]);
-      const Acc grad_y_v = widen(grad_y_in[v]);
-      const Acc gemm_v = gemm_product_v + gemm_bias_v[v];
-      const Acc sigmoid_value_v = sigmoid<Out>(gemm_v);
-      const Acc d_gemm_v = sigmoid_backward(grad_y_v * scaling_factor_v, sigmoid_value_v);
-      const Acc d_gemm_2_v = grad_y_v + d_gemm_v;
-      d_gemm_2_sum_v[v] += d_gemm_2_v;
-      grad_gemm_product_out[v] = narrow<T>(d_gemm_2_v);
-    }
-    if (grad_gemm_product_ptr != nullptr)
-        store_pack(here, grad_gemm_product_ptr, at * length, whole, grad_gemm_product_out);
+  // [rows, channels]
+  template <template <typename> class Of>
+  struct Reads {
+    static constexpr int kFields = 2;
+    Of<T> gemm_product_v; Of<Out> grad_y_v;
+    FUSEGEN_EACH { f(Index<0>(), r.gemm_product_v...); f(Index<1>(), r.grad_y_v...); }
   };
-  // First the lines that are complete, if vectors may move them.
-  const Columns<kVec, true> packed{columns.first, 1, kVec};
-  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
-  const int64_t end = last < full ? last : full;
-  for (int64_t line = first + threadIdx.y; active && line < end;
-       line += kRowsInFlight * blockDim.y) {
-    Loaded<T, kVec> gemm_product_in[kRowsInFlight];
-    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      gemm_product_in[u] = load_pack(packed, gemm_product_ptr, at * length, whole);
-      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
-    }
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      take(packed, at, gemm_product_in[u], grad_y_in[u]);
-    }
-  }
-  if constexpr (!kPacked) {
-    // The thread goes on where it would have come to.
-    const int64_t begin = first < full ? full : first;
-    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
-    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
-    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, rows * channels);
-      if (!here.any()) break;
-      const auto gemm_product_in = load_pack(here, gemm_product_ptr, at * length, whole);
-      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
-      take(here, at, gemm_product_in, grad_y_in);
-    }
+  template <template <typename> class Of>
+  struct Writes {
+    static constexpr int kFields = 1;
+    Of<T> grad_gemm_product_v;
+    FUSEGEN_EACH { f(Index<0>(), r.grad_gemm_product_v...); }
+  };
+  Reads<ReadPointer> reads;
+  Writes<WritePointer> writes;
+  static constexpr unsigned kOptionalWrites = 0b1;  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {0b11};  // each pass
+  // [channels]
+  const T* gemm_bias_ptr;  // may be null
+  Param* grad_gemm_bias_ptr;  // may be null
+  Acc scaling_factor_v;
+  // In the workspace, for the kernels of a schedule.
+  Acc* partials = nullptr;  // sums of columns over some rows
+
+  static Backward of(const Sizes& sizes, const BackwardArguments& a) {
+    return {{sizes}, {from(a.gemm_product_arg), from(a.grad_y_arg)}, {to(a.grad_gemm_product_arg)},
+        from(a.gemm_bias_arg), to(a.grad_gemm_bias_arg), Acc(a.scaling_factor_arg)};
   }
 
-  // Partial results of this block of rows; the order of every addition is fixed.
-  Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_gemm_2_sum_v);
-  if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 1, 0, channels, period, d_gemm_2_sum_v);
-}
+  struct Channel {
+    Acc gemm_bias_v, grad_gemm_bias_v;
+  };
+  template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
+    f(Uses<0b1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
+  }
 
-// Column sums from partial results.
+  template <template <typename> class Of>
+  struct Sums0 {
+    static constexpr int kFields = 1, kComponents = 1;
+    Of<Sum> grad_gemm_bias_v;
+    FUSEGEN_EACH { f(Index<0>(), r.grad_gemm_bias_v...); }
+  };
+  template <int kPass, template <typename> class Of>
+  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-template <typename Acc, typename Param>
-__global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
-    Param* __restrict__ grad_gemm_bias_ptr,
-    const Acc* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t blocks) {
-  wait_for_earlier_kernels();
-  const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const bool active = column < channels;
-  Acc* shared = shared_memory<Acc>();
-  Acc d_gemm_2_sum_all[1] = {};
-  constexpr int kBatch = 4;  // partial results that are loaded together
-  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
-    Acc part[kBatch][1];
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-#pragma unroll
-      for (int slot = 0; slot < 1; ++slot) {
-        part[b][slot] = partials[(block * 1 + slot) * channels + column];
-      }
-    }
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-      d_gemm_2_sum_all[0] += part[b][0];
+  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+    const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
+    const Acc sigmoid_value_v = sigmoid<Out>(gemm_v);
+    const Acc d_gemm_v = sigmoid_backward(x.grad_y_v * scaling_factor_v, sigmoid_value_v);
+    const Acc d_gemm_2_v = x.grad_y_v + d_gemm_v;
+    sum.grad_gemm_bias_v = d_gemm_2_v;
+    y.grad_gemm_product_v = d_gemm_2_v;
+  }
+  // What is only stored of them.
+  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
+      const S& total) const {
+    if constexpr (kPass == 0) {
+      k.grad_gemm_bias_v = total.grad_gemm_bias_v;
     }
   }
-  sum_over_y<1>(shared, d_gemm_2_sum_all);
-  if (threadIdx.y != 0 || !active) return;
+  template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
+    if constexpr (kPass == 0) {
+      f(grad_gemm_bias_ptr, &Channel::grad_gemm_bias_v);
+    }
+  }
 
-  const Acc d_gemm_2_sum_v = d_gemm_2_sum_all[0];
-  if (grad_gemm_bias_ptr != nullptr) grad_gemm_bias_ptr[column] = narrow<Param>(d_gemm_2_sum_v);
-}
-
-struct BackwardArguments {
-  const void* grad_y_arg;
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  void* grad_gemm_product_arg;
-  void* grad_gemm_bias_arg;
-  int64_t rows, channels;
-  double scaling_factor_arg;
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 2;  // that a thread keeps of a column
+  static constexpr int kChannelValuesBy[kPasses] = {1};  // each pass
 };
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-cudaError_t backward_launch(
-    const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
-  auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
-  auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
-  auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
-  auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
-  const int64_t rows = a.rows, channels = a.channels;
-
-  // One pass over memory.
-  {
-    const Stream sums = stream_shape(
-        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
-    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 1 * channels);
-    if (scratch.measures()) return cudaSuccess;
-    cudaError_t error = cudaSuccess;
-    error = launch(backward<T, Out, kVec, kPacked>, sums.grid, sums.block,
-        kStreamThreads * 2 * kVec * sizeof(Acc), stream, gemm_product_ptr, grad_y_ptr,
-        gemm_bias_ptr, grad_gemm_product_ptr, partials, Acc(a.scaling_factor_arg), rows, channels,
-        sums.lines, sums.lines_per_block, sums.period, whole);
-    if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, grad_gemm_bias_ptr, partials, rows, channels,
-        int64_t(sums.grid.y * sums.period));
-  }
-}
-
-template <typename T, typename Out, typename Param>
-cudaError_t backward_typed(
-    const BackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  constexpr int kVec = kVectorOf<T, 2>;
-  // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
-  }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
-}
-
-cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
-    case 0:  // float32
-      return backward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 1:  // bfloat16
-      return backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
-    case 2:  // float16
-      return backward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
-    case 3:  // autocast bfloat16
-      return backward_typed<__nv_bfloat16, __nv_bfloat16, float>(
-          a, aligned, shapes, scratch, stream);
-    case 4:  // autocast float16
-      return backward_typed<__half, __half, float>(
-          a, aligned, shapes, scratch, stream);
-#ifdef FUSEGEN_VERIFICATION
-    case 5:  // float64
-      return backward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
-#endif
-  }
-  return cudaErrorInvalidValue;
-}
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
-extern "C" int fusegen_gemm_sigmoid_scaling_residualadd_backward(
-    int mode,
-    const void* grad_y_arg,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    void* grad_gemm_product_arg,
-    void* grad_gemm_bias_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double scaling_factor_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const BackwardArguments arguments{
-      grad_y_arg, gemm_product_arg, gemm_bias_arg, grad_gemm_product_arg, grad_gemm_bias_arg,
-      rows, channels, scaling_factor_arg};
-  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
-  const bool vectors = aligned_to_16(gemm_bias_arg, grad_gemm_bias_arg);
-  const Aligned aligned =
-      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return backward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+extern "C" int fusegen_gemm_sigmoid_scaling_residualadd_backward(const Call* call,
+    const BackwardArguments* arguments) {
+  return run<Backward, Modes>(*call, *arguments, shapes_of(*call));
 }
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_gemm_sigmoid_scaling_residualadd_backward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  BackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, others;
-  backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
-  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
+extern "C" int64_t fusegen_gemm_sigmoid_scaling_residualadd_backward_workspace(const Call* call) {
+  return workspace_bytes<Backward, Modes>(*call, BackwardArguments{}, shapes_of(*call));
 }
-
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY

@@ -7,1308 +7,355 @@
 //   y = norm(y)
 //   y = F.gelu(y)
 //
-// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
-// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
-#include <algorithm>
-#include <cstdint>
+// A program is one direction of the chain, as a struct: its tensors, its passes over the elements,
+// what each of them sums, and what follows. ../support/kernels has the kernels that run programs;
+// program.cuh says what each member is for. x_v is the value of what the chain calls x, x_ptr is
+// where x lies in memory.
+#include "launchers.h"
 
-#include "../support/columns.cuh"
-#include "../support/exchange.cuh"
-#include "../support/launch.cuh"
+#include "../support/kernels/entry.cuh"
 #include "../support/math.cuh"
-#include "../support/packs.cuh"
-#include "../support/reduce.cuh"
-#include "../support/row_shapes.cuh"
-#include "../support/runs.cuh"
-#include "../support/segments.cuh"
-#include "../support/shapes.cuh"
-#include "../support/types.cuh"
-
-// One file, compiled as it is or, to use two cores, once with each of these defined:
-// FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
 
 namespace {
 using namespace fusegen;
+using namespace fusegen::linear_layernorm_gelu_launchers;
 
-// H100: what launch shapes are made for.
-constexpr int kMultiprocessors = 132;
-[[maybe_unused]] constexpr int64_t kSharedBytes = 232448;
-[[maybe_unused]] constexpr int kMostCluster = most_cluster(8);
+// H100: multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster.
+constexpr Target kPlannedFor{132, 232448, 52428800, most_cluster(8)};
 
-constexpr int kStreamThreads = 256;
-constexpr int kSegmentThreads = 256;
-constexpr int kVectorsAtOnce = 2;  // of a segment, that a thread loads before it uses the first
-constexpr int kSegmentTurn = kSegmentThreads * kVectorsAtOnce;
+// The dtype configurations, as in bindings.cpp: element types of activations, the result,
+// parameters.
+using Modes = DtypeModes<
+    Types<float, float, float>,  // float32
+    Types<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>,  // bfloat16
+    Types<__half, __half, __half>,  // float16
+    Types<__nv_bfloat16, float, float>,  // autocast bfloat16
+    Types<__half, float, float>,  // autocast float16
+    VerificationTypes<double, double, double>>;  // float64
 
 }  // namespace
 
 #ifndef FUSEGEN_BACKWARD_ONLY
-namespace {
 // ---- forward -----------------------------------------------------------------------------------
-//
-//   linear = linear_product + linear_bias
-//   norm_hat = (linear - norm_mean) * norm_rstd
-//   norm = norm_hat * norm_weight + norm_bias
-//   cdf = normal_cdf<Out>(norm)
-//   gelu_value = norm * cdf
-//   y = gelu_value
 
-// Each row in registers.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
-    bool kLarge = false>
-__global__ void
-__launch_bounds__(row_threads(kItems, kVec, 4, kLarge), row_blocks(kItems, kVec, 4))
-forward_row(
-    const T* __restrict__ linear_product_ptr,
-    const T* __restrict__ linear_bias_ptr,
-    const Param* __restrict__ norm_weight_ptr,
-    const Param* __restrict__ norm_bias_ptr,
-    Accumulate<T>* __restrict__ norm_mean_ptr,
-    Accumulate<T>* __restrict__ norm_rstd_ptr,
-    Out* __restrict__ y_ptr,
-    Accumulate<T> norm_eps_v,
-    int64_t rows, int64_t channels, int64_t groups, int64_t length,
-    int lanes, int across, int height,
-    int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
+namespace {
+template <typename T_, typename Out, typename Param>
+struct Forward : Program {
+  using T = T_;
   using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  const Acc inverse_length = Acc(1) / Acc(length);
-  const Seat seat = seat_of<!kLarge>(threadIdx.x, lanes, across, height);
-  // A thread without a seat has no columns, like one behind the last group.
-  const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
-  const int lane = seat.lane;
-  constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
-  Acc* shared = shared_memory<Acc>();
-  constexpr bool kRuns = kHasRuns<T, kVec, kPacked, kItems, false>;
-  int64_t base = int64_t(blockIdx.y) * height;
-  const int64_t first = base + seat.row;
-  RowColumns<kVec, kPacked, kRuns> columns[kItems];
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const int64_t end = segment < groups ? (segment + 1) * length : 0;
-    columns[i] = row_columns<kVec, kPacked, kRuns>(
-        first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
-  }
-  // The moments of a long segment are made of those of its warps, with as many values each.
-  Acc inverse_part = inverse_length;
-  Acc* const warp_counts = shared + 32 * 2;
-  if (lanes > 32) {
-    Acc part = Acc(0);
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) part += Acc(columns[i].size());
-    sum_in_warp(32, part);
-    inverse_part = part > Acc(0) ? Acc(1) / part : Acc(0);
-    if (threadIdx.x % 32 == 0) warp_counts[threadIdx.x / 32] = part;
-  }
+  static constexpr Target kTarget = kPlannedFor;
+  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr Unit kUnit[kPasses] = {Unit::kRow, Unit::kNone};
 
-  // The next row is on its way while this one is used.
-  RowLoad<T, kVec, kRuns> linear_product_next[kItems];
-  const auto load_row = [&](int64_t at, int64_t item) {
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      linear_product_next[i] = {};
-      if (at >= size || !columns[i].any()) continue;
-      linear_product_next[i] = ask_row(columns[i], linear_product_ptr, at, size, whole);
-    }
+  // [rows, channels]
+  template <template <typename> class Of>
+  struct Reads {
+    static constexpr int kFields = 1;
+    Of<T> linear_product_v;
+    FUSEGEN_EACH { f(Index<0>(), r.linear_product_v...); }
   };
-  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
-  // turn, by what the launcher gives: that takes no register and no multiplication. But for runs, a
-  // turn's rows begin at the same place in a vector as those of the one before.
-  int64_t at = first * channels;
-  int64_t item = first * groups + segment;
-  load_row(at, item);  // before anything that is waited for
+  template <template <typename> class Of>
+  struct Writes {
+    static constexpr int kFields = 1;
+    Of<Out> y_v;
+    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
+  };
+  Reads<ReadPointer> reads;
+  Writes<WritePointer> writes;
+  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // each pass
+  // [channels]
+  const T* linear_bias_ptr;  // may be null
+  const Param* norm_weight_ptr;
+  const Param* norm_bias_ptr;
+  // [rows]
+  Accumulate<T>* norm_mean_ptr;
+  Accumulate<T>* norm_rstd_ptr;
+  Acc norm_eps_v;
+  // In the workspace, for the kernels of a schedule.
+  Acc* partials = nullptr;  // sums of columns over some rows
 
-  // Constants of the columns stay in registers or, where those are short, in shared memory: in
-  // places of the thread's own, so nobody waits for them.
-  const int places = kItems * blockDim.x;
-  auto* const linear_bias_staged = behind<Loaded<T, kVec>>(shared, 96);
-  auto* const norm_weight_staged = behind<Loaded<Param, kVec>>(linear_bias_staged, places);
-  auto* const norm_bias_staged = behind<Loaded<Param, kVec>>(norm_weight_staged, places);
-  constexpr bool kStaged = kLarge;
-  Acc linear_bias_v[kStaged ? 1 : kItems][kVec];
-  Acc norm_weight_v[kStaged ? 1 : kItems][kVec];
-  Acc norm_bias_v[kStaged ? 1 : kItems][kVec];
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    if (kStaged) {
-      const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T>) linear_bias_staged[place] = load_constants(columns[i], linear_bias_ptr);
-      norm_weight_staged[place] = load_constants(columns[i], norm_weight_ptr);
-      norm_bias_staged[place] = load_constants(columns[i], norm_bias_ptr);
-    } else {
-      load_values(columns[i], linear_bias_ptr, columns[i].any() && kAddsBias<T>,
-          linear_bias_v[kStaged ? 0 : i]);
-      load_values(columns[i], norm_weight_ptr, columns[i].any(), norm_weight_v[kStaged ? 0 : i]);
-      load_values(columns[i], norm_bias_ptr, columns[i].any(), norm_bias_v[kStaged ? 0 : i]);
-    }
+  static Forward of(const Sizes& sizes, const ForwardArguments& a) {
+    return {{sizes}, {from(a.linear_product_arg)}, {to(a.y_arg)}, from(a.linear_bias_arg),
+        from(a.norm_weight_arg), from(a.norm_bias_arg), to(a.norm_mean_arg), to(a.norm_rstd_arg),
+        Acc(a.norm_eps_arg)};
   }
 
-  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  for (; base < rows; base += step, at += at_step, item += item_step) {
-    const bool valid = at < size;
-    Loaded<T, kVec> linear_product_in[kItems];
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      linear_product_in[i] = arrived(columns[i], linear_product_ptr, at, linear_product_next[i]);
-    }
-    // Behind a branch: else the compiler may put it off until it comes too late.
-    if (base + step < rows) load_row(at + at_step, item + item_step);
-
-    Acc norm_moments_summed = Acc(0);
-    Acc linear_held[kItems][kVec];
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const bool active = valid && columns[i].any();
-      const int place = i * blockDim.x + threadIdx.x;
-      const int kept = kStaged ? 0 : i;
-      if (kStaged) {
-        widen_values(linear_bias_staged[place], kAddsBias<T>, linear_bias_v[0]);
-      }
-      Acc norm_moments_terms[kVec];
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc linear_product_v = widen(linear_product_in[i][v]);
-        const Acc linear_v = linear_product_v + linear_bias_v[kept][v];
-        linear_held[i][v] = linear_v;
-        norm_moments_terms[v] = columns[i].has(v) ? linear_v : Acc(0);
-      }
-      if (active) norm_moments_summed += sum_of(norm_moments_terms);
-    }
-    sum_in_lanes(lanes, lane, norm_moments_summed);
-    Moments<Acc> norm_moments_v{norm_moments_summed * inverse_part, Acc(0)};
-    Acc norm_moments_rest = Acc(0);
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const bool active = valid && columns[i].any();
-      Acc norm_moments_distances[kVec];
-      Acc norm_moments_squares[kVec];
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc linear_v = linear_held[i][v];
-        norm_moments_distances[v] = columns[i].has(v) ? linear_v - norm_moments_v.mean : Acc(0);
-        norm_moments_squares[v] = square(norm_moments_distances[v]);
-      }
-      if (active) norm_moments_rest += sum_of(norm_moments_distances);
-      if (active) norm_moments_v.m2 += sum_of(norm_moments_squares);
-    }
-    sum_in_lanes(lanes, lane, norm_moments_v.m2, norm_moments_rest);
-    correct(norm_moments_v, norm_moments_rest, inverse_part);
-    if (lanes > 32) moments_over_warps<kWarps>(shared, warp_counts, inverse_length, norm_moments_v);
-    const Acc norm_mean_v = norm_moments_v.mean;
-    const Acc norm_variance_v = norm_moments_v.m2 * inverse_length;
-    const Acc norm_rstd_v = rsqrt(norm_variance_v + norm_eps_v);
-    if (lane == 0 && valid && segment < groups) {
-      norm_mean_ptr[item] = norm_mean_v;
-      norm_rstd_ptr[item] = norm_rstd_v;
-    }
-
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const bool active = valid && columns[i].any();
-      const int place = i * blockDim.x + threadIdx.x;
-      const int kept = kStaged ? 0 : i;
-      if (kStaged) {
-        widen_values(norm_weight_staged[place], true, norm_weight_v[0]);
-        widen_values(norm_bias_staged[place], true, norm_bias_v[0]);
-      }
-      Pack<Out, kVec> y_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc linear_v = linear_held[i][v];
-        const Acc norm_hat_v = (linear_v - norm_mean_v) * norm_rstd_v;
-        const Acc norm_v = norm_hat_v * norm_weight_v[kept][v] + norm_bias_v[kept][v];
-        const Acc cdf_v = normal_cdf<Out>(norm_v);
-        const Acc gelu_value_v = norm_v * cdf_v;
-        y_out[v] = narrow<Out>(gelu_value_v);
-      }
-      if (active) store_pack(columns[i], y_ptr, at, whole, y_out);
-    }
-  }
-}
-
-// What each row is reduced to.
-
-template <typename T, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kSegmentThreads) forward_segments(
-    const T* __restrict__ linear_product_ptr,
-    const T* __restrict__ linear_bias_ptr,
-    Accumulate<T>* __restrict__ norm_mean_ptr,
-    Accumulate<T>* __restrict__ norm_rstd_ptr,
-    Accumulate<T> norm_eps_v,
-    int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  const Acc inverse_length = Acc(1) / Acc(length);
-  Acc* shared = shared_memory<Acc>();
-
-  cluster_arrive();
-  // The vectors of the blocks that share a segment take turns.
-  const int64_t apart = int64_t(gridDim.z) * blockDim.x * kVec;
-  const int offset = (blockIdx.z * blockDim.x + threadIdx.x) * kVec;
-  // In turns where there are more segments than clusters.
-  for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
-    const int64_t row = item / groups;
-    const int64_t segment = item % groups;
-    PilotSums<Acc> norm_moments_shifted = {};
-    int seen = 0;  // values of this thread
-    // Where no vector begins with the segment, it may touch one more.
-    const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
-      SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
-      Loaded<T, kVec> linear_product_in[kVectorsAtOnce];
-      Loaded<T, kVec> linear_bias_in[kVectorsAtOnce];
-#pragma unroll
-      for (int u = 0; u < kVectorsAtOnce; ++u) {
-        columns[u] = segment_columns<kVec, kPacked>(
-            row * channels, segment * length, (segment + 1) * length,
-            base + u * apart + offset);
-        if (!columns[u].any()) break;
-        linear_product_in[u] = load_pack(columns[u], linear_product_ptr, row * channels, whole);
-        if (kPacked && kAddsBias<T>) {
-          linear_bias_in[u] = load_pack(columns[u], linear_bias_ptr, 0, whole);
-        }
-      }
-#pragma unroll
-      for (int u = 0; u < kVectorsAtOnce; ++u) {
-        if (!columns[u].any()) break;
-        Acc linear_bias_v[kVec];
-        if (kPacked) {
-          widen_values(linear_bias_in[u], kAddsBias<T>, linear_bias_v);
-        } else {
-          load_values(columns[u], linear_bias_ptr, kAddsBias<T>, linear_bias_v);
-        }
-        Acc norm_moments_terms[kVec];
-#pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          if (!columns[u].has(v)) continue;
-          const Acc linear_product_v = widen(linear_product_in[u][v]);
-          const Acc linear_v = linear_product_v + linear_bias_v[v];
-          norm_moments_terms[v] = linear_v;
-        }
-        if (seen == 0) norm_moments_shifted.pilot = one_of(columns[u], norm_moments_terms);
-#pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          if (columns[u].has(v)) add_value(norm_moments_shifted, norm_moments_terms[v]);
-        }
-        seen += columns[u].size();
-      }
-    }
-    Moments<Acc> norm_moments_v = moments_of(norm_moments_shifted, Acc(seen));
-    moments_over_segment(shared, norm_moments_v, Acc(seen), Acc(length));
-    const Acc norm_mean_v = norm_moments_v.mean;
-    const Acc norm_variance_v = norm_moments_v.m2 * inverse_length;
-    const Acc norm_rstd_v = rsqrt(norm_variance_v + norm_eps_v);
-    if (threadIdx.x == 0 && blockIdx.z == 0) {
-      norm_mean_ptr[item] = norm_mean_v;
-      norm_rstd_ptr[item] = norm_rstd_v;
-    }
-  }
-  cluster_wait();
-}
-
-// Results, with what is reduced at hand.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kStreamThreads) forward_apply(
-    const T* __restrict__ linear_product_ptr,
-    const T* __restrict__ linear_bias_ptr,
-    const Param* __restrict__ norm_weight_ptr,
-    const Param* __restrict__ norm_bias_ptr,
-    const Accumulate<T>* __restrict__ norm_mean_ptr,
-    const Accumulate<T>* __restrict__ norm_rstd_ptr,
-    Out* __restrict__ y_ptr,
-    int64_t rows, int64_t channels,
-    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  // A line is a row, or so many that the next one begins at a multiple of a vector.
-  const int64_t length = kPacked ? channels : period * channels;
-  const auto columns = line_columns<kVec, kPacked>(
-      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
-  const bool active = columns.any();
-  const int64_t turns = kPacked ? 1 : period;  // rows of a line
-  int64_t turn[kVec];
-  columns.each([&](int v, int64_t row, int64_t) { turn[v] = row; });
-  Acc linear_bias_v[kVec];
-  load_values(columns, linear_bias_ptr, active && kAddsBias<T>, linear_bias_v);
-  Acc norm_weight_v[kVec];
-  load_values(columns, norm_weight_ptr, active, norm_weight_v);
-  Acc norm_bias_v[kVec];
-  load_values(columns, norm_bias_ptr, active, norm_bias_v);
-
-  // What is known of the segment that element v of the thread's vector is of. That of the first one
-  // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
-  constexpr bool kEarly = kPacked || kVec <= 4;
-  struct Values {
+  struct Scalars {
+    Acc inverse_row_length;
+  };
+  struct Channel {
+    Acc linear_bias_v, norm_weight_v, norm_bias_v;
+  };
+  struct Row {
     Acc norm_mean_v, norm_rstd_v;
   };
-  const auto values_of = [&](int64_t at, int v) {
-    return Values{
-        widen(norm_mean_ptr[at * turns + turn[v]]),
-        widen(norm_rstd_ptr[at * turns + turn[v]])};
-  };
+  FUSEGEN_DEVICE Scalars scalars() const {
+    Scalars k{};
+    k.inverse_row_length = Acc(1) / Acc(channels);
+    return k;
+  }
+  template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
+    f(Uses<0b11>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
+    f(Uses<0b10>(), norm_weight_ptr, true, &Channel::norm_weight_v);
+    f(Uses<0b10>(), norm_bias_ptr, true, &Channel::norm_bias_v);
+  }
+  template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
+    if constexpr (kFrom > 0) {
+      f(Uses<0b10>(), norm_mean_ptr, true, &Row::norm_mean_v);
+      f(Uses<0b10>(), norm_rstd_ptr, true, &Row::norm_rstd_v);
+    }
+  }
 
-  const int64_t first = blockIdx.y * lines_per_block;
-  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
-  // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take =
-      [&](const auto& here, int64_t at, const Values& first_values, const auto& linear_product_in) {
-    Pack<Out, kVec> y_out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      if (!here.has(v)) continue;
-      const bool of_first = kPacked || (kEarly && turn[v] == turn[0]);
-      const Values values = of_first ? first_values : values_of(at, v);
-      const Acc norm_mean_v = values.norm_mean_v;
-      const Acc norm_rstd_v = values.norm_rstd_v;
-      const Acc linear_product_v = widen(linear_product_in[v]);
-      const Acc linear_v = linear_product_v + linear_bias_v[v];
-      const Acc norm_hat_v = (linear_v - norm_mean_v) * norm_rstd_v;
-      const Acc norm_v = norm_hat_v * norm_weight_v[v] + norm_bias_v[v];
+  // What kernels may keep of an element for later passes.
+  struct Kept {
+    static constexpr int kFields = 1;
+    Acc linear_v;
+    FUSEGEN_EACH { f(Index<0>(), r.linear_v...); }
+  };
+  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b1};
+  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b0};
+
+  template <template <typename> class Of>
+  struct Sums0 {
+    static constexpr int kFields = 1, kComponents = 2;
+    Of<MeanAndSquares> norm_moments_v;
+    FUSEGEN_EACH { f(Index<0>(), r.norm_moments_v...); }
+  };
+  template <int kPass, template <typename> class Of>
+  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+
+  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
+    const Acc linear_v = has_bit(kKept, 0) ? kept.linear_v : x.linear_product_v + k.linear_bias_v;
+    kept.linear_v = linear_v;
+    if constexpr (kPass == 0) {
+      sum.norm_moments_v = linear_v;
+    } else {
+      const Acc norm_hat_v = (linear_v - k.norm_mean_v) * k.norm_rstd_v;
+      const Acc norm_v = norm_hat_v * k.norm_weight_v + k.norm_bias_v;
       const Acc cdf_v = normal_cdf<Out>(norm_v);
       const Acc gelu_value_v = norm_v * cdf_v;
-      y_out[v] = narrow<Out>(gelu_value_v);
-    }
-    store_pack(here, y_ptr, at * length, whole, y_out);
-  };
-  // First the lines that are complete, if vectors may move them.
-  const Columns<kVec, true> packed{columns.first, 1, kVec};
-  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
-  const int64_t end = last < full ? last : full;
-  for (int64_t line = first + threadIdx.y; active && line < end;
-       line += kRowsInFlight * blockDim.y) {
-    Loaded<T, kVec> linear_product_in[kRowsInFlight];
-    Values values[kRowsInFlight];
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      if (kEarly) values[u] = values_of(at, 0);
-      linear_product_in[u] = load_pack(packed, linear_product_ptr, at * length, whole);
-    }
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      take(packed, at, values[u], linear_product_in[u]);
+      y.y_v = gelu_value_v;
     }
   }
-  if constexpr (!kPacked) {
-    // The thread goes on where it would have come to.
-    const int64_t begin = first < full ? full : first;
-    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
-    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
-    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, rows * channels);
-      if (!here.any()) break;
-      const auto linear_product_in = load_pack(here, linear_product_ptr, at * length, whole);
-      take(here, at, values_of(at, 0), linear_product_in);
+  // What later passes need of the sums.
+  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
+      const S& total) const {
+    if constexpr (kPass == 0) {
+      k.norm_mean_v = total.norm_moments_v.mean;
+      const Acc norm_variance_v = total.norm_moments_v.m2 * k.inverse_row_length;
+      k.norm_rstd_v = rsqrt(norm_variance_v + norm_eps_v);
     }
   }
-}
+  template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
+    if constexpr (kPass == 0) {
+      f(norm_mean_ptr, &Row::norm_mean_v);
+      f(norm_rstd_ptr, &Row::norm_rstd_v);
+    }
+  }
 
-struct ForwardArguments {
-  const void* linear_product_arg;
-  const void* linear_bias_arg;
-  const void* norm_weight_arg;
-  const void* norm_bias_arg;
-  void* y_arg;
-  void* norm_mean_arg;
-  void* norm_rstd_arg;
-  int64_t rows, channels;
-  double norm_eps_arg;
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 3;  // that a thread keeps of a column
+  static constexpr int kChannelValuesBy[kPasses] = {1, 3};  // each pass
+  static constexpr int kRowTensorsBy[kPasses] = {0, 2};
+  static constexpr int kRowConstants = 3, kRowValues = 7, kRowBlocks = 4;
+  static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
 };
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-cudaError_t forward_launch(
-    const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  using Acc = Accumulate<T>;
-  auto* linear_product_ptr = static_cast<const T*>(a.linear_product_arg);
-  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias_arg);
-  auto* norm_weight_ptr = static_cast<const Param*>(a.norm_weight_arg);
-  auto* norm_bias_ptr = static_cast<const Param*>(a.norm_bias_arg);
-  auto* y_ptr = static_cast<Out*>(a.y_arg);
-  auto* norm_mean_ptr = static_cast<Accumulate<T>*>(a.norm_mean_arg);
-  auto* norm_rstd_ptr = static_cast<Accumulate<T>*>(a.norm_rstd_arg);
-  const int64_t rows = a.rows, channels = a.channels;
-
-  // Each segment stays in registers.
-  // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kVec * (sizeof(T) + 2 * sizeof(Param));
-  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads,
-  // blocks of a cluster.
-  constexpr RowWork kWork{0, 4, 3, 1, 7, sizeof(T),
-      row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc)), 1};
-  const int64_t length = channels / int64_t(1), size = rows * channels;
-  const bool doubles = row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
-  Row row = row_shape(
-      shapes, kWork, rows, int64_t(1), length, kVec, kPacked, 2, doubles, kMultiprocessors);
-  if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (row.items > 0 && shapes.schedule != kSplit) {
-    if (scratch.measures()) return cudaSuccess;
-    auto* kernel = forward_row<T, Out, Param, kVec, kPacked, 1>;
-    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, 2>;
-    if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, true>;
-    const size_t staged = row.large ? row.block.x * kStagedBytes : 0;
-    const size_t shared_bytes = 96 * sizeof(Acc) + staged;
-    const int resident = resident_blocks(kernel, row.block, shared_bytes, row.resident);
-    set_row_blocks(row, shapes, kWork, rows, int64_t(1), length, resident, kMultiprocessors);
-    return launch(kernel, row.grid, row.block, shared_bytes, stream, linear_product_ptr,
-        linear_bias_ptr, norm_weight_ptr, norm_bias_ptr, norm_mean_ptr, norm_rstd_ptr, y_ptr,
-        Acc(a.norm_eps_arg), rows, channels, int64_t(1), length, row.lanes, row.across, row.height,
-        row.step, row.step, row.step * channels, size, whole);
-  }
-
-  // Any size: statistics first, then one more pass.
-  {
-    const Stream stores = stream_shape(
-        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
-    if (scratch.measures()) return cudaSuccess;
-    cudaError_t error = cudaSuccess;
-    error = launch(forward_segments<T, kVec, kPacked>,
-        segment_grid(shapes, rows, int64_t(1), channels, kSegmentTurn * kVec, kMostCluster,
-            kMultiprocessors),
-        dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, linear_product_ptr,
-        linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr, Acc(a.norm_eps_arg), rows, channels,
-        int64_t(1), channels, whole);
-    if (error != cudaSuccess) return error;
-    return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
-        linear_product_ptr, linear_bias_ptr, norm_weight_ptr, norm_bias_ptr, norm_mean_ptr,
-        norm_rstd_ptr, y_ptr, rows, channels, stores.lines, stores.lines_per_block, stores.period,
-        whole);
-  }
-}
-
-template <typename T, typename Out, typename Param>
-cudaError_t forward_typed(
-    const ForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  constexpr int kVec = kVectorOf<T, 3>;
-  // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
-  }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
-}
-
-cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
-    case 0:  // float32
-      return forward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 1:  // bfloat16
-      return forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
-    case 2:  // float16
-      return forward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
-    case 3:  // autocast bfloat16
-      return forward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 4:  // autocast float16
-      return forward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
-#ifdef FUSEGEN_VERIFICATION
-    case 5:  // float64
-      return forward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
-#endif
-  }
-  return cudaErrorInvalidValue;
-}
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
-extern "C" int fusegen_linear_layernorm_gelu_forward(
-    int mode,
-    const void* linear_product_arg,
-    const void* linear_bias_arg,
-    const void* norm_weight_arg,
-    const void* norm_bias_arg,
-    void* y_arg,
-    void* norm_mean_arg,
-    void* norm_rstd_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double norm_eps_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const ForwardArguments arguments{
-      linear_product_arg, linear_bias_arg, norm_weight_arg, norm_bias_arg, y_arg, norm_mean_arg,
-      norm_rstd_arg, rows, channels, norm_eps_arg};
-  const bool elements = aligned_to_16(linear_product_arg, y_arg);
-  const bool vectors =
-      aligned_to_16(linear_bias_arg, norm_weight_arg, norm_bias_arg, norm_mean_arg, norm_rstd_arg);
-  const Aligned aligned =
-      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return forward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+extern "C" int fusegen_linear_layernorm_gelu_forward(const Call* call,
+    const ForwardArguments* arguments) {
+  return run<Forward, Modes>(*call, *arguments, shapes_of(*call));
 }
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_linear_layernorm_gelu_forward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  ForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, others;
-  forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
-  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
+extern "C" int64_t fusegen_linear_layernorm_gelu_forward_workspace(const Call* call) {
+  return workspace_bytes<Forward, Modes>(*call, ForwardArguments{}, shapes_of(*call));
 }
-
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
-namespace {
 // ---- backward ----------------------------------------------------------------------------------
-//
-//   linear = linear_product + linear_bias
-//   norm_hat = (linear - norm_mean) * norm_rstd
-//   norm = norm_hat * norm_weight + norm_bias
-//   cdf = normal_cdf<Out>(norm)
-//   slope_of_gelu_value = gelu_slope<Out>(norm, cdf)
-//   d_norm = grad_y * slope_of_gelu_value
-//   d_linear = (d_norm * norm_weight - (norm_hat * norm_grad_slope + norm_grad_mean)) * norm_rstd
-//   grad_linear_product = d_linear
-//   d_norm_sum = sum over the rows of d_norm
-//   d_norm_weight_sum = sum over the rows of norm_hat * d_norm
-//   d_linear_sum = sum over the rows of d_linear
 
-// Each row in registers.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
-    bool kLarge = false, bool kCluster = false>
-__global__ void
-__launch_bounds__(row_threads(kItems, kVec, 3, kLarge), row_blocks(kItems, kVec, 3))
-backward_row(
-    const T* __restrict__ linear_product_ptr,
-    const Out* __restrict__ grad_y_ptr,
-    const T* __restrict__ linear_bias_ptr,
-    const Accumulate<T>* __restrict__ norm_mean_ptr,
-    const Accumulate<T>* __restrict__ norm_rstd_ptr,
-    const Param* __restrict__ norm_weight_ptr,
-    const Param* __restrict__ norm_bias_ptr,
-    T* __restrict__ grad_linear_product_ptr,
-    Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t groups, int64_t length,
-    int lanes, int across, int height, int period,
-    int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
+namespace {
+template <typename T_, typename Out, typename Param>
+struct Backward : Program {
+  using T = T_;
   using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  const Seat seat = seat_of<!kLarge && !kCluster>(threadIdx.x, lanes, across, height);
-  // A thread without a seat has no columns, like one behind the last group.
-  const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
-  const int lane = seat.lane;
-  constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
-  constexpr bool kKeepsLane = sizeof(T) < 4;  // in float32, column sums need its register
-  Acc* shared = shared_memory<Acc>();
-  constexpr bool kRuns = kHasRuns<T, kVec, kPacked, kItems, true>;
-  // All rows of a block begin at the same place in a vector, so that its threads have sums of the
-  // same columns: they are that far apart. Runs begin anywhere.
-  const unsigned apart = kPacked || kRuns ? 1 : period;
-  int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
-  const int64_t first = base + seat.row * apart;
-  RowColumns<kVec, kPacked, kRuns> columns[kItems];
-  const int rank = kCluster ? blockIdx.z : 0;  // of the blocks that share the segment
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const int64_t end = segment < groups ? (segment + 1) * length : 0;
-    columns[i] = row_columns<kVec, kPacked, kRuns>(
-        first * channels, segment * length, end,
-            int64_t((rank * kItems + i) * lanes + lane) * kVec);
-  }
-  const Acc inverse_count_v = reciprocal(Acc(channels));
+  static constexpr Target kTarget = kPlannedFor;
+  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr Unit kUnit[kPasses] = {Unit::kRow, Unit::kChannel};
 
-  // The next row is on its way while this one is used.
-  RowLoad<T, kVec, kRuns> linear_product_next[kItems];
-  RowLoad<Out, kVec, kRuns> grad_y_next[kItems];
-  Acc norm_mean_next;
-  Acc norm_rstd_next;
-  const auto load_row = [&](int64_t at, int64_t item) {
-    norm_mean_next = at < size && segment < groups ? Acc(widen(norm_mean_ptr[item])) : Acc(0);
-    norm_rstd_next = at < size && segment < groups ? Acc(widen(norm_rstd_ptr[item])) : Acc(0);
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      linear_product_next[i] = {};
-      grad_y_next[i] = {};
-      if (at >= size || !columns[i].any()) continue;
-      linear_product_next[i] = ask_row(columns[i], linear_product_ptr, at, size, whole);
-      grad_y_next[i] = ask_row(columns[i], grad_y_ptr, at, size, whole);
-    }
+  // [rows, channels]
+  template <template <typename> class Of>
+  struct Reads {
+    static constexpr int kFields = 2;
+    Of<T> linear_product_v; Of<Out> grad_y_v;
+    FUSEGEN_EACH { f(Index<0>(), r.linear_product_v...); f(Index<1>(), r.grad_y_v...); }
   };
-  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
-  // turn, by what the launcher gives: that takes no register and no multiplication. But for runs, a
-  // turn's rows begin at the same place in a vector as those of the one before.
-  int64_t at = first * channels;
-  int64_t item = first * groups + segment;
-  load_row(at, item);  // before anything that is waited for
-  Exchange<Acc, 2> exchange;
-  if constexpr (kCluster) exchange.begin(shared);
+  template <template <typename> class Of>
+  struct Writes {
+    static constexpr int kFields = 1;
+    Of<T> grad_linear_product_v;
+    FUSEGEN_EACH { f(Index<0>(), r.grad_linear_product_v...); }
+  };
+  Reads<ReadPointer> reads;
+  Writes<WritePointer> writes;
+  static constexpr unsigned kOptionalWrites = 0b1;  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // each pass
+  // [channels]
+  const T* linear_bias_ptr;  // may be null
+  const Param* norm_weight_ptr;
+  const Param* norm_bias_ptr;
+  Param* grad_linear_bias_ptr;  // may be null
+  Param* grad_norm_weight_ptr;  // may be null
+  Param* grad_norm_bias_ptr;  // may be null
+  // [rows]
+  const Accumulate<T>* norm_mean_ptr;
+  const Accumulate<T>* norm_rstd_ptr;
+  // In the workspace, for the kernels of a schedule.
+  Acc* partials = nullptr;  // sums of columns over some rows
+  Acc* norm_grad_slope_ptr = nullptr;  // [rows]
+  Acc* norm_grad_mean_ptr = nullptr;  // [rows]
 
-  // Constants and sums of the columns stay in registers or, where those are short, in shared
-  // memory: in places of the thread's own, so nobody waits for them.
-  const int places = kItems * blockDim.x;
-  auto* const linear_bias_staged = behind<Loaded<T, kVec>>(shared, kRowExchange<kVec, 2>);
-  auto* const norm_weight_staged = behind<Loaded<Param, kVec>>(linear_bias_staged, places);
-  auto* const norm_bias_staged = behind<Loaded<Param, kVec>>(norm_weight_staged, places);
-  auto* const d_norm_sum_staged = behind<Loaded<Acc, kVec>>(norm_bias_staged, places);
-  auto* const d_norm_weight_sum_staged = behind<Loaded<Acc, kVec>>(d_norm_sum_staged, places);
-  auto* const d_linear_sum_staged = behind<Loaded<Acc, kVec>>(d_norm_weight_sum_staged, places);
-  constexpr bool kStaged = kLarge;
-  Acc linear_bias_v[kStaged ? 1 : kItems][kVec];
-  Acc norm_weight_v[kStaged ? 1 : kItems][kVec];
-  Acc norm_bias_v[kStaged ? 1 : kItems][kVec];
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    if (kStaged) {
-      const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T>) linear_bias_staged[place] = load_constants(columns[i], linear_bias_ptr);
-      norm_weight_staged[place] = load_constants(columns[i], norm_weight_ptr);
-      norm_bias_staged[place] = load_constants(columns[i], norm_bias_ptr);
-    } else {
-      load_values(columns[i], linear_bias_ptr, columns[i].any() && kAddsBias<T>,
-          linear_bias_v[kStaged ? 0 : i]);
-      load_values(columns[i], norm_weight_ptr, columns[i].any(), norm_weight_v[kStaged ? 0 : i]);
-      load_values(columns[i], norm_bias_ptr, columns[i].any(), norm_bias_v[kStaged ? 0 : i]);
-    }
-  }
-  Acc d_norm_sum_v[kLarge ? 1 : kItems][kVec] = {};
-  Acc d_norm_weight_sum_v[kLarge ? 1 : kItems][kVec] = {};
-  Acc d_linear_sum_v[kLarge ? 1 : kItems][kVec] = {};
-#pragma unroll
-  for (int i = 0; kLarge && i < kItems; ++i) {
-    const int place = i * blockDim.x + threadIdx.x;
-    d_norm_sum_staged[place] = loaded(d_norm_sum_v[0]);
-    d_norm_weight_sum_staged[place] = loaded(d_norm_weight_sum_v[0]);
-    d_linear_sum_staged[place] = loaded(d_linear_sum_v[0]);
+  static Backward of(const Sizes& sizes, const BackwardArguments& a) {
+    return {{sizes}, {from(a.linear_product_arg), from(a.grad_y_arg)},
+        {to(a.grad_linear_product_arg)}, from(a.linear_bias_arg), from(a.norm_weight_arg),
+        from(a.norm_bias_arg), to(a.grad_linear_bias_arg), to(a.grad_norm_weight_arg),
+        to(a.grad_norm_bias_arg), from(a.norm_mean_arg), from(a.norm_rstd_arg)};
   }
 
-  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  for (; base < rows; base += step, at += at_step, item += item_step) {
-    const bool valid = at < size;
-    Loaded<T, kVec> linear_product_in[kItems];
-    Loaded<Out, kVec> grad_y_in[kItems];
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      linear_product_in[i] = arrived(columns[i], linear_product_ptr, at, linear_product_next[i]);
-      grad_y_in[i] = arrived(columns[i], grad_y_ptr, at, grad_y_next[i]);
-    }
-    const Acc norm_mean_v = norm_mean_next;
-    const Acc norm_rstd_v = norm_rstd_next;
-    // Behind a branch: else the compiler may put it off until it comes too late.
-    if (!kLarge || base + step < rows) load_row(at + at_step, item + item_step);
-
-    Acc d_norm_hat_sum_v = Acc(0);
-    Acc d_norm_hat_norm_hat_sum_v = Acc(0);
-    Acc d_norm_held[kItems][kVec];
-    Acc d_norm_weight_held[kItems][kVec];
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const bool active = valid && columns[i].any();
-      const int place = i * blockDim.x + threadIdx.x;
-      const int kept = kStaged ? 0 : i;
-      if (kStaged) {
-        widen_values(linear_bias_staged[place], kAddsBias<T>, linear_bias_v[0]);
-        widen_values(norm_weight_staged[place], true, norm_weight_v[0]);
-        widen_values(norm_bias_staged[place], true, norm_bias_v[0]);
-      }
-      Acc d_norm_hat_sum_terms[kVec];
-      Acc d_norm_hat_norm_hat_sum_terms[kVec];
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc linear_product_v = widen(linear_product_in[i][v]);
-        const Acc grad_y_v = widen(grad_y_in[i][v]);
-        const Acc linear_v = linear_product_v + linear_bias_v[kept][v];
-        const Acc norm_hat_v = (linear_v - norm_mean_v) * norm_rstd_v;
-        const Acc norm_v = norm_hat_v * norm_weight_v[kept][v] + norm_bias_v[kept][v];
-        const Acc cdf_v = normal_cdf<Out>(norm_v);
-        const Acc slope_of_gelu_value_v = gelu_slope<Out>(norm_v, cdf_v);
-        const Acc d_norm_v = grad_y_v * slope_of_gelu_value_v;
-        const Acc d_norm_weight_v = norm_hat_v * d_norm_v;
-        const Acc d_norm_hat_norm_hat_v = d_norm_weight_v * norm_weight_v[kept][v];
-        d_norm_held[i][v] = d_norm_v;
-        d_norm_weight_held[i][v] = d_norm_weight_v;
-        d_norm_hat_sum_terms[v] = columns[i].has(v) ? d_norm_v * norm_weight_v[kept][v] : Acc(0);
-        d_norm_hat_norm_hat_sum_terms[v] = columns[i].has(v) ? d_norm_hat_norm_hat_v : Acc(0);
-      }
-      if (active) d_norm_hat_sum_v += sum_of(d_norm_hat_sum_terms);
-      if (active) d_norm_hat_norm_hat_sum_v += sum_of(d_norm_hat_norm_hat_sum_terms);
-    }
-    if constexpr (kCluster) {
-      exchange.sum(d_norm_hat_sum_v, d_norm_hat_norm_hat_sum_v);
-    } else {
-      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_norm_hat_sum_v,
-          d_norm_hat_norm_hat_sum_v);
-    }
-    const Acc norm_grad_slope_v = d_norm_hat_norm_hat_sum_v * inverse_count_v;
-    const Acc norm_grad_mean_v = d_norm_hat_sum_v * inverse_count_v;
-
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const bool active = valid && columns[i].any();
-      const int place = i * blockDim.x + threadIdx.x;
-      const int kept = kStaged ? 0 : i;
-      if (kStaged) {
-        widen_values(linear_bias_staged[place], kAddsBias<T>, linear_bias_v[0]);
-        widen_values(norm_weight_staged[place], true, norm_weight_v[0]);
-      }
-      const int own = kLarge ? 0 : i;
-      if (kLarge) {
-        widen_values(d_norm_sum_staged[place], true, d_norm_sum_v[0]);
-        widen_values(d_norm_weight_sum_staged[place], true, d_norm_weight_sum_v[0]);
-        widen_values(d_linear_sum_staged[place], true, d_linear_sum_v[0]);
-      }
-      Pack<T, kVec> grad_linear_product_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc linear_product_v = widen(linear_product_in[i][v]);
-        const Acc d_norm_v = d_norm_held[i][v];
-        const Acc d_norm_weight_v = d_norm_weight_held[i][v];
-        const Acc linear_v = linear_product_v + linear_bias_v[kept][v];
-        const Acc norm_hat_v = (linear_v - norm_mean_v) * norm_rstd_v;
-        const Acc d_linear_unscaled_v = d_norm_v * norm_weight_v[kept][v]
-            - (norm_hat_v * norm_grad_slope_v + norm_grad_mean_v);
-        const Acc d_linear_v = d_linear_unscaled_v * norm_rstd_v;
-        if (active) d_norm_sum_v[own][v] += d_norm_v;
-        if (active) d_norm_weight_sum_v[own][v] += d_norm_weight_v;
-        if (active) d_linear_sum_v[own][v] += d_linear_v;
-        grad_linear_product_out[v] = narrow<T>(d_linear_v);
-      }
-      if (kLarge) d_norm_sum_staged[place] = loaded(d_norm_sum_v[0]);
-      if (kLarge) d_norm_weight_sum_staged[place] = loaded(d_norm_weight_sum_v[0]);
-      if (kLarge) d_linear_sum_staged[place] = loaded(d_linear_sum_v[0]);
-      if (active && grad_linear_product_ptr != nullptr)
-          store_pack(columns[i], grad_linear_product_ptr, at, whole, grad_linear_product_out);
-    }
-  }
-
-  // Column sums over the rows of this block; the order of every addition is fixed.
-  // The seat is found again, from another expression: kept, it would take registers from the loop.
-  const Seat again = seat_of<!kLarge && !kCluster>(thread_index(), lanes, across, height);
-  Acc* mine = partials + blockIdx.y * 3 * channels;
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const int own = kLarge ? 0 : i;
-    if (kLarge) {
-      const int place = i * blockDim.x + threadIdx.x;
-      widen_values(d_norm_sum_staged[place], true, d_norm_sum_v[0]);
-      widen_values(d_norm_weight_sum_staged[place], true, d_norm_weight_sum_v[0]);
-      widen_values(d_linear_sum_staged[place], true, d_linear_sum_v[0]);
-    }
-    if (!kLarge && !kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_norm_sum_v[own],
-            d_norm_weight_sum_v[own]);
-    if (!kLarge && !kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_linear_sum_v[own]);
-    if (again.row != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, d_norm_sum_v[own]);
-    store_values(columns[i], mine + 1 * channels, d_norm_weight_sum_v[own]);
-    store_values(columns[i], mine + 2 * channels, d_linear_sum_v[own]);
-  }
-}
-
-// Column sums from partial results.
-
-template <typename Acc, typename Param>
-__global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
-    Param* __restrict__ grad_linear_bias_ptr,
-    Param* __restrict__ grad_norm_weight_ptr,
-    Param* __restrict__ grad_norm_bias_ptr,
-    const Acc* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t blocks) {
-  wait_for_earlier_kernels();
-  const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const bool active = column < channels;
-  Acc* shared = shared_memory<Acc>();
-  Acc d_norm_sum_all[1] = {};
-  Acc d_norm_weight_sum_all[1] = {};
-  Acc d_linear_sum_all[1] = {};
-  constexpr int kBatch = 4;  // partial results that are loaded together
-  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
-    Acc part[kBatch][3];
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-#pragma unroll
-      for (int slot = 0; slot < 3; ++slot) {
-        part[b][slot] = partials[(block * 3 + slot) * channels + column];
-      }
-    }
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-      d_norm_sum_all[0] += part[b][0];
-      d_norm_weight_sum_all[0] += part[b][1];
-      d_linear_sum_all[0] += part[b][2];
-    }
-  }
-  sum_over_y<1>(shared, d_norm_sum_all);
-  sum_over_y<1>(shared, d_norm_weight_sum_all);
-  sum_over_y<1>(shared, d_linear_sum_all);
-  if (threadIdx.y != 0 || !active) return;
-
-  const Acc d_norm_sum_v = d_norm_sum_all[0];
-  const Acc d_norm_weight_sum_v = d_norm_weight_sum_all[0];
-  const Acc d_linear_sum_v = d_linear_sum_all[0];
-  if (grad_linear_bias_ptr != nullptr) grad_linear_bias_ptr[column] = narrow<Param>(d_linear_sum_v);
-  if (grad_norm_weight_ptr != nullptr) grad_norm_weight_ptr[column] =
-      narrow<Param>(d_norm_weight_sum_v);
-  if (grad_norm_bias_ptr != nullptr) grad_norm_bias_ptr[column] = narrow<Param>(d_norm_sum_v);
-}
-
-// What each row is reduced to.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kSegmentThreads) backward_segments(
-    const T* __restrict__ linear_product_ptr,
-    const Out* __restrict__ grad_y_ptr,
-    const T* __restrict__ linear_bias_ptr,
-    const Accumulate<T>* __restrict__ norm_mean_ptr,
-    const Accumulate<T>* __restrict__ norm_rstd_ptr,
-    const Param* __restrict__ norm_weight_ptr,
-    const Param* __restrict__ norm_bias_ptr,
-    Accumulate<T>* __restrict__ norm_grad_slope_ptr,
-    Accumulate<T>* __restrict__ norm_grad_mean_ptr,
-    int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  Acc* shared = shared_memory<Acc>();
-  const Acc inverse_count_v = reciprocal(Acc(channels));
-
-  cluster_arrive();
-  // The vectors of the blocks that share a segment take turns.
-  const int64_t apart = int64_t(gridDim.z) * blockDim.x * kVec;
-  const int offset = (blockIdx.z * blockDim.x + threadIdx.x) * kVec;
-  // In turns where there are more segments than clusters.
-  for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
-    const int64_t row = item / groups;
-    const int64_t segment = item % groups;
-    const Acc norm_mean_v = widen(norm_mean_ptr[item]);
-    const Acc norm_rstd_v = widen(norm_rstd_ptr[item]);
-    Acc d_norm_hat_sum_v = Acc(0);
-    Acc d_norm_hat_norm_hat_sum_v = Acc(0);
-    // Where no vector begins with the segment, it may touch one more.
-    const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
-      SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
-      Loaded<T, kVec> linear_product_in[kVectorsAtOnce];
-      Loaded<Out, kVec> grad_y_in[kVectorsAtOnce];
-      Loaded<T, kVec> linear_bias_in[kVectorsAtOnce];
-      Loaded<Param, kVec> norm_weight_in[kVectorsAtOnce];
-      Loaded<Param, kVec> norm_bias_in[kVectorsAtOnce];
-#pragma unroll
-      for (int u = 0; u < kVectorsAtOnce; ++u) {
-        columns[u] = segment_columns<kVec, kPacked>(
-            row * channels, segment * length, (segment + 1) * length,
-            base + u * apart + offset);
-        if (!columns[u].any()) break;
-        linear_product_in[u] = load_pack(columns[u], linear_product_ptr, row * channels, whole);
-        grad_y_in[u] = load_pack(columns[u], grad_y_ptr, row * channels, whole);
-        if (kPacked && kAddsBias<T>) {
-          linear_bias_in[u] = load_pack(columns[u], linear_bias_ptr, 0, whole);
-        }
-        if (kPacked) {
-          norm_weight_in[u] = load_pack(columns[u], norm_weight_ptr, 0, whole);
-        }
-        if (kPacked) {
-          norm_bias_in[u] = load_pack(columns[u], norm_bias_ptr, 0, whole);
-        }
-      }
-#pragma unroll
-      for (int u = 0; u < kVectorsAtOnce; ++u) {
-        if (!columns[u].any()) break;
-        Acc linear_bias_v[kVec];
-        if (kPacked) {
-          widen_values(linear_bias_in[u], kAddsBias<T>, linear_bias_v);
-        } else {
-          load_values(columns[u], linear_bias_ptr, kAddsBias<T>, linear_bias_v);
-        }
-        Acc norm_weight_v[kVec];
-        if (kPacked) {
-          widen_values(norm_weight_in[u], true, norm_weight_v);
-        } else {
-          load_values(columns[u], norm_weight_ptr, true, norm_weight_v);
-        }
-        Acc norm_bias_v[kVec];
-        if (kPacked) {
-          widen_values(norm_bias_in[u], true, norm_bias_v);
-        } else {
-          load_values(columns[u], norm_bias_ptr, true, norm_bias_v);
-        }
-#pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          if (!columns[u].has(v)) continue;
-          const Acc linear_product_v = widen(linear_product_in[u][v]);
-          const Acc grad_y_v = widen(grad_y_in[u][v]);
-          const Acc linear_v = linear_product_v + linear_bias_v[v];
-          const Acc norm_hat_v = (linear_v - norm_mean_v) * norm_rstd_v;
-          const Acc norm_v = norm_hat_v * norm_weight_v[v] + norm_bias_v[v];
-          const Acc cdf_v = normal_cdf<Out>(norm_v);
-          const Acc slope_of_gelu_value_v = gelu_slope<Out>(norm_v, cdf_v);
-          const Acc d_norm_v = grad_y_v * slope_of_gelu_value_v;
-          const Acc d_norm_hat_norm_hat_v = norm_hat_v * d_norm_v * norm_weight_v[v];
-          d_norm_hat_sum_v += d_norm_v * norm_weight_v[v];
-          d_norm_hat_norm_hat_sum_v += d_norm_hat_norm_hat_v;
-        }
-      }
-    }
-    sum_over_segment(shared, d_norm_hat_sum_v, d_norm_hat_norm_hat_sum_v);
-    const Acc norm_grad_slope_v = d_norm_hat_norm_hat_sum_v * inverse_count_v;
-    const Acc norm_grad_mean_v = d_norm_hat_sum_v * inverse_count_v;
-    if (threadIdx.x == 0 && blockIdx.z == 0) {
-      norm_grad_slope_ptr[item] = norm_grad_slope_v;
-      norm_grad_mean_ptr[item] = norm_grad_mean_v;
-    }
-  }
-  cluster_wait();
-}
-
-// Results, with what is reduced at hand.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kStreamThreads) backward_apply(
-    const T* __restrict__ linear_product_ptr,
-    const Out* __restrict__ grad_y_ptr,
-    const T* __restrict__ linear_bias_ptr,
-    const Accumulate<T>* __restrict__ norm_mean_ptr,
-    const Accumulate<T>* __restrict__ norm_rstd_ptr,
-    const Param* __restrict__ norm_weight_ptr,
-    const Param* __restrict__ norm_bias_ptr,
-    const Accumulate<T>* __restrict__ norm_grad_slope_ptr,
-    const Accumulate<T>* __restrict__ norm_grad_mean_ptr,
-    T* __restrict__ grad_linear_product_ptr,
-    Accumulate<T>* __restrict__ partials,
-    int64_t rows, int64_t channels,
-    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  // A line is a row, or so many that the next one begins at a multiple of a vector.
-  const int64_t length = kPacked ? channels : period * channels;
-  const auto columns = line_columns<kVec, kPacked>(
-      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
-  const bool active = columns.any();
-  const int64_t turns = kPacked ? 1 : period;  // rows of a line
-  int64_t turn[kVec];
-  columns.each([&](int v, int64_t row, int64_t) { turn[v] = row; });
-  Acc linear_bias_v[kVec];
-  load_values(columns, linear_bias_ptr, active && kAddsBias<T>, linear_bias_v);
-  Acc norm_weight_v[kVec];
-  load_values(columns, norm_weight_ptr, active, norm_weight_v);
-  Acc norm_bias_v[kVec];
-  load_values(columns, norm_bias_ptr, active, norm_bias_v);
-
-  Acc d_norm_sum_v[kVec] = {};
-  Acc d_norm_weight_sum_v[kVec] = {};
-  Acc d_linear_sum_v[kVec] = {};
-
-  // What is known of the segment that element v of the thread's vector is of. That of the first one
-  // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
-  constexpr bool kEarly = kPacked || kVec <= 4;
-  struct Values {
+  struct Scalars {
+    Acc inverse_count_v;
+  };
+  struct Channel {
+    Acc linear_bias_v, norm_weight_v, norm_bias_v, grad_linear_bias_v, grad_norm_weight_v,
+        grad_norm_bias_v;
+  };
+  struct Row {
     Acc norm_mean_v, norm_rstd_v, norm_grad_slope_v, norm_grad_mean_v;
   };
-  const auto values_of = [&](int64_t at, int v) {
-    return Values{
-        widen(norm_mean_ptr[at * turns + turn[v]]),
-        widen(norm_rstd_ptr[at * turns + turn[v]]),
-        widen(norm_grad_slope_ptr[at * turns + turn[v]]),
-        widen(norm_grad_mean_ptr[at * turns + turn[v]])};
-  };
-
-  const int64_t first = blockIdx.y * lines_per_block;
-  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
-  // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take =
-      [&](const auto& here, int64_t at, const Values& first_values, const auto& linear_product_in,
-          const auto& grad_y_in) {
-    Pack<T, kVec> grad_linear_product_out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      if (!here.has(v)) continue;
-      const bool of_first = kPacked || (kEarly && turn[v] == turn[0]);
-      const Values values = of_first ? first_values : values_of(at, v);
-      const Acc norm_mean_v = values.norm_mean_v;
-      const Acc norm_rstd_v = values.norm_rstd_v;
-      const Acc norm_grad_slope_v = values.norm_grad_slope_v;
-      const Acc norm_grad_mean_v = values.norm_grad_mean_v;
-      const Acc linear_product_v = widen(linear_product_in[v]);
-      const Acc grad_y_v = widen(grad_y_in[v]);
-      const Acc linear_v = linear_product_v + linear_bias_v[v];
-      const Acc norm_hat_v = (linear_v - norm_mean_v) * norm_rstd_v;
-      const Acc norm_v = norm_hat_v * norm_weight_v[v] + norm_bias_v[v];
-      const Acc cdf_v = normal_cdf<Out>(norm_v);
-      const Acc slope_of_gelu_value_v = gelu_slope<Out>(norm_v, cdf_v);
-      const Acc d_norm_v = grad_y_v * slope_of_gelu_value_v;
-      const Acc d_linear_unscaled_v = d_norm_v * norm_weight_v[v]
-          - (norm_hat_v * norm_grad_slope_v + norm_grad_mean_v);
-      const Acc d_linear_v = d_linear_unscaled_v * norm_rstd_v;
-      d_norm_sum_v[v] += d_norm_v;
-      d_norm_weight_sum_v[v] += norm_hat_v * d_norm_v;
-      d_linear_sum_v[v] += d_linear_v;
-      grad_linear_product_out[v] = narrow<T>(d_linear_v);
-    }
-    if (grad_linear_product_ptr != nullptr)
-        store_pack(here, grad_linear_product_ptr, at * length, whole, grad_linear_product_out);
-  };
-  // First the lines that are complete, if vectors may move them.
-  const Columns<kVec, true> packed{columns.first, 1, kVec};
-  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
-  const int64_t end = last < full ? last : full;
-  for (int64_t line = first + threadIdx.y; active && line < end;
-       line += kRowsInFlight * blockDim.y) {
-    Loaded<T, kVec> linear_product_in[kRowsInFlight];
-    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
-    Values values[kRowsInFlight];
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      if (kEarly) values[u] = values_of(at, 0);
-      linear_product_in[u] = load_pack(packed, linear_product_ptr, at * length, whole);
-      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
-    }
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      take(packed, at, values[u], linear_product_in[u], grad_y_in[u]);
-    }
+  FUSEGEN_DEVICE Scalars scalars() const {
+    Scalars k{};
+    k.inverse_count_v = reciprocal(Acc(channels));
+    return k;
   }
-  if constexpr (!kPacked) {
-    // The thread goes on where it would have come to.
-    const int64_t begin = first < full ? full : first;
-    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
-    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
-    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, rows * channels);
-      if (!here.any()) break;
-      const auto linear_product_in = load_pack(here, linear_product_ptr, at * length, whole);
-      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
-      take(here, at, values_of(at, 0), linear_product_in, grad_y_in);
+  template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
+    f(Uses<0b11>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
+    f(Uses<0b11>(), norm_weight_ptr, true, &Channel::norm_weight_v);
+    f(Uses<0b11>(), norm_bias_ptr, true, &Channel::norm_bias_v);
+  }
+  template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
+    f(Uses<0b11>(), norm_mean_ptr, true, &Row::norm_mean_v);
+    f(Uses<0b11>(), norm_rstd_ptr, true, &Row::norm_rstd_v);
+    if constexpr (kFrom > 0) {
+      f(Uses<0b10>(), norm_grad_slope_ptr, true, &Row::norm_grad_slope_v);
+      f(Uses<0b10>(), norm_grad_mean_ptr, true, &Row::norm_grad_mean_v);
     }
   }
 
-  // Partial results of this block of rows; the order of every addition is fixed.
-  Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_norm_sum_v, d_norm_weight_sum_v);
-  sum_over_y<kVec>(shared, d_linear_sum_v);
-  if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, d_norm_sum_v);
-  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, d_norm_weight_sum_v);
-  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, d_linear_sum_v);
-}
+  // What kernels may keep of an element for later passes.
+  struct Kept {
+    static constexpr int kFields = 2;
+    Acc d_norm_v, d_norm_weight_v;
+    FUSEGEN_EACH { f(Index<0>(), r.d_norm_v...); f(Index<1>(), r.d_norm_weight_v...); }
+  };
+  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b11};
+  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b0};
 
-struct BackwardArguments {
-  const void* grad_y_arg;
-  const void* linear_product_arg;
-  const void* linear_bias_arg;
-  const void* norm_weight_arg;
-  const void* norm_bias_arg;
-  const void* norm_mean_arg;
-  const void* norm_rstd_arg;
-  void* grad_linear_product_arg;
-  void* grad_linear_bias_arg;
-  void* grad_norm_weight_arg;
-  void* grad_norm_bias_arg;
-  int64_t rows, channels;
+  template <template <typename> class Of>
+  struct Sums0 {
+    static constexpr int kFields = 2, kComponents = 2;
+    Of<Sum> d_norm_hat_sum_v; Of<Sum> d_norm_hat_norm_hat_sum_v;
+    FUSEGEN_EACH { f(Index<0>(), r.d_norm_hat_sum_v...);
+        f(Index<1>(), r.d_norm_hat_norm_hat_sum_v...); }
+  };
+  template <template <typename> class Of>
+  struct Sums1 {
+    static constexpr int kFields = 3, kComponents = 3;
+    Of<Sum> grad_norm_bias_v; Of<Sum> grad_norm_weight_v; Of<Sum> grad_linear_bias_v;
+    FUSEGEN_EACH { f(Index<0>(), r.grad_norm_bias_v...); f(Index<1>(), r.grad_norm_weight_v...);
+        f(Index<2>(), r.grad_linear_bias_v...); }
+  };
+  template <int kPass, template <typename> class Of>
+  using Sums =
+      std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
+
+  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
+    const Acc linear_v = x.linear_product_v + k.linear_bias_v;
+    const Acc norm_hat_v = (linear_v - k.norm_mean_v) * k.norm_rstd_v;
+    const Acc norm_v = norm_hat_v * k.norm_weight_v + k.norm_bias_v;
+    const Acc cdf_v = normal_cdf<Out>(norm_v);
+    const Acc slope_of_gelu_value_v = gelu_slope<Out>(norm_v, cdf_v);
+    const Acc d_norm_v = has_bit(kKept, 0) ? kept.d_norm_v : x.grad_y_v * slope_of_gelu_value_v;
+    kept.d_norm_v = d_norm_v;
+    const Acc d_norm_weight_v = has_bit(kKept, 1) ? kept.d_norm_weight_v : norm_hat_v * d_norm_v;
+    kept.d_norm_weight_v = d_norm_weight_v;
+    const Acc d_norm_hat_v = d_norm_v * k.norm_weight_v;
+    const Acc d_norm_hat_norm_hat_v = d_norm_weight_v * k.norm_weight_v;
+    if constexpr (kPass == 0) {
+      sum.d_norm_hat_sum_v = d_norm_hat_v;
+      sum.d_norm_hat_norm_hat_sum_v = d_norm_hat_norm_hat_v;
+    } else {
+      const Acc d_linear_v =
+          (d_norm_hat_v - (norm_hat_v * k.norm_grad_slope_v + k.norm_grad_mean_v)) * k.norm_rstd_v;
+      sum.grad_norm_bias_v = d_norm_v;
+      sum.grad_norm_weight_v = d_norm_weight_v;
+      sum.grad_linear_bias_v = d_linear_v;
+      y.grad_linear_product_v = d_linear_v;
+    }
+  }
+  // What later passes need of the sums.
+  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
+      const S& total) const {
+    if constexpr (kPass == 0) {
+      k.norm_grad_slope_v = total.d_norm_hat_norm_hat_sum_v * k.inverse_count_v;
+      k.norm_grad_mean_v = total.d_norm_hat_sum_v * k.inverse_count_v;
+    }
+  }
+  // What is only stored of them.
+  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
+      const S& total) const {
+    if constexpr (kPass == 1) {
+      k.grad_linear_bias_v = total.grad_linear_bias_v;
+      k.grad_norm_weight_v = total.grad_norm_weight_v;
+      k.grad_norm_bias_v = total.grad_norm_bias_v;
+    }
+  }
+  template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
+    if constexpr (kPass == 0) {
+      if constexpr (!kResident) {
+        f(norm_grad_slope_ptr, &Row::norm_grad_slope_v);
+        f(norm_grad_mean_ptr, &Row::norm_grad_mean_v);
+      }
+    }
+    if constexpr (kPass == 1) {
+      f(grad_linear_bias_ptr, &Channel::grad_linear_bias_v);
+      f(grad_norm_weight_ptr, &Channel::grad_norm_weight_v);
+      f(grad_norm_bias_ptr, &Channel::grad_norm_bias_v);
+    }
+  }
+  template <typename F> void scratch(const F& f) {
+    f(Index<0>(), norm_grad_slope_ptr, Unit::kRow, false);
+    f(Index<0>(), norm_grad_mean_ptr, Unit::kRow, false);
+  }
+
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 6;  // that a thread keeps of a column
+  static constexpr int kChannelValuesBy[kPasses] = {3, 3};  // each pass
+  static constexpr int kRowTensorsBy[kPasses] = {2, 4};
+  static constexpr int kRowConstants = 3, kRowValues = 15, kRowBlocks = 3;
+  static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
 };
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-cudaError_t backward_launch(
-    const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
-  auto* linear_product_ptr = static_cast<const T*>(a.linear_product_arg);
-  auto* linear_bias_ptr = static_cast<const T*>(a.linear_bias_arg);
-  auto* norm_weight_ptr = static_cast<const Param*>(a.norm_weight_arg);
-  auto* norm_bias_ptr = static_cast<const Param*>(a.norm_bias_arg);
-  auto* norm_mean_ptr = static_cast<const Accumulate<T>*>(a.norm_mean_arg);
-  auto* norm_rstd_ptr = static_cast<const Accumulate<T>*>(a.norm_rstd_arg);
-  auto* grad_linear_product_ptr = static_cast<T*>(a.grad_linear_product_arg);
-  auto* grad_linear_bias_ptr = static_cast<Param*>(a.grad_linear_bias_arg);
-  auto* grad_norm_weight_ptr = static_cast<Param*>(a.grad_norm_weight_arg);
-  auto* grad_norm_bias_ptr = static_cast<Param*>(a.grad_norm_bias_arg);
-  const int64_t rows = a.rows, channels = a.channels;
-
-  // Each segment stays in registers.
-  // With column sums a thread has no room for two vectors of 16 bytes, but for one.
-  constexpr int kRow = std::min(kVec, 4);
-  constexpr int kWide = kVectorOf<T, 0>;
-  // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kRow * (sizeof(T) + 2 * sizeof(Param) + 3 * sizeof(Acc));
-  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads,
-  // blocks of a cluster.
-  constexpr RowWork kWork{3, 3, 3, 2, 15, sizeof(T),
-      row_most_threads(true, kStagedBytes, kSharedBytes - kRowExchange<kRow, 2> * sizeof(Acc)),
-          kMostCluster};
-  const int64_t length = channels / int64_t(1), size = rows * channels;
-  const bool wide = kWide > kRow && row_can_be_wide(kWork, kPacked, length, kWide) &&
-      row_doubles(shapes, size, kWide, kMultiprocessors);
-  const bool doubles = (kPacked ? sizeof(T) == 2 : ragged_doubles(kWork)) &&
-      row_doubles(shapes, size, 2 * kRow, kMultiprocessors);
-  Row row = row_shape(
-      shapes, kWork, rows, int64_t(1), length, wide ? kWide : kRow, kPacked, wide ? 1 : 2,
-      doubles, kMultiprocessors);
-  if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (row.items > 0 && shapes.schedule != kSplit) {
-    set_row_blocks(row, shapes, kWork, rows, int64_t(1), length, row.resident, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, row.grid.y);
-    auto* partials = scratch.take<Acc>(int64_t(row.grid.y) * 3 * channels);
-    if (scratch.measures()) return cudaSuccess;
-    cudaError_t error = cudaSuccess;
-    auto* kernel = backward_row<T, Out, Param, kRow, kPacked, 1>;
-    if (row.items == 2) kernel = backward_row<T, Out, Param, kRow, kPacked, 2>;
-    if constexpr (sizeof(T) == 2 || kMostCluster == 1) {
-      if (row.large) kernel = backward_row<T, Out, Param, kRow, kPacked, 2, true>;
-    }
-    if constexpr (kMostCluster > 1) {
-      if (row.cluster > 1) kernel = backward_row<T, Out, Param, kRow, kPacked, 2, false, true>;
-    }
-    if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
-    const int exchanged = wide ? kRowExchange<kWide, 2> : kRowExchange<kRow, 2>;
-    const size_t staged = row.large ? row.block.x * kStagedBytes : 0;
-    const size_t shared_bytes = exchanged * sizeof(Acc) + staged;
-    error = launch(kernel, row.grid, row.block, shared_bytes, stream, linear_product_ptr,
-        grad_y_ptr, linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr, norm_weight_ptr, norm_bias_ptr,
-        grad_linear_product_ptr, partials, rows, channels, int64_t(1), length, row.lanes,
-        row.across, row.height, row.period, row.step, row.step, row.step * channels, size, whole);
-    if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr,
-        grad_norm_bias_ptr, partials, rows, channels, int64_t(row.grid.y));
-  }
-
-  // Any size: statistics first, then one more pass.
-  {
-    const Stream sums = stream_shape(
-        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
-    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 3 * channels);
-    auto* norm_grad_slope_ptr = scratch.take<Acc>(rows);
-    auto* norm_grad_mean_ptr = scratch.take<Acc>(rows);
-    if (scratch.measures()) return cudaSuccess;
-    cudaError_t error = cudaSuccess;
-    error = launch(backward_segments<T, Out, Param, kVec, kPacked>,
-        segment_grid(shapes, rows, int64_t(1), channels, kSegmentTurn * kVec, kMostCluster,
-            kMultiprocessors),
-        dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, linear_product_ptr,
-        grad_y_ptr, linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr, norm_weight_ptr, norm_bias_ptr,
-        norm_grad_slope_ptr, norm_grad_mean_ptr, rows, channels, int64_t(1), channels, whole);
-    if (error != cudaSuccess) return error;
-    error = launch(backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
-        kStreamThreads * 2 * kVec * sizeof(Acc), stream, linear_product_ptr, grad_y_ptr,
-        linear_bias_ptr, norm_mean_ptr, norm_rstd_ptr, norm_weight_ptr, norm_bias_ptr,
-        norm_grad_slope_ptr, norm_grad_mean_ptr, grad_linear_product_ptr, partials, rows, channels,
-        sums.lines, sums.lines_per_block, sums.period, whole);
-    if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, grad_linear_bias_ptr, grad_norm_weight_ptr,
-        grad_norm_bias_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
-  }
-}
-
-template <typename T, typename Out, typename Param>
-cudaError_t backward_typed(
-    const BackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  constexpr int kVec = kVectorOf<T, 6>;
-  // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
-  }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
-}
-
-cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
-    case 0:  // float32
-      return backward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 1:  // bfloat16
-      return backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
-    case 2:  // float16
-      return backward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
-    case 3:  // autocast bfloat16
-      return backward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 4:  // autocast float16
-      return backward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
-#ifdef FUSEGEN_VERIFICATION
-    case 5:  // float64
-      return backward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
-#endif
-  }
-  return cudaErrorInvalidValue;
-}
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
-extern "C" int fusegen_linear_layernorm_gelu_backward(
-    int mode,
-    const void* grad_y_arg,
-    const void* linear_product_arg,
-    const void* linear_bias_arg,
-    const void* norm_weight_arg,
-    const void* norm_bias_arg,
-    const void* norm_mean_arg,
-    const void* norm_rstd_arg,
-    void* grad_linear_product_arg,
-    void* grad_linear_bias_arg,
-    void* grad_norm_weight_arg,
-    void* grad_norm_bias_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const BackwardArguments arguments{
-      grad_y_arg, linear_product_arg, linear_bias_arg, norm_weight_arg, norm_bias_arg,
-      norm_mean_arg, norm_rstd_arg, grad_linear_product_arg, grad_linear_bias_arg,
-      grad_norm_weight_arg, grad_norm_bias_arg, rows, channels};
-  const bool elements = aligned_to_16(grad_y_arg, linear_product_arg, grad_linear_product_arg);
-  const bool vectors =
-      aligned_to_16(linear_bias_arg, norm_weight_arg, norm_bias_arg, norm_mean_arg, norm_rstd_arg,
-      grad_linear_bias_arg, grad_norm_weight_arg, grad_norm_bias_arg);
-  const Aligned aligned =
-      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return backward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+extern "C" int fusegen_linear_layernorm_gelu_backward(const Call* call,
+    const BackwardArguments* arguments) {
+  return run<Backward, Modes>(*call, *arguments, shapes_of(*call));
 }
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_linear_layernorm_gelu_backward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  BackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, others;
-  backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
-  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
+extern "C" int64_t fusegen_linear_layernorm_gelu_backward_workspace(const Call* call) {
+  return workspace_bytes<Backward, Modes>(*call, BackwardArguments{}, shapes_of(*call));
 }
-
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY

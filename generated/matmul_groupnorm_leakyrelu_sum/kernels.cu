@@ -8,1313 +8,341 @@
 //   v = F.leaky_relu(y, negative_slope)
 //   y = v + v
 //
-// What the chain has a name for has an ending here, so that it is no other name: x_ptr is where x
-// lies in memory, x_in elements of it as they were loaded, x_v its value, x_out elements to store.
-#include <algorithm>
-#include <cstdint>
+// A program is one direction of the chain, as a struct: its tensors, its passes over the elements,
+// what each of them sums, and what follows. ../support/kernels has the kernels that run programs;
+// program.cuh says what each member is for. x_v is the value of what the chain calls x, x_ptr is
+// where x lies in memory.
+#include "launchers.h"
 
-#include "../support/columns.cuh"
-#include "../support/exchange.cuh"
-#include "../support/launch.cuh"
+#include "../support/kernels/entry.cuh"
 #include "../support/math.cuh"
-#include "../support/packs.cuh"
-#include "../support/reduce.cuh"
-#include "../support/row_shapes.cuh"
-#include "../support/runs.cuh"
-#include "../support/segments.cuh"
-#include "../support/shapes.cuh"
-#include "../support/types.cuh"
-
-// One file, compiled as it is or, to use two cores, once with each of these defined:
-// FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
 
 namespace {
 using namespace fusegen;
+using namespace fusegen::matmul_groupnorm_leakyrelu_sum_launchers;
 
-// H100: what launch shapes are made for.
-constexpr int kMultiprocessors = 132;
-[[maybe_unused]] constexpr int64_t kSharedBytes = 232448;
-[[maybe_unused]] constexpr int kMostCluster = most_cluster(8);
+// H100: multiprocessors, bytes of shared memory of a block, of the L2, blocks of a cluster.
+constexpr Target kPlannedFor{132, 232448, 52428800, most_cluster(8)};
 
-constexpr int kStreamThreads = 256;
-constexpr int kSegmentThreads = 256;
-constexpr int kVectorsAtOnce = 2;  // of a segment, that a thread loads before it uses the first
-constexpr int kSegmentTurn = kSegmentThreads * kVectorsAtOnce;
+// The dtype configurations, as in bindings.cpp: element types of activations, the result,
+// parameters.
+using Modes = DtypeModes<
+    Types<float, float, float>,  // float32
+    Types<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>,  // bfloat16
+    Types<__half, __half, __half>,  // float16
+    Types<__nv_bfloat16, float, float>,  // autocast bfloat16
+    Types<__half, float, float>,  // autocast float16
+    VerificationTypes<double, double, double>>;  // float64
 
 }  // namespace
 
 #ifndef FUSEGEN_BACKWARD_ONLY
-namespace {
 // ---- forward -----------------------------------------------------------------------------------
-//
-//   fc = fc_product + fc_bias
-//   gn_hat = (fc - gn_mean) * gn_rstd
-//   gn = gn_hat * gn_weight + gn_bias
-//   leaky_relu_value = leaky_relu(gn, negative_slope)
-//   plus_v = leaky_relu_value + leaky_relu_value
-//   y = plus_v
 
-// Each group in registers.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
-    bool kLarge = false>
-__global__ void
-__launch_bounds__(row_threads(kItems, kVec, 4, kLarge), row_blocks(kItems, kVec, 4))
-forward_row(
-    const T* __restrict__ fc_product_ptr,
-    const T* __restrict__ fc_bias_ptr,
-    const Param* __restrict__ gn_weight_ptr,
-    const Param* __restrict__ gn_bias_ptr,
-    Accumulate<T>* __restrict__ gn_mean_ptr,
-    Accumulate<T>* __restrict__ gn_rstd_ptr,
-    Out* __restrict__ y_ptr,
-    Accumulate<T> gn_eps_v,
-    Accumulate<T> negative_slope_v,
-    int64_t rows, int64_t channels, int64_t groups, int64_t length,
-    int lanes, int across, int height,
-    int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
+namespace {
+template <typename T_, typename Out, typename Param>
+struct Forward : Program {
+  using T = T_;
   using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  const Acc inverse_length = Acc(1) / Acc(length);
-  const Seat seat = seat_of<!kLarge>(threadIdx.x, lanes, across, height);
-  // A thread without a seat has no columns, like one behind the last group.
-  const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
-  const int lane = seat.lane;
-  constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
-  Acc* shared = shared_memory<Acc>();
-  constexpr bool kRuns = kHasRuns<T, kVec, kPacked, kItems, false>;
-  int64_t base = int64_t(blockIdx.y) * height;
-  const int64_t first = base + seat.row;
-  RowColumns<kVec, kPacked, kRuns> columns[kItems];
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const int64_t end = segment < groups ? (segment + 1) * length : 0;
-    columns[i] = row_columns<kVec, kPacked, kRuns>(
-        first * channels, segment * length, end, int64_t(i * lanes + lane) * kVec);
-  }
-  // The moments of a long segment are made of those of its warps, with as many values each.
-  Acc inverse_part = inverse_length;
-  Acc* const warp_counts = shared + 32 * 2;
-  if (lanes > 32) {
-    Acc part = Acc(0);
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) part += Acc(columns[i].size());
-    sum_in_warp(32, part);
-    inverse_part = part > Acc(0) ? Acc(1) / part : Acc(0);
-    if (threadIdx.x % 32 == 0) warp_counts[threadIdx.x / 32] = part;
-  }
+  static constexpr Target kTarget = kPlannedFor;
+  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr Unit kUnit[kPasses] = {Unit::kGroup, Unit::kNone};
 
-  // The next row is on its way while this one is used.
-  RowLoad<T, kVec, kRuns> fc_product_next[kItems];
-  const auto load_row = [&](int64_t at, int64_t item) {
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      fc_product_next[i] = {};
-      if (at >= size || !columns[i].any()) continue;
-      fc_product_next[i] = ask_row(columns[i], fc_product_ptr, at, size, whole);
-    }
+  // [rows, channels]
+  template <template <typename> class Of>
+  struct Reads {
+    static constexpr int kFields = 1;
+    Of<T> fc_product_v;
+    FUSEGEN_EACH { f(Index<0>(), r.fc_product_v...); }
   };
-  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
-  // turn, by what the launcher gives: that takes no register and no multiplication. But for runs, a
-  // turn's rows begin at the same place in a vector as those of the one before.
-  int64_t at = first * channels;
-  int64_t item = first * groups + segment;
-  load_row(at, item);  // before anything that is waited for
+  template <template <typename> class Of>
+  struct Writes {
+    static constexpr int kFields = 1;
+    Of<Out> y_v;
+    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
+  };
+  Reads<ReadPointer> reads;
+  Writes<WritePointer> writes;
+  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // each pass
+  // [channels]
+  const T* fc_bias_ptr;  // may be null
+  const Param* gn_weight_ptr;
+  const Param* gn_bias_ptr;
+  // [rows, groups]
+  Accumulate<T>* gn_mean_ptr;
+  Accumulate<T>* gn_rstd_ptr;
+  Acc gn_eps_v, negative_slope_v;
+  // In the workspace, for the kernels of a schedule.
+  Acc* partials = nullptr;  // sums of columns over some rows
 
-  // Constants of the columns stay in registers or, where those are short, in shared memory: in
-  // places of the thread's own, so nobody waits for them.
-  const int places = kItems * blockDim.x;
-  auto* const fc_bias_staged = behind<Loaded<T, kVec>>(shared, 96);
-  auto* const gn_weight_staged = behind<Loaded<Param, kVec>>(fc_bias_staged, places);
-  auto* const gn_bias_staged = behind<Loaded<Param, kVec>>(gn_weight_staged, places);
-  constexpr bool kStaged = kLarge;
-  Acc fc_bias_v[kStaged ? 1 : kItems][kVec];
-  Acc gn_weight_v[kStaged ? 1 : kItems][kVec];
-  Acc gn_bias_v[kStaged ? 1 : kItems][kVec];
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    if (kStaged) {
-      const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T>) fc_bias_staged[place] = load_constants(columns[i], fc_bias_ptr);
-      gn_weight_staged[place] = load_constants(columns[i], gn_weight_ptr);
-      gn_bias_staged[place] = load_constants(columns[i], gn_bias_ptr);
-    } else {
-      load_values(columns[i], fc_bias_ptr, columns[i].any() && kAddsBias<T>,
-          fc_bias_v[kStaged ? 0 : i]);
-      load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight_v[kStaged ? 0 : i]);
-      load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias_v[kStaged ? 0 : i]);
-    }
+  static Forward of(const Sizes& sizes, const ForwardArguments& a) {
+    return {{sizes}, {from(a.fc_product_arg)}, {to(a.y_arg)}, from(a.fc_bias_arg),
+        from(a.gn_weight_arg), from(a.gn_bias_arg), to(a.gn_mean_arg), to(a.gn_rstd_arg),
+        Acc(a.gn_eps_arg), Acc(a.negative_slope_arg)};
   }
 
-  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  for (; base < rows; base += step, at += at_step, item += item_step) {
-    const bool valid = at < size;
-    Loaded<T, kVec> fc_product_in[kItems];
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      fc_product_in[i] = arrived(columns[i], fc_product_ptr, at, fc_product_next[i]);
-    }
-    // Behind a branch: else the compiler may put it off until it comes too late.
-    if (base + step < rows) load_row(at + at_step, item + item_step);
-
-    Acc gn_moments_summed = Acc(0);
-    Acc fc_held[kItems][kVec];
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const bool active = valid && columns[i].any();
-      const int place = i * blockDim.x + threadIdx.x;
-      const int kept = kStaged ? 0 : i;
-      if (kStaged) {
-        widen_values(fc_bias_staged[place], kAddsBias<T>, fc_bias_v[0]);
-      }
-      Acc gn_moments_terms[kVec];
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product_v = widen(fc_product_in[i][v]);
-        const Acc fc_v = fc_product_v + fc_bias_v[kept][v];
-        fc_held[i][v] = fc_v;
-        gn_moments_terms[v] = columns[i].has(v) ? fc_v : Acc(0);
-      }
-      if (active) gn_moments_summed += sum_of(gn_moments_terms);
-    }
-    sum_in_lanes(lanes, lane, gn_moments_summed);
-    Moments<Acc> gn_moments_v{gn_moments_summed * inverse_part, Acc(0)};
-    Acc gn_moments_rest = Acc(0);
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const bool active = valid && columns[i].any();
-      Acc gn_moments_distances[kVec];
-      Acc gn_moments_squares[kVec];
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc fc_v = fc_held[i][v];
-        gn_moments_distances[v] = columns[i].has(v) ? fc_v - gn_moments_v.mean : Acc(0);
-        gn_moments_squares[v] = square(gn_moments_distances[v]);
-      }
-      if (active) gn_moments_rest += sum_of(gn_moments_distances);
-      if (active) gn_moments_v.m2 += sum_of(gn_moments_squares);
-    }
-    sum_in_lanes(lanes, lane, gn_moments_v.m2, gn_moments_rest);
-    correct(gn_moments_v, gn_moments_rest, inverse_part);
-    if (lanes > 32) moments_over_warps<kWarps>(shared, warp_counts, inverse_length, gn_moments_v);
-    const Acc gn_mean_v = gn_moments_v.mean;
-    const Acc gn_variance_v = gn_moments_v.m2 * inverse_length;
-    const Acc gn_rstd_v = rsqrt(gn_variance_v + gn_eps_v);
-    if (lane == 0 && valid && segment < groups) {
-      gn_mean_ptr[item] = gn_mean_v;
-      gn_rstd_ptr[item] = gn_rstd_v;
-    }
-
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const bool active = valid && columns[i].any();
-      const int place = i * blockDim.x + threadIdx.x;
-      const int kept = kStaged ? 0 : i;
-      if (kStaged) {
-        widen_values(gn_weight_staged[place], true, gn_weight_v[0]);
-        widen_values(gn_bias_staged[place], true, gn_bias_v[0]);
-      }
-      Pack<Out, kVec> y_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc fc_v = fc_held[i][v];
-        const Acc gn_hat_v = (fc_v - gn_mean_v) * gn_rstd_v;
-        const Acc gn_v = gn_hat_v * gn_weight_v[kept][v] + gn_bias_v[kept][v];
-        const Acc leaky_relu_value_v = leaky_relu(gn_v, negative_slope_v);
-        const Acc plus_v_v = leaky_relu_value_v + leaky_relu_value_v;
-        y_out[v] = narrow<Out>(plus_v_v);
-      }
-      if (active) store_pack(columns[i], y_ptr, at, whole, y_out);
-    }
-  }
-}
-
-// What each group is reduced to.
-
-template <typename T, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kSegmentThreads) forward_segments(
-    const T* __restrict__ fc_product_ptr,
-    const T* __restrict__ fc_bias_ptr,
-    Accumulate<T>* __restrict__ gn_mean_ptr,
-    Accumulate<T>* __restrict__ gn_rstd_ptr,
-    Accumulate<T> gn_eps_v,
-    int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  const Acc inverse_length = Acc(1) / Acc(length);
-  Acc* shared = shared_memory<Acc>();
-
-  cluster_arrive();
-  // The vectors of the blocks that share a segment take turns.
-  const int64_t apart = int64_t(gridDim.z) * blockDim.x * kVec;
-  const int offset = (blockIdx.z * blockDim.x + threadIdx.x) * kVec;
-  // In turns where there are more segments than clusters.
-  for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
-    const int64_t row = item / groups;
-    const int64_t segment = item % groups;
-    PilotSums<Acc> gn_moments_shifted = {};
-    int seen = 0;  // values of this thread
-    // Where no vector begins with the segment, it may touch one more.
-    const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
-      SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
-      Loaded<T, kVec> fc_product_in[kVectorsAtOnce];
-      Loaded<T, kVec> fc_bias_in[kVectorsAtOnce];
-#pragma unroll
-      for (int u = 0; u < kVectorsAtOnce; ++u) {
-        columns[u] = segment_columns<kVec, kPacked>(
-            row * channels, segment * length, (segment + 1) * length,
-            base + u * apart + offset);
-        if (!columns[u].any()) break;
-        fc_product_in[u] = load_pack(columns[u], fc_product_ptr, row * channels, whole);
-        if (kPacked && kAddsBias<T>) {
-          fc_bias_in[u] = load_pack(columns[u], fc_bias_ptr, 0, whole);
-        }
-      }
-#pragma unroll
-      for (int u = 0; u < kVectorsAtOnce; ++u) {
-        if (!columns[u].any()) break;
-        Acc fc_bias_v[kVec];
-        if (kPacked) {
-          widen_values(fc_bias_in[u], kAddsBias<T>, fc_bias_v);
-        } else {
-          load_values(columns[u], fc_bias_ptr, kAddsBias<T>, fc_bias_v);
-        }
-        Acc gn_moments_terms[kVec];
-#pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          if (!columns[u].has(v)) continue;
-          const Acc fc_product_v = widen(fc_product_in[u][v]);
-          const Acc fc_v = fc_product_v + fc_bias_v[v];
-          gn_moments_terms[v] = fc_v;
-        }
-        if (seen == 0) gn_moments_shifted.pilot = one_of(columns[u], gn_moments_terms);
-#pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          if (columns[u].has(v)) add_value(gn_moments_shifted, gn_moments_terms[v]);
-        }
-        seen += columns[u].size();
-      }
-    }
-    Moments<Acc> gn_moments_v = moments_of(gn_moments_shifted, Acc(seen));
-    moments_over_segment(shared, gn_moments_v, Acc(seen), Acc(length));
-    const Acc gn_mean_v = gn_moments_v.mean;
-    const Acc gn_variance_v = gn_moments_v.m2 * inverse_length;
-    const Acc gn_rstd_v = rsqrt(gn_variance_v + gn_eps_v);
-    if (threadIdx.x == 0 && blockIdx.z == 0) {
-      gn_mean_ptr[item] = gn_mean_v;
-      gn_rstd_ptr[item] = gn_rstd_v;
-    }
-  }
-  cluster_wait();
-}
-
-// Results, with what is reduced at hand.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kStreamThreads) forward_apply(
-    const T* __restrict__ fc_product_ptr,
-    const T* __restrict__ fc_bias_ptr,
-    const Param* __restrict__ gn_weight_ptr,
-    const Param* __restrict__ gn_bias_ptr,
-    const Accumulate<T>* __restrict__ gn_mean_ptr,
-    const Accumulate<T>* __restrict__ gn_rstd_ptr,
-    Out* __restrict__ y_ptr,
-    Accumulate<T> negative_slope_v,
-    int64_t rows, int64_t channels, int64_t groups, int64_t group_length,
-    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  // A line is a row, or so many that the next one begins at a multiple of a vector.
-  const int64_t length = kPacked ? channels : period * channels;
-  const auto columns = line_columns<kVec, kPacked>(
-      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
-  const bool active = columns.any();
-  const int64_t segments = kPacked ? groups : period * groups;  // of a line
-  const Division by_segment(columns.first, group_length);
-  int64_t segment[kVec];
-  by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
-    segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
-  });
-  Acc fc_bias_v[kVec];
-  load_values(columns, fc_bias_ptr, active && kAddsBias<T>, fc_bias_v);
-  Acc gn_weight_v[kVec];
-  load_values(columns, gn_weight_ptr, active, gn_weight_v);
-  Acc gn_bias_v[kVec];
-  load_values(columns, gn_bias_ptr, active, gn_bias_v);
-
-  // What is known of the segment that element v of the thread's vector is of. That of the first one
-  // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
-  constexpr bool kEarly = kPacked || kVec <= 4;
-  struct Values {
+  struct Scalars {
+    Acc inverse_group_length;
+  };
+  struct Channel {
+    Acc fc_bias_v, gn_weight_v, gn_bias_v;
+  };
+  struct Group {
     Acc gn_mean_v, gn_rstd_v;
   };
-  const auto values_of = [&](int64_t at, int v) {
-    return Values{
-        widen(gn_mean_ptr[at * segments + segment[v]]),
-        widen(gn_rstd_ptr[at * segments + segment[v]])};
-  };
+  FUSEGEN_DEVICE Scalars scalars() const {
+    Scalars k{};
+    k.inverse_group_length = Acc(1) / Acc(group_length);
+    return k;
+  }
+  template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
+    f(Uses<0b11>(), fc_bias_ptr, kAddsBias<T>, &Channel::fc_bias_v);
+    f(Uses<0b10>(), gn_weight_ptr, true, &Channel::gn_weight_v);
+    f(Uses<0b10>(), gn_bias_ptr, true, &Channel::gn_bias_v);
+  }
+  template <int kFrom, typename F> FUSEGEN_BOTH void group_tensors(const F& f) const {
+    if constexpr (kFrom > 0) {
+      f(Uses<0b10>(), gn_mean_ptr, true, &Group::gn_mean_v);
+      f(Uses<0b10>(), gn_rstd_ptr, true, &Group::gn_rstd_v);
+    }
+  }
 
-  const int64_t first = blockIdx.y * lines_per_block;
-  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
-  // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take =
-      [&](const auto& here, int64_t at, const Values& first_values, const auto& fc_product_in) {
-    Pack<Out, kVec> y_out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      if (!here.has(v)) continue;
-      const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
-      const Values values = of_first ? first_values : values_of(at, v);
-      const Acc gn_mean_v = values.gn_mean_v;
-      const Acc gn_rstd_v = values.gn_rstd_v;
-      const Acc fc_product_v = widen(fc_product_in[v]);
-      const Acc fc_v = fc_product_v + fc_bias_v[v];
-      const Acc gn_hat_v = (fc_v - gn_mean_v) * gn_rstd_v;
-      const Acc gn_v = gn_hat_v * gn_weight_v[v] + gn_bias_v[v];
+  // What kernels may keep of an element for later passes.
+  struct Kept {
+    static constexpr int kFields = 1;
+    Acc fc_v;
+    FUSEGEN_EACH { f(Index<0>(), r.fc_v...); }
+  };
+  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b1};
+  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b0};
+
+  template <template <typename> class Of>
+  struct Sums0 {
+    static constexpr int kFields = 1, kComponents = 2;
+    Of<MeanAndSquares> gn_moments_v;
+    FUSEGEN_EACH { f(Index<0>(), r.gn_moments_v...); }
+  };
+  template <int kPass, template <typename> class Of>
+  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
+
+  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
+    const Acc fc_v = has_bit(kKept, 0) ? kept.fc_v : x.fc_product_v + k.fc_bias_v;
+    kept.fc_v = fc_v;
+    if constexpr (kPass == 0) {
+      sum.gn_moments_v = fc_v;
+    } else {
+      const Acc gn_hat_v = (fc_v - k.gn_mean_v) * k.gn_rstd_v;
+      const Acc gn_v = gn_hat_v * k.gn_weight_v + k.gn_bias_v;
       const Acc leaky_relu_value_v = leaky_relu(gn_v, negative_slope_v);
       const Acc plus_v_v = leaky_relu_value_v + leaky_relu_value_v;
-      y_out[v] = narrow<Out>(plus_v_v);
-    }
-    store_pack(here, y_ptr, at * length, whole, y_out);
-  };
-  // First the lines that are complete, if vectors may move them.
-  const Columns<kVec, true> packed{columns.first, 1, kVec};
-  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
-  const int64_t end = last < full ? last : full;
-  for (int64_t line = first + threadIdx.y; active && line < end;
-       line += kRowsInFlight * blockDim.y) {
-    Loaded<T, kVec> fc_product_in[kRowsInFlight];
-    Values values[kRowsInFlight];
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      if (kEarly) values[u] = values_of(at, 0);
-      fc_product_in[u] = load_pack(packed, fc_product_ptr, at * length, whole);
-    }
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      take(packed, at, values[u], fc_product_in[u]);
+      y.y_v = plus_v_v;
     }
   }
-  if constexpr (!kPacked) {
-    // The thread goes on where it would have come to.
-    const int64_t begin = first < full ? full : first;
-    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
-    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
-    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, rows * channels);
-      if (!here.any()) break;
-      const auto fc_product_in = load_pack(here, fc_product_ptr, at * length, whole);
-      take(here, at, values_of(at, 0), fc_product_in);
+  // What later passes need of the sums.
+  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
+      const S& total) const {
+    if constexpr (kPass == 0) {
+      k.gn_mean_v = total.gn_moments_v.mean;
+      const Acc gn_variance_v = total.gn_moments_v.m2 * k.inverse_group_length;
+      k.gn_rstd_v = rsqrt(gn_variance_v + gn_eps_v);
     }
   }
-}
+  template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
+    if constexpr (kPass == 0) {
+      f(gn_mean_ptr, &Group::gn_mean_v);
+      f(gn_rstd_ptr, &Group::gn_rstd_v);
+    }
+  }
 
-struct ForwardArguments {
-  const void* fc_product_arg;
-  const void* fc_bias_arg;
-  const void* gn_weight_arg;
-  const void* gn_bias_arg;
-  void* y_arg;
-  void* gn_mean_arg;
-  void* gn_rstd_arg;
-  int64_t rows, channels, groups;
-  double gn_eps_arg, negative_slope_arg;
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 3;  // that a thread keeps of a column
+  static constexpr int kChannelValuesBy[kPasses] = {1, 3};  // each pass
+  static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
+  static constexpr int kRowConstants = 3, kRowValues = 7, kRowBlocks = 4;
+  static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
 };
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-cudaError_t forward_launch(
-    const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  using Acc = Accumulate<T>;
-  auto* fc_product_ptr = static_cast<const T*>(a.fc_product_arg);
-  auto* fc_bias_ptr = static_cast<const T*>(a.fc_bias_arg);
-  auto* gn_weight_ptr = static_cast<const Param*>(a.gn_weight_arg);
-  auto* gn_bias_ptr = static_cast<const Param*>(a.gn_bias_arg);
-  auto* y_ptr = static_cast<Out*>(a.y_arg);
-  auto* gn_mean_ptr = static_cast<Accumulate<T>*>(a.gn_mean_arg);
-  auto* gn_rstd_ptr = static_cast<Accumulate<T>*>(a.gn_rstd_arg);
-  const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
-
-  // Each segment stays in registers.
-  // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kVec * (sizeof(T) + 2 * sizeof(Param));
-  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads,
-  // blocks of a cluster.
-  constexpr RowWork kWork{0, 4, 3, 1, 7, sizeof(T),
-      row_most_threads(true, kStagedBytes, kSharedBytes - 96 * sizeof(Acc)), 1};
-  const int64_t length = channels / groups, size = rows * channels;
-  const bool doubles = row_doubles(shapes, size, 2 * kVec, kMultiprocessors);
-  Row row = row_shape(
-      shapes, kWork, rows, groups, length, kVec, kPacked, 2, doubles, kMultiprocessors);
-  if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (row.items > 0 && shapes.schedule != kSplit) {
-    if (scratch.measures()) return cudaSuccess;
-    auto* kernel = forward_row<T, Out, Param, kVec, kPacked, 1>;
-    if (row.items == 2) kernel = forward_row<T, Out, Param, kVec, kPacked, 2>;
-    if (row.large) kernel = forward_row<T, Out, Param, kVec, kPacked, 2, true>;
-    const size_t staged = row.large ? row.block.x * kStagedBytes : 0;
-    const size_t shared_bytes = 96 * sizeof(Acc) + staged;
-    const int resident = resident_blocks(kernel, row.block, shared_bytes, row.resident);
-    set_row_blocks(row, shapes, kWork, rows, groups, length, resident, kMultiprocessors);
-    return launch(kernel, row.grid, row.block, shared_bytes, stream, fc_product_ptr, fc_bias_ptr,
-        gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr, Acc(a.gn_eps_arg),
-        Acc(a.negative_slope_arg), rows, channels, groups, length, row.lanes, row.across,
-        row.height, row.step, row.step * groups, row.step * channels, size, whole);
-  }
-
-  // Any size: statistics first, then one more pass.
-  {
-    const Stream stores = stream_shape(
-        shapes, rows, channels, kVec, kPacked, StreamWork::kStores, kMultiprocessors);
-    if (scratch.measures()) return cudaSuccess;
-    cudaError_t error = cudaSuccess;
-    error = launch(forward_segments<T, kVec, kPacked>,
-        segment_grid(shapes, rows, groups, channels / groups, kSegmentTurn * kVec, kMostCluster,
-            kMultiprocessors),
-        dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, fc_product_ptr, fc_bias_ptr,
-        gn_mean_ptr, gn_rstd_ptr, Acc(a.gn_eps_arg), rows, channels, groups, channels / groups,
-        whole);
-    if (error != cudaSuccess) return error;
-    return launch(forward_apply<T, Out, Param, kVec, kPacked>, stores.grid, stores.block, 0, stream,
-        fc_product_ptr, fc_bias_ptr, gn_weight_ptr, gn_bias_ptr, gn_mean_ptr, gn_rstd_ptr, y_ptr,
-        Acc(a.negative_slope_arg), rows, channels, groups, channels / groups, stores.lines,
-        stores.lines_per_block, stores.period, whole);
-  }
-}
-
-template <typename T, typename Out, typename Param>
-cudaError_t forward_typed(
-    const ForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  constexpr int kVec = kVectorOf<T, 3>;
-  // Packed where every row and group starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
-    return forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
-  }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
-}
-
-cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
-    case 0:  // float32
-      return forward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 1:  // bfloat16
-      return forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
-    case 2:  // float16
-      return forward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
-    case 3:  // autocast bfloat16
-      return forward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 4:  // autocast float16
-      return forward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
-#ifdef FUSEGEN_VERIFICATION
-    case 5:  // float64
-      return forward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
-#endif
-  }
-  return cudaErrorInvalidValue;
-}
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
-extern "C" int fusegen_matmul_groupnorm_leakyrelu_sum_forward(
-    int mode,
-    const void* fc_product_arg,
-    const void* fc_bias_arg,
-    const void* gn_weight_arg,
-    const void* gn_bias_arg,
-    void* y_arg,
-    void* gn_mean_arg,
-    void* gn_rstd_arg,
-    int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
-    double gn_eps_arg,
-    double negative_slope_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const ForwardArguments arguments{
-      fc_product_arg, fc_bias_arg, gn_weight_arg, gn_bias_arg, y_arg, gn_mean_arg, gn_rstd_arg,
-      rows, channels, groups, gn_eps_arg, negative_slope_arg};
-  const bool elements = aligned_to_16(fc_product_arg, y_arg);
-  const bool vectors =
-      aligned_to_16(fc_bias_arg, gn_weight_arg, gn_bias_arg, gn_mean_arg, gn_rstd_arg);
-  const Aligned aligned =
-      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return forward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+extern "C" int fusegen_matmul_groupnorm_leakyrelu_sum_forward(const Call* call,
+    const ForwardArguments* arguments) {
+  return run<Forward, Modes>(*call, *arguments, shapes_of(*call));
 }
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_matmul_groupnorm_leakyrelu_sum_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t groups, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  ForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  arguments.groups = groups;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, others;
-  forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
-  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
+extern "C" int64_t fusegen_matmul_groupnorm_leakyrelu_sum_forward_workspace(const Call* call) {
+  return workspace_bytes<Forward, Modes>(*call, ForwardArguments{}, shapes_of(*call));
 }
-
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
-namespace {
 // ---- backward ----------------------------------------------------------------------------------
-//
-//   fc = fc_product + fc_bias
-//   gn_hat = (fc - gn_mean) * gn_rstd
-//   gn = gn_hat * gn_weight + gn_bias
-//   d_gn = leaky_relu_backward(grad_y + grad_y, gn, negative_slope)
-//   d_fc = (d_gn * gn_weight - (gn_hat * gn_grad_slope + gn_grad_mean)) * gn_rstd
-//   grad_fc_product = d_fc
-//   d_gn_sum = sum over the rows of d_gn
-//   d_gn_weight_sum = sum over the rows of gn_hat * d_gn
-//   d_fc_sum = sum over the rows of d_fc
 
-// Each group in registers.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked, int kItems,
-    bool kLarge = false, bool kCluster = false>
-__global__ void
-__launch_bounds__(row_threads(kItems, kVec, 3, kLarge), row_blocks(kItems, kVec, 3))
-backward_row(
-    const T* __restrict__ fc_product_ptr,
-    const Out* __restrict__ grad_y_ptr,
-    const T* __restrict__ fc_bias_ptr,
-    const Accumulate<T>* __restrict__ gn_mean_ptr,
-    const Accumulate<T>* __restrict__ gn_rstd_ptr,
-    const Param* __restrict__ gn_weight_ptr,
-    const Param* __restrict__ gn_bias_ptr,
-    T* __restrict__ grad_fc_product_ptr,
-    Accumulate<T>* __restrict__ partials,
-    Accumulate<T> negative_slope_v,
-    int64_t rows, int64_t channels, int64_t groups, int64_t length,
-    int lanes, int across, int height, int period,
-    int64_t step, int64_t item_step, int64_t at_step, int64_t size, int64_t whole) {
+namespace {
+template <typename T_, typename Out, typename Param>
+struct Backward : Program {
+  using T = T_;
   using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  const Seat seat = seat_of<!kLarge && !kCluster>(threadIdx.x, lanes, across, height);
-  // A thread without a seat has no columns, like one behind the last group.
-  const int64_t segment = seat.taken ? int64_t(blockIdx.x) * across + seat.segment : groups;
-  const int lane = seat.lane;
-  constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
-  constexpr bool kKeepsLane = sizeof(T) < 4;  // in float32, column sums need its register
-  Acc* shared = shared_memory<Acc>();
-  constexpr bool kRuns = kHasRuns<T, kVec, kPacked, kItems, true>;
-  // All rows of a block begin at the same place in a vector, so that its threads have sums of the
-  // same columns: they are that far apart. Runs begin anywhere.
-  const unsigned apart = kPacked || kRuns ? 1 : period;
-  int64_t base = int64_t(blockIdx.y / apart) * height * apart + blockIdx.y % apart;
-  const int64_t first = base + seat.row * apart;
-  RowColumns<kVec, kPacked, kRuns> columns[kItems];
-  const int rank = kCluster ? blockIdx.z : 0;  // of the blocks that share the segment
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const int64_t end = segment < groups ? (segment + 1) * length : 0;
-    columns[i] = row_columns<kVec, kPacked, kRuns>(
-        first * channels, segment * length, end,
-            int64_t((rank * kItems + i) * lanes + lane) * kVec);
-  }
-  const Acc inverse_count_v = reciprocal(Acc(length));
+  static constexpr Target kTarget = kPlannedFor;
+  static constexpr int kPasses = 2, kFirstResident = 0;
+  static constexpr Unit kUnit[kPasses] = {Unit::kGroup, Unit::kChannel};
 
-  // The next row is on its way while this one is used.
-  RowLoad<T, kVec, kRuns> fc_product_next[kItems];
-  RowLoad<Out, kVec, kRuns> grad_y_next[kItems];
-  Acc gn_mean_next;
-  Acc gn_rstd_next;
-  const auto load_row = [&](int64_t at, int64_t item) {
-    gn_mean_next = at < size && segment < groups ? Acc(widen(gn_mean_ptr[item])) : Acc(0);
-    gn_rstd_next = at < size && segment < groups ? Acc(widen(gn_rstd_ptr[item])) : Acc(0);
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      fc_product_next[i] = {};
-      grad_y_next[i] = {};
-      if (at >= size || !columns[i].any()) continue;
-      fc_product_next[i] = ask_row(columns[i], fc_product_ptr, at, size, whole);
-      grad_y_next[i] = ask_row(columns[i], grad_y_ptr, at, size, whole);
-    }
+  // [rows, channels]
+  template <template <typename> class Of>
+  struct Reads {
+    static constexpr int kFields = 2;
+    Of<T> fc_product_v; Of<Out> grad_y_v;
+    FUSEGEN_EACH { f(Index<0>(), r.fc_product_v...); f(Index<1>(), r.grad_y_v...); }
   };
-  // Where the thread's row begins, and the number of its segment. Both are added to from turn to
-  // turn, by what the launcher gives: that takes no register and no multiplication. But for runs, a
-  // turn's rows begin at the same place in a vector as those of the one before.
-  int64_t at = first * channels;
-  int64_t item = first * groups + segment;
-  load_row(at, item);  // before anything that is waited for
-  Exchange<Acc, 2> exchange;
-  if constexpr (kCluster) exchange.begin(shared);
+  template <template <typename> class Of>
+  struct Writes {
+    static constexpr int kFields = 1;
+    Of<T> grad_fc_product_v;
+    FUSEGEN_EACH { f(Index<0>(), r.grad_fc_product_v...); }
+  };
+  Reads<ReadPointer> reads;
+  Writes<WritePointer> writes;
+  static constexpr unsigned kOptionalWrites = 0b1;  // may be null
+  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // each pass
+  // [channels]
+  const T* fc_bias_ptr;  // may be null
+  const Param* gn_weight_ptr;
+  const Param* gn_bias_ptr;
+  Param* grad_fc_bias_ptr;  // may be null
+  Param* grad_gn_weight_ptr;  // may be null
+  Param* grad_gn_bias_ptr;  // may be null
+  // [rows, groups]
+  const Accumulate<T>* gn_mean_ptr;
+  const Accumulate<T>* gn_rstd_ptr;
+  Acc negative_slope_v;
+  // In the workspace, for the kernels of a schedule.
+  Acc* partials = nullptr;  // sums of columns over some rows
+  Acc* gn_grad_slope_ptr = nullptr;  // [rows, groups]
+  Acc* gn_grad_mean_ptr = nullptr;  // [rows, groups]
 
-  // Constants and sums of the columns stay in registers or, where those are short, in shared
-  // memory: in places of the thread's own, so nobody waits for them.
-  const int places = kItems * blockDim.x;
-  auto* const fc_bias_staged = behind<Loaded<T, kVec>>(shared, kRowExchange<kVec, 2>);
-  auto* const gn_weight_staged = behind<Loaded<Param, kVec>>(fc_bias_staged, places);
-  auto* const gn_bias_staged = behind<Loaded<Param, kVec>>(gn_weight_staged, places);
-  auto* const d_gn_sum_staged = behind<Loaded<Acc, kVec>>(gn_bias_staged, places);
-  auto* const d_gn_weight_sum_staged = behind<Loaded<Acc, kVec>>(d_gn_sum_staged, places);
-  auto* const d_fc_sum_staged = behind<Loaded<Acc, kVec>>(d_gn_weight_sum_staged, places);
-  constexpr bool kStaged = kLarge;
-  Acc fc_bias_v[kStaged ? 1 : kItems][kVec];
-  Acc gn_weight_v[kStaged ? 1 : kItems][kVec];
-  Acc gn_bias_v[kStaged ? 1 : kItems][kVec];
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    if (kStaged) {
-      const int place = i * blockDim.x + threadIdx.x;
-      if (kAddsBias<T>) fc_bias_staged[place] = load_constants(columns[i], fc_bias_ptr);
-      gn_weight_staged[place] = load_constants(columns[i], gn_weight_ptr);
-      gn_bias_staged[place] = load_constants(columns[i], gn_bias_ptr);
-    } else {
-      load_values(columns[i], fc_bias_ptr, columns[i].any() && kAddsBias<T>,
-          fc_bias_v[kStaged ? 0 : i]);
-      load_values(columns[i], gn_weight_ptr, columns[i].any(), gn_weight_v[kStaged ? 0 : i]);
-      load_values(columns[i], gn_bias_ptr, columns[i].any(), gn_bias_v[kStaged ? 0 : i]);
-    }
-  }
-  Acc d_gn_sum_v[kLarge ? 1 : kItems][kVec] = {};
-  Acc d_gn_weight_sum_v[kLarge ? 1 : kItems][kVec] = {};
-  Acc d_fc_sum_v[kLarge ? 1 : kItems][kVec] = {};
-#pragma unroll
-  for (int i = 0; kLarge && i < kItems; ++i) {
-    const int place = i * blockDim.x + threadIdx.x;
-    d_gn_sum_staged[place] = loaded(d_gn_sum_v[0]);
-    d_gn_weight_sum_staged[place] = loaded(d_gn_weight_sum_v[0]);
-    d_fc_sum_staged[place] = loaded(d_fc_sum_v[0]);
+  static Backward of(const Sizes& sizes, const BackwardArguments& a) {
+    return {{sizes}, {from(a.fc_product_arg), from(a.grad_y_arg)}, {to(a.grad_fc_product_arg)},
+        from(a.fc_bias_arg), from(a.gn_weight_arg), from(a.gn_bias_arg), to(a.grad_fc_bias_arg),
+        to(a.grad_gn_weight_arg), to(a.grad_gn_bias_arg), from(a.gn_mean_arg), from(a.gn_rstd_arg),
+        Acc(a.negative_slope_arg)};
   }
 
-  // Every thread takes every turn, with or without a row of its own: the sums below need all lanes.
-  for (; base < rows; base += step, at += at_step, item += item_step) {
-    const bool valid = at < size;
-    Loaded<T, kVec> fc_product_in[kItems];
-    Loaded<Out, kVec> grad_y_in[kItems];
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      fc_product_in[i] = arrived(columns[i], fc_product_ptr, at, fc_product_next[i]);
-      grad_y_in[i] = arrived(columns[i], grad_y_ptr, at, grad_y_next[i]);
-    }
-    const Acc gn_mean_v = gn_mean_next;
-    const Acc gn_rstd_v = gn_rstd_next;
-    // Behind a branch: else the compiler may put it off until it comes too late.
-    if (!kLarge || base + step < rows) load_row(at + at_step, item + item_step);
-
-    Acc d_gn_hat_sum_v = Acc(0);
-    Acc d_gn_hat_gn_hat_sum_v = Acc(0);
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const bool active = valid && columns[i].any();
-      const int place = i * blockDim.x + threadIdx.x;
-      const int kept = kStaged ? 0 : i;
-      if (kStaged) {
-        widen_values(fc_bias_staged[place], kAddsBias<T>, fc_bias_v[0]);
-        widen_values(gn_weight_staged[place], true, gn_weight_v[0]);
-        widen_values(gn_bias_staged[place], true, gn_bias_v[0]);
-      }
-      Acc d_gn_hat_sum_terms[kVec];
-      Acc d_gn_hat_gn_hat_sum_terms[kVec];
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product_v = widen(fc_product_in[i][v]);
-        const Acc grad_y_v = widen(grad_y_in[i][v]);
-        const Acc fc_v = fc_product_v + fc_bias_v[kept][v];
-        const Acc gn_hat_v = (fc_v - gn_mean_v) * gn_rstd_v;
-        const Acc gn_v = gn_hat_v * gn_weight_v[kept][v] + gn_bias_v[kept][v];
-        const Acc d_gn_v = leaky_relu_backward(grad_y_v + grad_y_v, gn_v, negative_slope_v);
-        const Acc d_gn_hat_gn_hat_v = gn_hat_v * d_gn_v * gn_weight_v[kept][v];
-        d_gn_hat_sum_terms[v] = columns[i].has(v) ? d_gn_v * gn_weight_v[kept][v] : Acc(0);
-        d_gn_hat_gn_hat_sum_terms[v] = columns[i].has(v) ? d_gn_hat_gn_hat_v : Acc(0);
-      }
-      if (active) d_gn_hat_sum_v += sum_of(d_gn_hat_sum_terms);
-      if (active) d_gn_hat_gn_hat_sum_v += sum_of(d_gn_hat_gn_hat_sum_terms);
-    }
-    if constexpr (kCluster) {
-      exchange.sum(d_gn_hat_sum_v, d_gn_hat_gn_hat_sum_v);
-    } else {
-      sum_over_lanes<kWarps, kKeepsLane>(lanes, lane, shared, d_gn_hat_sum_v,
-          d_gn_hat_gn_hat_sum_v);
-    }
-    const Acc gn_grad_slope_v = d_gn_hat_gn_hat_sum_v * inverse_count_v;
-    const Acc gn_grad_mean_v = d_gn_hat_sum_v * inverse_count_v;
-
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const bool active = valid && columns[i].any();
-      const int place = i * blockDim.x + threadIdx.x;
-      const int kept = kStaged ? 0 : i;
-      if (kStaged) {
-        widen_values(fc_bias_staged[place], kAddsBias<T>, fc_bias_v[0]);
-        widen_values(gn_weight_staged[place], true, gn_weight_v[0]);
-        widen_values(gn_bias_staged[place], true, gn_bias_v[0]);
-      }
-      const int own = kLarge ? 0 : i;
-      if (kLarge) {
-        widen_values(d_gn_sum_staged[place], true, d_gn_sum_v[0]);
-        widen_values(d_gn_weight_sum_staged[place], true, d_gn_weight_sum_v[0]);
-        widen_values(d_fc_sum_staged[place], true, d_fc_sum_v[0]);
-      }
-      Pack<T, kVec> grad_fc_product_out;
-#pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        const Acc fc_product_v = widen(fc_product_in[i][v]);
-        const Acc grad_y_v = widen(grad_y_in[i][v]);
-        const Acc fc_v = fc_product_v + fc_bias_v[kept][v];
-        const Acc gn_hat_v = (fc_v - gn_mean_v) * gn_rstd_v;
-        const Acc gn_v = gn_hat_v * gn_weight_v[kept][v] + gn_bias_v[kept][v];
-        const Acc d_gn_v = leaky_relu_backward(grad_y_v + grad_y_v, gn_v, negative_slope_v);
-        const Acc d_fc_unscaled_v = d_gn_v * gn_weight_v[kept][v]
-            - (gn_hat_v * gn_grad_slope_v + gn_grad_mean_v);
-        const Acc d_fc_v = d_fc_unscaled_v * gn_rstd_v;
-        if (active) d_gn_sum_v[own][v] += d_gn_v;
-        if (active) d_gn_weight_sum_v[own][v] += gn_hat_v * d_gn_v;
-        if (active) d_fc_sum_v[own][v] += d_fc_v;
-        grad_fc_product_out[v] = narrow<T>(d_fc_v);
-      }
-      if (kLarge) d_gn_sum_staged[place] = loaded(d_gn_sum_v[0]);
-      if (kLarge) d_gn_weight_sum_staged[place] = loaded(d_gn_weight_sum_v[0]);
-      if (kLarge) d_fc_sum_staged[place] = loaded(d_fc_sum_v[0]);
-      if (active && grad_fc_product_ptr != nullptr)
-          store_pack(columns[i], grad_fc_product_ptr, at, whole, grad_fc_product_out);
-    }
-  }
-
-  // Column sums over the rows of this block; the order of every addition is fixed.
-  // The seat is found again, from another expression: kept, it would take registers from the loop.
-  const Seat again = seat_of<!kLarge && !kCluster>(thread_index(), lanes, across, height);
-  Acc* mine = partials + blockIdx.y * 3 * channels;
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const int own = kLarge ? 0 : i;
-    if (kLarge) {
-      const int place = i * blockDim.x + threadIdx.x;
-      widen_values(d_gn_sum_staged[place], true, d_gn_sum_v[0]);
-      widen_values(d_gn_weight_sum_staged[place], true, d_gn_weight_sum_v[0]);
-      widen_values(d_fc_sum_staged[place], true, d_fc_sum_v[0]);
-    }
-    if (!kLarge && !kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_gn_sum_v[own],
-            d_gn_weight_sum_v[own]);
-    if (!kLarge && !kCluster && height > 1)
-        sum_over_rows<kVec>(again, lanes * across, height, shared, d_fc_sum_v[own]);
-    if (again.row != 0 || !columns[i].any()) continue;
-    store_values(columns[i], mine + 0 * channels, d_gn_sum_v[own]);
-    store_values(columns[i], mine + 1 * channels, d_gn_weight_sum_v[own]);
-    store_values(columns[i], mine + 2 * channels, d_fc_sum_v[own]);
-  }
-}
-
-// Column sums from partial results.
-
-template <typename Acc, typename Param>
-__global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
-    Param* __restrict__ grad_fc_bias_ptr,
-    Param* __restrict__ grad_gn_weight_ptr,
-    Param* __restrict__ grad_gn_bias_ptr,
-    const Acc* __restrict__ partials,
-    int64_t rows, int64_t channels, int64_t blocks) {
-  wait_for_earlier_kernels();
-  const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const bool active = column < channels;
-  Acc* shared = shared_memory<Acc>();
-  Acc d_gn_sum_all[1] = {};
-  Acc d_gn_weight_sum_all[1] = {};
-  Acc d_fc_sum_all[1] = {};
-  constexpr int kBatch = 4;  // partial results that are loaded together
-  for (int64_t base = threadIdx.y; active && base < blocks; base += kBatch * blockDim.y) {
-    Acc part[kBatch][3];
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-#pragma unroll
-      for (int slot = 0; slot < 3; ++slot) {
-        part[b][slot] = partials[(block * 3 + slot) * channels + column];
-      }
-    }
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int64_t block = base + b * blockDim.y;
-      if (block >= blocks) break;
-      d_gn_sum_all[0] += part[b][0];
-      d_gn_weight_sum_all[0] += part[b][1];
-      d_fc_sum_all[0] += part[b][2];
-    }
-  }
-  sum_over_y<1>(shared, d_gn_sum_all);
-  sum_over_y<1>(shared, d_gn_weight_sum_all);
-  sum_over_y<1>(shared, d_fc_sum_all);
-  if (threadIdx.y != 0 || !active) return;
-
-  const Acc d_gn_sum_v = d_gn_sum_all[0];
-  const Acc d_gn_weight_sum_v = d_gn_weight_sum_all[0];
-  const Acc d_fc_sum_v = d_fc_sum_all[0];
-  if (grad_fc_bias_ptr != nullptr) grad_fc_bias_ptr[column] = narrow<Param>(d_fc_sum_v);
-  if (grad_gn_weight_ptr != nullptr) grad_gn_weight_ptr[column] = narrow<Param>(d_gn_weight_sum_v);
-  if (grad_gn_bias_ptr != nullptr) grad_gn_bias_ptr[column] = narrow<Param>(d_gn_sum_v);
-}
-
-// What each group is reduced to.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kSegmentThreads) backward_segments(
-    const T* __restrict__ fc_product_ptr,
-    const Out* __restrict__ grad_y_ptr,
-    const T* __restrict__ fc_bias_ptr,
-    const Accumulate<T>* __restrict__ gn_mean_ptr,
-    const Accumulate<T>* __restrict__ gn_rstd_ptr,
-    const Param* __restrict__ gn_weight_ptr,
-    const Param* __restrict__ gn_bias_ptr,
-    Accumulate<T>* __restrict__ gn_grad_slope_ptr,
-    Accumulate<T>* __restrict__ gn_grad_mean_ptr,
-    Accumulate<T> negative_slope_v,
-    int64_t rows, int64_t channels, int64_t groups, int64_t length, int64_t whole) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  Acc* shared = shared_memory<Acc>();
-  const Acc inverse_count_v = reciprocal(Acc(length));
-
-  cluster_arrive();
-  // The vectors of the blocks that share a segment take turns.
-  const int64_t apart = int64_t(gridDim.z) * blockDim.x * kVec;
-  const int offset = (blockIdx.z * blockDim.x + threadIdx.x) * kVec;
-  // In turns where there are more segments than clusters.
-  for (int64_t item = blockIdx.x; item < rows * groups; item += gridDim.x) {
-    const int64_t row = item / groups;
-    const int64_t segment = item % groups;
-    const Acc gn_mean_v = widen(gn_mean_ptr[item]);
-    const Acc gn_rstd_v = widen(gn_rstd_ptr[item]);
-    Acc d_gn_hat_sum_v = Acc(0);
-    Acc d_gn_hat_gn_hat_sum_v = Acc(0);
-    // Where no vector begins with the segment, it may touch one more.
-    const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kVectorsAtOnce * apart) {
-      SegmentColumns<kVec, kPacked> columns[kVectorsAtOnce];
-      Loaded<T, kVec> fc_product_in[kVectorsAtOnce];
-      Loaded<Out, kVec> grad_y_in[kVectorsAtOnce];
-      Loaded<T, kVec> fc_bias_in[kVectorsAtOnce];
-      Loaded<Param, kVec> gn_weight_in[kVectorsAtOnce];
-      Loaded<Param, kVec> gn_bias_in[kVectorsAtOnce];
-#pragma unroll
-      for (int u = 0; u < kVectorsAtOnce; ++u) {
-        columns[u] = segment_columns<kVec, kPacked>(
-            row * channels, segment * length, (segment + 1) * length,
-            base + u * apart + offset);
-        if (!columns[u].any()) break;
-        fc_product_in[u] = load_pack(columns[u], fc_product_ptr, row * channels, whole);
-        grad_y_in[u] = load_pack(columns[u], grad_y_ptr, row * channels, whole);
-        if (kPacked && kAddsBias<T>) {
-          fc_bias_in[u] = load_pack(columns[u], fc_bias_ptr, 0, whole);
-        }
-        if (kPacked) {
-          gn_weight_in[u] = load_pack(columns[u], gn_weight_ptr, 0, whole);
-        }
-        if (kPacked) {
-          gn_bias_in[u] = load_pack(columns[u], gn_bias_ptr, 0, whole);
-        }
-      }
-#pragma unroll
-      for (int u = 0; u < kVectorsAtOnce; ++u) {
-        if (!columns[u].any()) break;
-        Acc fc_bias_v[kVec];
-        if (kPacked) {
-          widen_values(fc_bias_in[u], kAddsBias<T>, fc_bias_v);
-        } else {
-          load_values(columns[u], fc_bias_ptr, kAddsBias<T>, fc_bias_v);
-        }
-        Acc gn_weight_v[kVec];
-        if (kPacked) {
-          widen_values(gn_weight_in[u], true, gn_weight_v);
-        } else {
-          load_values(columns[u], gn_weight_ptr, true, gn_weight_v);
-        }
-        Acc gn_bias_v[kVec];
-        if (kPacked) {
-          widen_values(gn_bias_in[u], true, gn_bias_v);
-        } else {
-          load_values(columns[u], gn_bias_ptr, true, gn_bias_v);
-        }
-#pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          if (!columns[u].has(v)) continue;
-          const Acc fc_product_v = widen(fc_product_in[u][v]);
-          const Acc grad_y_v = widen(grad_y_in[u][v]);
-          const Acc fc_v = fc_product_v + fc_bias_v[v];
-          const Acc gn_hat_v = (fc_v - gn_mean_v) * gn_rstd_v;
-          const Acc gn_v = gn_hat_v * gn_weight_v[v] + gn_bias_v[v];
-          const Acc d_gn_v = leaky_relu_backward(grad_y_v + grad_y_v, gn_v, negative_slope_v);
-          const Acc d_gn_hat_gn_hat_v = gn_hat_v * d_gn_v * gn_weight_v[v];
-          d_gn_hat_sum_v += d_gn_v * gn_weight_v[v];
-          d_gn_hat_gn_hat_sum_v += d_gn_hat_gn_hat_v;
-        }
-      }
-    }
-    sum_over_segment(shared, d_gn_hat_sum_v, d_gn_hat_gn_hat_sum_v);
-    const Acc gn_grad_slope_v = d_gn_hat_gn_hat_sum_v * inverse_count_v;
-    const Acc gn_grad_mean_v = d_gn_hat_sum_v * inverse_count_v;
-    if (threadIdx.x == 0 && blockIdx.z == 0) {
-      gn_grad_slope_ptr[item] = gn_grad_slope_v;
-      gn_grad_mean_ptr[item] = gn_grad_mean_v;
-    }
-  }
-  cluster_wait();
-}
-
-// Results, with what is reduced at hand.
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-__global__ void __launch_bounds__(kStreamThreads) backward_apply(
-    const T* __restrict__ fc_product_ptr,
-    const Out* __restrict__ grad_y_ptr,
-    const T* __restrict__ fc_bias_ptr,
-    const Accumulate<T>* __restrict__ gn_mean_ptr,
-    const Accumulate<T>* __restrict__ gn_rstd_ptr,
-    const Param* __restrict__ gn_weight_ptr,
-    const Param* __restrict__ gn_bias_ptr,
-    const Accumulate<T>* __restrict__ gn_grad_slope_ptr,
-    const Accumulate<T>* __restrict__ gn_grad_mean_ptr,
-    T* __restrict__ grad_fc_product_ptr,
-    Accumulate<T>* __restrict__ partials,
-    Accumulate<T> negative_slope_v,
-    int64_t rows, int64_t channels, int64_t groups, int64_t group_length,
-    int64_t lines, int64_t lines_per_block, int period, int64_t whole) {
-  using Acc = Accumulate<T>;
-  wait_for_earlier_kernels();
-  // A line is a row, or so many that the next one begins at a multiple of a vector.
-  const int64_t length = kPacked ? channels : period * channels;
-  const auto columns = line_columns<kVec, kPacked>(
-      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, channels, period);
-  const bool active = columns.any();
-  const int64_t segments = kPacked ? groups : period * groups;  // of a line
-  const Division by_segment(columns.first, group_length);
-  int64_t segment[kVec];
-  by_segment.each<kVec>([&](int v, int64_t quotient, int64_t) {
-    segment[v] = kPacked ? by_segment.quotient : quotient;  // packs lie in one
-  });
-  Acc fc_bias_v[kVec];
-  load_values(columns, fc_bias_ptr, active && kAddsBias<T>, fc_bias_v);
-  Acc gn_weight_v[kVec];
-  load_values(columns, gn_weight_ptr, active, gn_weight_v);
-  Acc gn_bias_v[kVec];
-  load_values(columns, gn_bias_ptr, active, gn_bias_v);
-
-  Acc d_gn_sum_v[kVec] = {};
-  Acc d_gn_weight_sum_v[kVec] = {};
-  Acc d_fc_sum_v[kVec] = {};
-
-  // What is known of the segment that element v of the thread's vector is of. That of the first one
-  // is asked for with the vector; others seldom are of another, but to compare eight takes longer.
-  constexpr bool kEarly = kPacked || kVec <= 4;
-  struct Values {
+  struct Scalars {
+    Acc inverse_count_v;
+  };
+  struct Channel {
+    Acc fc_bias_v, gn_weight_v, gn_bias_v, grad_fc_bias_v, grad_gn_weight_v, grad_gn_bias_v;
+  };
+  struct Group {
     Acc gn_mean_v, gn_rstd_v, gn_grad_slope_v, gn_grad_mean_v;
   };
-  const auto values_of = [&](int64_t at, int v) {
-    return Values{
-        widen(gn_mean_ptr[at * segments + segment[v]]),
-        widen(gn_rstd_ptr[at * segments + segment[v]]),
-        widen(gn_grad_slope_ptr[at * segments + segment[v]]),
-        widen(gn_grad_mean_ptr[at * segments + segment[v]])};
-  };
+  FUSEGEN_DEVICE Scalars scalars() const {
+    Scalars k{};
+    k.inverse_count_v = reciprocal(Acc(group_length));
+    return k;
+  }
+  template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
+    f(Uses<0b11>(), fc_bias_ptr, kAddsBias<T>, &Channel::fc_bias_v);
+    f(Uses<0b11>(), gn_weight_ptr, true, &Channel::gn_weight_v);
+    f(Uses<0b11>(), gn_bias_ptr, true, &Channel::gn_bias_v);
+  }
+  template <int kFrom, typename F> FUSEGEN_BOTH void group_tensors(const F& f) const {
+    f(Uses<0b11>(), gn_mean_ptr, true, &Group::gn_mean_v);
+    f(Uses<0b11>(), gn_rstd_ptr, true, &Group::gn_rstd_v);
+    if constexpr (kFrom > 0) {
+      f(Uses<0b10>(), gn_grad_slope_ptr, true, &Group::gn_grad_slope_v);
+      f(Uses<0b10>(), gn_grad_mean_ptr, true, &Group::gn_grad_mean_v);
+    }
+  }
 
-  const int64_t first = blockIdx.y * lines_per_block;
-  const int64_t last = first + lines_per_block < lines ? first + lines_per_block : lines;
-  // What is done with the thread's vector of a line; only some of its elements may be there.
-  const auto take =
-      [&](const auto& here, int64_t at, const Values& first_values, const auto& fc_product_in,
-          const auto& grad_y_in) {
-    Pack<T, kVec> grad_fc_product_out;
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      if (!here.has(v)) continue;
-      const bool of_first = kPacked || (kEarly && segment[v] == segment[0]);
-      const Values values = of_first ? first_values : values_of(at, v);
-      const Acc gn_mean_v = values.gn_mean_v;
-      const Acc gn_rstd_v = values.gn_rstd_v;
-      const Acc gn_grad_slope_v = values.gn_grad_slope_v;
-      const Acc gn_grad_mean_v = values.gn_grad_mean_v;
-      const Acc fc_product_v = widen(fc_product_in[v]);
-      const Acc grad_y_v = widen(grad_y_in[v]);
-      const Acc fc_v = fc_product_v + fc_bias_v[v];
-      const Acc gn_hat_v = (fc_v - gn_mean_v) * gn_rstd_v;
-      const Acc gn_v = gn_hat_v * gn_weight_v[v] + gn_bias_v[v];
-      const Acc d_gn_v = leaky_relu_backward(grad_y_v + grad_y_v, gn_v, negative_slope_v);
+  template <template <typename> class Of>
+  struct Sums0 {
+    static constexpr int kFields = 2, kComponents = 2;
+    Of<Sum> d_gn_hat_sum_v; Of<Sum> d_gn_hat_gn_hat_sum_v;
+    FUSEGEN_EACH { f(Index<0>(), r.d_gn_hat_sum_v...); f(Index<1>(), r.d_gn_hat_gn_hat_sum_v...); }
+  };
+  template <template <typename> class Of>
+  struct Sums1 {
+    static constexpr int kFields = 3, kComponents = 3;
+    Of<Sum> grad_gn_bias_v; Of<Sum> grad_gn_weight_v; Of<Sum> grad_fc_bias_v;
+    FUSEGEN_EACH { f(Index<0>(), r.grad_gn_bias_v...); f(Index<1>(), r.grad_gn_weight_v...);
+        f(Index<2>(), r.grad_fc_bias_v...); }
+  };
+  template <int kPass, template <typename> class Of>
+  using Sums =
+      std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
+
+  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+    const Acc fc_v = x.fc_product_v + k.fc_bias_v;
+    const Acc gn_hat_v = (fc_v - k.gn_mean_v) * k.gn_rstd_v;
+    const Acc gn_v = gn_hat_v * k.gn_weight_v + k.gn_bias_v;
+    const Acc d_gn_v = leaky_relu_backward(x.grad_y_v + x.grad_y_v, gn_v, negative_slope_v);
+    const Acc d_gn_weight_v = gn_hat_v * d_gn_v;
+    const Acc d_gn_hat_v = d_gn_v * k.gn_weight_v;
+    const Acc d_gn_hat_gn_hat_v = d_gn_weight_v * k.gn_weight_v;
+    if constexpr (kPass == 0) {
+      sum.d_gn_hat_sum_v = d_gn_hat_v;
+      sum.d_gn_hat_gn_hat_sum_v = d_gn_hat_gn_hat_v;
+    } else {
       const Acc d_fc_v =
-          (d_gn_v * gn_weight_v[v] - (gn_hat_v * gn_grad_slope_v + gn_grad_mean_v)) * gn_rstd_v;
-      d_gn_sum_v[v] += d_gn_v;
-      d_gn_weight_sum_v[v] += gn_hat_v * d_gn_v;
-      d_fc_sum_v[v] += d_fc_v;
-      grad_fc_product_out[v] = narrow<T>(d_fc_v);
-    }
-    if (grad_fc_product_ptr != nullptr)
-        store_pack(here, grad_fc_product_ptr, at * length, whole, grad_fc_product_out);
-  };
-  // First the lines that are complete, if vectors may move them.
-  const Columns<kVec, true> packed{columns.first, 1, kVec};
-  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
-  const int64_t end = last < full ? last : full;
-  for (int64_t line = first + threadIdx.y; active && line < end;
-       line += kRowsInFlight * blockDim.y) {
-    Loaded<T, kVec> fc_product_in[kRowsInFlight];
-    Loaded<Out, kVec> grad_y_in[kRowsInFlight];
-    Values values[kRowsInFlight];
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      if (kEarly) values[u] = values_of(at, 0);
-      fc_product_in[u] = load_pack(packed, fc_product_ptr, at * length, whole);
-      grad_y_in[u] = load_pack(packed, grad_y_ptr, at * length, whole);
-    }
-#pragma unroll
-    for (int u = 0; u < kRowsInFlight; ++u) {
-      const int64_t at = line + u * blockDim.y;
-      if (at >= end) break;
-      take(packed, at, values[u], fc_product_in[u], grad_y_in[u]);
+          (d_gn_hat_v - (gn_hat_v * k.gn_grad_slope_v + k.gn_grad_mean_v)) * k.gn_rstd_v;
+      sum.grad_gn_bias_v = d_gn_v;
+      sum.grad_gn_weight_v = d_gn_weight_v;
+      sum.grad_fc_bias_v = d_fc_v;
+      y.grad_fc_product_v = d_fc_v;
     }
   }
-  if constexpr (!kPacked) {
-    // The thread goes on where it would have come to.
-    const int64_t begin = first < full ? full : first;
-    const unsigned turn_of_begin = unsigned(begin - first) % blockDim.y;
-    const unsigned wait = (threadIdx.y + blockDim.y - turn_of_begin) % blockDim.y;
-    for (int64_t at = begin + wait; active && at < last; at += blockDim.y) {
-      const auto here = part_of(columns, at * length, rows * channels);
-      if (!here.any()) break;
-      const auto fc_product_in = load_pack(here, fc_product_ptr, at * length, whole);
-      const auto grad_y_in = load_pack(here, grad_y_ptr, at * length, whole);
-      take(here, at, values_of(at, 0), fc_product_in, grad_y_in);
+  // What later passes need of the sums.
+  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void follow(K& k,
+      const S& total) const {
+    if constexpr (kPass == 0) {
+      k.gn_grad_slope_v = total.d_gn_hat_gn_hat_sum_v * k.inverse_count_v;
+      k.gn_grad_mean_v = total.d_gn_hat_sum_v * k.inverse_count_v;
     }
   }
+  // What is only stored of them.
+  template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
+      const S& total) const {
+    if constexpr (kPass == 1) {
+      k.grad_fc_bias_v = total.grad_fc_bias_v;
+      k.grad_gn_weight_v = total.grad_gn_weight_v;
+      k.grad_gn_bias_v = total.grad_gn_bias_v;
+    }
+  }
+  template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
+    if constexpr (kPass == 0) {
+      if constexpr (!kResident) {
+        f(gn_grad_slope_ptr, &Group::gn_grad_slope_v);
+        f(gn_grad_mean_ptr, &Group::gn_grad_mean_v);
+      }
+    }
+    if constexpr (kPass == 1) {
+      f(grad_fc_bias_ptr, &Channel::grad_fc_bias_v);
+      f(grad_gn_weight_ptr, &Channel::grad_gn_weight_v);
+      f(grad_gn_bias_ptr, &Channel::grad_gn_bias_v);
+    }
+  }
+  template <typename F> void scratch(const F& f) {
+    f(Index<0>(), gn_grad_slope_ptr, Unit::kGroup, false);
+    f(Index<0>(), gn_grad_mean_ptr, Unit::kGroup, false);
+  }
 
-  // Partial results of this block of rows; the order of every addition is fixed.
-  Acc* shared = shared_memory<Acc>();
-  sum_over_y<kVec>(shared, d_gn_sum_v, d_gn_weight_sum_v);
-  sum_over_y<kVec>(shared, d_fc_sum_v);
-  if (threadIdx.y != 0 || !active) return;
-  store_partials(columns, partials, blockIdx.y, 3, 0, channels, period, d_gn_sum_v);
-  store_partials(columns, partials, blockIdx.y, 3, 1, channels, period, d_gn_weight_sum_v);
-  store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, d_fc_sum_v);
-}
-
-struct BackwardArguments {
-  const void* grad_y_arg;
-  const void* fc_product_arg;
-  const void* fc_bias_arg;
-  const void* gn_weight_arg;
-  const void* gn_bias_arg;
-  const void* gn_mean_arg;
-  const void* gn_rstd_arg;
-  void* grad_fc_product_arg;
-  void* grad_fc_bias_arg;
-  void* grad_gn_weight_arg;
-  void* grad_gn_bias_arg;
-  int64_t rows, channels, groups;
-  double negative_slope_arg;
+  // What launch configurations are chosen by.
+  static constexpr int kColumnValues = 6;  // that a thread keeps of a column
+  static constexpr int kChannelValuesBy[kPasses] = {3, 3};  // each pass
+  static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
+  static constexpr int kRowConstants = 3, kRowValues = 14, kRowBlocks = 3;
+  static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
 };
-
-template <typename T, typename Out, typename Param, int kVec, bool kPacked>
-cudaError_t backward_launch(
-    const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  using Acc = Accumulate<T>;
-  auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
-  auto* fc_product_ptr = static_cast<const T*>(a.fc_product_arg);
-  auto* fc_bias_ptr = static_cast<const T*>(a.fc_bias_arg);
-  auto* gn_weight_ptr = static_cast<const Param*>(a.gn_weight_arg);
-  auto* gn_bias_ptr = static_cast<const Param*>(a.gn_bias_arg);
-  auto* gn_mean_ptr = static_cast<const Accumulate<T>*>(a.gn_mean_arg);
-  auto* gn_rstd_ptr = static_cast<const Accumulate<T>*>(a.gn_rstd_arg);
-  auto* grad_fc_product_ptr = static_cast<T*>(a.grad_fc_product_arg);
-  auto* grad_fc_bias_ptr = static_cast<Param*>(a.grad_fc_bias_arg);
-  auto* grad_gn_weight_ptr = static_cast<Param*>(a.grad_gn_weight_arg);
-  auto* grad_gn_bias_ptr = static_cast<Param*>(a.grad_gn_bias_arg);
-  const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
-
-  // Each segment stays in registers.
-  // With column sums a thread has no room for two vectors of 16 bytes, but for one.
-  constexpr int kRow = std::min(kVec, 4);
-  constexpr int kWide = kVectorOf<T, 0>;
-  // Of a thread that keeps what it has of its columns in shared memory.
-  constexpr int kStagedBytes = 2 * kRow * (sizeof(T) + 2 * sizeof(Param) + 3 * sizeof(Acc));
-  // Sums, blocks, constants, tensors that the split schedule reads twice, values, bytes, threads,
-  // blocks of a cluster.
-  constexpr RowWork kWork{3, 3, 3, 2, 14, sizeof(T),
-      row_most_threads(true, kStagedBytes, kSharedBytes - kRowExchange<kRow, 2> * sizeof(Acc)),
-          kMostCluster};
-  const int64_t length = channels / groups, size = rows * channels;
-  const bool wide = kWide > kRow && row_can_be_wide(kWork, kPacked, length, kWide) &&
-      row_doubles(shapes, size, kWide, kMultiprocessors);
-  const bool doubles = (kPacked ? sizeof(T) == 2 : ragged_doubles(kWork)) &&
-      row_doubles(shapes, size, 2 * kRow, kMultiprocessors);
-  Row row = row_shape(
-      shapes, kWork, rows, groups, length, wide ? kWide : kRow, kPacked, wide ? 1 : 2,
-      doubles, kMultiprocessors);
-  if (row.items == 0 && shapes.schedule == kOnChip) return cudaErrorInvalidConfiguration;
-  if (row.items > 0 && shapes.schedule != kSplit) {
-    set_row_blocks(row, shapes, kWork, rows, groups, length, row.resident, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, row.grid.y);
-    auto* partials = scratch.take<Acc>(int64_t(row.grid.y) * 3 * channels);
-    if (scratch.measures()) return cudaSuccess;
-    cudaError_t error = cudaSuccess;
-    auto* kernel = backward_row<T, Out, Param, kRow, kPacked, 1>;
-    if (row.items == 2) kernel = backward_row<T, Out, Param, kRow, kPacked, 2>;
-    if constexpr (sizeof(T) == 2 || kMostCluster == 1) {
-      if (row.large) kernel = backward_row<T, Out, Param, kRow, kPacked, 2, true>;
-    }
-    if constexpr (kMostCluster > 1) {
-      if (row.cluster > 1) kernel = backward_row<T, Out, Param, kRow, kPacked, 2, false, true>;
-    }
-    if (wide) kernel = backward_row<T, Out, Param, kWide, kPacked, 1>;
-    const int exchanged = wide ? kRowExchange<kWide, 2> : kRowExchange<kRow, 2>;
-    const size_t staged = row.large ? row.block.x * kStagedBytes : 0;
-    const size_t shared_bytes = exchanged * sizeof(Acc) + staged;
-    error = launch(kernel, row.grid, row.block, shared_bytes, stream, fc_product_ptr, grad_y_ptr,
-        fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, grad_fc_product_ptr,
-        partials, Acc(a.negative_slope_arg), rows, channels, groups, length, row.lanes, row.across,
-        row.height, row.period, row.step, row.step * groups, row.step * channels, size, whole);
-    if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr,
-        grad_gn_bias_ptr, partials, rows, channels, int64_t(row.grid.y));
-  }
-
-  // Any size: statistics first, then one more pass.
-  {
-    const Stream sums = stream_shape(
-        shapes, rows, channels, kVec, kPacked, StreamWork::kSums, kMultiprocessors);
-    const Finalise finalise = finalise_shape(channels, sums.grid.y * sums.period);
-    auto* partials = scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 3 * channels);
-    auto* gn_grad_slope_ptr = scratch.take<Acc>(rows * groups);
-    auto* gn_grad_mean_ptr = scratch.take<Acc>(rows * groups);
-    if (scratch.measures()) return cudaSuccess;
-    cudaError_t error = cudaSuccess;
-    error = launch(backward_segments<T, Out, Param, kVec, kPacked>,
-        segment_grid(shapes, rows, groups, channels / groups, kSegmentTurn * kVec, kMostCluster,
-            kMultiprocessors),
-        dim3(kSegmentThreads), kSegmentExchange * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr,
-        fc_bias_ptr, gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr,
-        gn_grad_mean_ptr, Acc(a.negative_slope_arg), rows, channels, groups, channels / groups,
-        whole);
-    if (error != cudaSuccess) return error;
-    error = launch(backward_apply<T, Out, Param, kVec, kPacked>, sums.grid, sums.block,
-        kStreamThreads * 2 * kVec * sizeof(Acc), stream, fc_product_ptr, grad_y_ptr, fc_bias_ptr,
-        gn_mean_ptr, gn_rstd_ptr, gn_weight_ptr, gn_bias_ptr, gn_grad_slope_ptr, gn_grad_mean_ptr,
-        grad_fc_product_ptr, partials, Acc(a.negative_slope_arg), rows, channels, groups,
-        channels / groups, sums.lines, sums.lines_per_block, sums.period, whole);
-    if (error != cudaSuccess) return error;
-    return launch(backward_column_sums<Acc, Param>, finalise.grid, finalise.block,
-        kStreamThreads * 2 * sizeof(Acc), stream, grad_fc_bias_ptr, grad_gn_weight_ptr,
-        grad_gn_bias_ptr, partials, rows, channels, int64_t(sums.grid.y * sums.period));
-  }
-}
-
-template <typename T, typename Out, typename Param>
-cudaError_t backward_typed(
-    const BackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
-  constexpr int kVec = kVectorOf<T, 6>;
-  // Packed where every row and group starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
-    return backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
-  }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
-}
-
-cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
-    case 0:  // float32
-      return backward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 1:  // bfloat16
-      return backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
-    case 2:  // float16
-      return backward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
-    case 3:  // autocast bfloat16
-      return backward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
-    case 4:  // autocast float16
-      return backward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
-#ifdef FUSEGEN_VERIFICATION
-    case 5:  // float64
-      return backward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
-#endif
-  }
-  return cudaErrorInvalidValue;
-}
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
-extern "C" int fusegen_matmul_groupnorm_leakyrelu_sum_backward(
-    int mode,
-    const void* grad_y_arg,
-    const void* fc_product_arg,
-    const void* fc_bias_arg,
-    const void* gn_weight_arg,
-    const void* gn_bias_arg,
-    const void* gn_mean_arg,
-    const void* gn_rstd_arg,
-    void* grad_fc_product_arg,
-    void* grad_fc_bias_arg,
-    void* grad_gn_weight_arg,
-    void* grad_gn_bias_arg,
-    int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
-    double negative_slope_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const BackwardArguments arguments{
-      grad_y_arg, fc_product_arg, fc_bias_arg, gn_weight_arg, gn_bias_arg, gn_mean_arg,
-      gn_rstd_arg, grad_fc_product_arg, grad_fc_bias_arg, grad_gn_weight_arg,
-      grad_gn_bias_arg, rows, channels, groups, negative_slope_arg};
-  const bool elements = aligned_to_16(grad_y_arg, fc_product_arg, grad_fc_product_arg);
-  const bool vectors =
-      aligned_to_16(fc_bias_arg, gn_weight_arg, gn_bias_arg, gn_mean_arg, gn_rstd_arg,
-          grad_fc_bias_arg,
-      grad_gn_weight_arg, grad_gn_bias_arg);
-  const Aligned aligned =
-      !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return backward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+extern "C" int fusegen_matmul_groupnorm_leakyrelu_sum_backward(const Call* call,
+    const BackwardArguments* arguments) {
+  return run<Backward, Modes>(*call, *arguments, shapes_of(*call));
 }
-
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
-extern "C" int64_t fusegen_matmul_groupnorm_leakyrelu_sum_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t groups, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  BackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  arguments.groups = groups;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch vectors, others;
-  backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
-  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
+extern "C" int64_t fusegen_matmul_groupnorm_leakyrelu_sum_backward_workspace(const Call* call) {
+  return workspace_bytes<Backward, Modes>(*call, BackwardArguments{}, shapes_of(*call));
 }
-
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY

@@ -5,15 +5,32 @@
 
 namespace fusegen {
 
+// One access to memory. What a kernel only reads may come through the cache that nobody keeps up to
+// date; what it writes, or another block of the same launch, may not.
+template <typename T>
+__device__ __forceinline__ T read(const T* from) {
+  return __ldg(from);
+}
+template <typename T>
+__device__ __forceinline__ T read(T* from) {
+  return *from;
+}
+
+// What is loaded from a pointer, to const or not.
+template <typename T, int N, bool kPacked = true>
+using LoadedFrom = Loaded<std::remove_const_t<T>, N, kPacked>;
+
 // Elements as words that each come from or go to memory by `load` or `store`.
 template <int N, typename T, typename Load>
-__device__ __forceinline__ Loaded<T, N> load_words(const T* from, const Load& load) {
-  constexpr int kWords = sizeof(Pack<T, N>) / sizeof(Word<T, N>);
-  Word<T, N> word[kWords];
-  const auto* words = reinterpret_cast<const Word<T, N>*>(from);
+__device__ __forceinline__ LoadedFrom<T, N> load_words(T* from, const Load& load) {
+  using E = std::remove_const_t<T>;
+  constexpr int kWords = sizeof(Pack<E, N>) / sizeof(Word<E, N>);
+  using Words = std::conditional_t<std::is_const_v<T>, const Word<E, N>, Word<E, N>>;
+  Word<E, N> word[kWords];
+  auto* words = reinterpret_cast<Words*>(from);
 #pragma unroll
   for (int w = 0; w < kWords; ++w) word[w] = load(words + w);
-  Loaded<T, N> loaded;
+  Loaded<E, N> loaded;
   memcpy(&loaded, word, sizeof(loaded));
   return loaded;
 }
@@ -29,38 +46,40 @@ __device__ __forceinline__ void store_words(T* to, const Pack<T, N>& pack, const
 
 // The thread's elements of a row; there must be some. Those that do not exist are zero.
 template <int N, bool kPacked, typename T>
-__device__ __forceinline__ Loaded<T, N, kPacked> load_pack(
-    const Columns<N, kPacked>& columns, const T* row) {
+__device__ __forceinline__ LoadedFrom<T, N, kPacked> load_pack(
+    const Columns<N, kPacked>& columns, T* row) {
   if constexpr (kPacked) {
-    return load_words<N>(row + columns.first, [](const auto* word) { return *word; });
+    return load_words<N>(row + columns.first, [](auto* word) { return read(word); });
   } else {
-    Loaded<T, N, kPacked> loaded;
+    LoadedFrom<T, N, kPacked> loaded = {};
 #pragma unroll
-    for (int v = 0; v < N; ++v) loaded.element[v] = columns.has(v) ? row[columns.at(v)] : T{};
+    for (int v = 0; v < N; ++v) {
+      if (columns.has(v)) loaded.element[v] = read(row + columns.at(v));
+    }
     return loaded;
   }
 }
 
 // What exists of the vector at `from`, which need not begin at a multiple of one.
 template <template <int> typename ColumnsOf, int N, typename T>
-__device__ __forceinline__ Loaded<T, N> load_single(const ColumnsOf<N>& columns, const T* from) {
-  Pack<T, N> pack = {};
+__device__ __forceinline__ LoadedFrom<T, N> load_single(const ColumnsOf<N>& columns, T* from) {
+  Pack<std::remove_const_t<T>, N> pack = {};
 #pragma unroll
   for (int v = 0; v < N; ++v) {
-    if (columns.has(v)) pack[v] = from[v];
+    if (columns.has(v)) pack[v] = read(from + v);
   }
-  Loaded<T, N> loaded;
+  LoadedFrom<T, N> loaded;
   memcpy(&loaded, &pack, sizeof(loaded));
   return loaded;
 }
 template <template <int> typename ColumnsOf, int N, typename T>
-__device__ __forceinline__ Loaded<T, N> load_pack(const ColumnsOf<N>& columns, const T* row) {
+__device__ __forceinline__ LoadedFrom<T, N> load_pack(const ColumnsOf<N>& columns, T* row) {
   return load_single(columns, row + columns.first);
 }
 
 // The same where there may be none: zero then.
 template <typename ColumnsOf, typename T>
-__device__ __forceinline__ auto load_constants(const ColumnsOf& columns, const T* row) {
+__device__ __forceinline__ auto load_constants(const ColumnsOf& columns, T* row) {
   using Constants = decltype(load_pack(columns, row));
   return columns.any() ? load_pack(columns, row) : Constants{};
 }
@@ -82,14 +101,14 @@ __device__ __forceinline__ void store_pack(
 // `whole` elements: none where it does not begin at a multiple of 16 bytes. What the others of a
 // vector are is not said.
 template <int N, typename T>
-__device__ __forceinline__ Loaded<T, N> load_pack(
-    const Columns<N, true>& columns, const T* tensor, int64_t row, int64_t) {
+__device__ __forceinline__ LoadedFrom<T, N> load_pack(
+    const Columns<N, true>& columns, T* tensor, int64_t row, int64_t) {
   return load_pack(columns, tensor + row);
 }
 template <int N, typename T>
-__device__ __forceinline__ Loaded<T, N> load_pack(
-    const Ragged<N>& columns, const T* tensor, int64_t row, int64_t whole) {
-  const T* const from = tensor + row + columns.first;
+__device__ __forceinline__ LoadedFrom<T, N> load_pack(
+    const Ragged<N>& columns, T* tensor, int64_t row, int64_t whole) {
+  T* const from = tensor + row + columns.first;
   if (row + columns.first + N <= whole) return load_pack(Columns<N, true>{0, 1, N}, from);
   return load_single(columns, from);
 }
@@ -133,24 +152,24 @@ __device__ __forceinline__ void widen_values(
 // The same of a vector at the thread's columns.
 template <int N, bool kPacked, typename Acc, typename T>
 __device__ __forceinline__ void load_values(
-    const Columns<N, kPacked>& columns, const T* row, bool present, Acc (&value)[N]) {
-  Loaded<T, N, kPacked> loaded;
+    const Columns<N, kPacked>& columns, T* row, bool present, Acc (&value)[N]) {
+  LoadedFrom<T, N, kPacked> loaded = {};
   if (present) loaded = load_pack(columns, row);
   widen_values(loaded, present, value);
 }
 template <template <int> typename ColumnsOf, int N, typename Acc, typename T>
 __device__ __forceinline__ void load_values(
-    const ColumnsOf<N>& columns, const T* row, bool present, Acc (&value)[N]) {
+    const ColumnsOf<N>& columns, T* row, bool present, Acc (&value)[N]) {
 #pragma unroll
   for (int v = 0; v < N; ++v) {
-    value[v] = present && columns.has(v) ? Acc(widen(row[columns.at(v)])) : Acc(-0.0);
+    value[v] = present && columns.has(v) ? Acc(widen(read(row + columns.at(v)))) : Acc(-0.0);
   }
 }
 template <int N, typename Acc, typename T>
 __device__ __forceinline__ void load_values(
-    const Line<N>& columns, const T* row, bool present, Acc (&value)[N]) {
+    const Line<N>& columns, T* row, bool present, Acc (&value)[N]) {
   columns.each([&](int v, int64_t, int64_t column) {
-    value[v] = present ? Acc(widen(row[column])) : Acc(-0.0);
+    value[v] = present ? Acc(widen(read(row + column))) : Acc(-0.0);
   });
 }
 

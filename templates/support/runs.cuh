@@ -77,7 +77,7 @@ __device__ __forceinline__ RowLoad<T, N, true> ask_row(
     if (at > 0 && at + N + 2 <= size) {
       const auto* words = reinterpret_cast<const unsigned*>(from - bits / 16);
 #pragma unroll
-      for (int w = 0; w <= N / 2; ++w) asked.word[w] = words[w];
+      for (int w = 0; w <= N / 2; ++w) asked.word[w] = read(words + w);
     } else {
       // One of the words may lie outside of the tensor.
       const Loaded<T, N> single = load_single(columns, from);
@@ -92,7 +92,7 @@ __device__ __forceinline__ RowLoad<T, N, true> ask_row(
   } else if (at + N <= size) {
     T element[N];
 #pragma unroll
-    for (int v = 0; v < N; ++v) element[v] = from[v];
+    for (int v = 0; v < N; ++v) element[v] = read(from + v);
     memcpy(&asked, element, sizeof(asked));
   } else {
     asked = load_single(columns, from);

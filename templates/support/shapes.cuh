@@ -46,6 +46,14 @@ bool aligned_to_16(Pointers... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
+// The GPU that launch configurations are made for.
+struct Target {
+  int multiprocessors;
+  int64_t shared_bytes;  // of a block, at most
+  int64_t l2_bytes;
+  int most_cluster;      // blocks of a cluster, at most
+};
+
 // Multiprocessors that have blocks of clusters: those of more than two leave some without one.
 inline int usable_multiprocessors(int cluster, int multiprocessors) {
   return cluster > 2 ? multiprocessors - multiprocessors / 8 : multiprocessors;

@@ -8,6 +8,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
+#define __grid_constant__
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
 // __shared__ is left out on purpose: shared memory comes from fusegen::shared_memory(), where the emulator

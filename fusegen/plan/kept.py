@@ -1,0 +1,71 @@
+"""What kernels keep of elements for later passes, in registers or shared memory, so that nobody computes it again."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from fusegen.ir.graph import Node, ancestors
+from fusegen.ops.functions import is_costly, is_slope
+from fusegen.plan.model import Kernel, Pass
+
+
+def kept_values(kernel: Kernel) -> list[list[Node]]:
+    """For each pass of a row or column kernel, the values that it keeps for later ones."""
+    keeper = _Keeper(kernel)
+    found = []
+    for index, pass_ in enumerate(kernel.passes):
+        kept = keeper.choose(index, pass_)
+        keeper.nodes += kept
+        found.append(kept)
+    return found
+
+
+class _Keeper:
+    """The values, `nodes`, that the passes so far keep. Row kernels keep them in registers, others in shared memory."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.nodes: list[Node] = []
+
+    def choose(self, index: int, pass_: Pass) -> list[Node]:
+        """What to keep for later passes: anywhere, what a costly function made. In registers, also the operands of
+        moments, which a second loop over the distances to the mean needs at once; slopes in place of what they are
+        made of; and nothing that is one operation away from what is at hand."""
+        if self.kernel.kind != "row":
+            return sorted(self._costly_later(index, pass_), key=lambda node: node.index)
+        of_moments = {n.operands[0] for n in pass_.sums if n.op == "moments" and n.operands[0] in pass_.values}
+        at_hand = {t.node for t in self.kernel.reads}
+        found: list[Node] = []
+        for node in sorted(of_moments | self._costly_later(index, pass_, of_moments), key=lambda node: node.index):
+            near = at_hand.issuperset(n for n in node.operands if n.extent.is_full)
+            if not near or node in of_moments or is_costly(node) or is_slope(node):
+                found.append(node)
+                at_hand.add(node)
+        return found
+
+    def _costly_later(self, index: int, pass_: Pass, kept: Set[Node] = frozenset()) -> set[Node]:
+        """What later passes would compute again with a costly function, given what is `kept`; in registers, slopes
+        that can be computed already in place of their parts."""
+        in_registers = self.kernel.kind == "row"
+        at_hand = {t.node for t in self.kernel.reads}.union(pass_.values)
+        later = self.kernel.passes[index + 1 :]
+        stack = [t.node for p in later for t in p.stores] + [n for p in later for s in p.sums for n in s.operands]
+        found: set[Node] = set()
+        seen = {*kept, *self.nodes}
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            slope = in_registers and is_slope(node) and at_hand.issuperset(node.operands)
+            if slope or (node in pass_.values and any(map(is_costly, self._computed_again([node])))):
+                found.add(node)
+            else:
+                stack.extend(operand for operand in node.operands if operand.extent.is_full)
+        return found
+
+    def _computed_again(self, targets: list[Node]) -> list[Node]:
+        """The full-size values behind `targets` that must be computed again, given what is kept."""
+        read = {t.node for t in self.kernel.reads}
+        stop = read.union(self.nodes, (node for pass_ in self.kernel.passes for node in pass_.sums))
+        return [n for n in ancestors(targets, stop) if n.extent.is_full and n not in stop]

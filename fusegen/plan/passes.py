@@ -1,0 +1,238 @@
+"""A program as its passes over the elements: what each loads, computes, sums and stores, and what follows from its sums.
+
+Every kernel of a program takes its work from here: one that keeps elements on chip does several passes, others one.
+Pass number `len(passes)` of a program with scalar results goes over the channels and reduces them to scalars.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Extent
+from fusegen.ir.graph import Node, ancestors
+from fusegen.plan.kept import kept_values
+from fusegen.plan.model import Kernel, Program, Tensor
+
+BEFORE = -1
+"""The place of what follows from tensors alone."""
+
+
+@dataclass(frozen=True)
+class ElementPass:
+    """One pass over the elements. unit: of what its sums have one value each, None without sums.
+
+    reads: full-size tensors. values: full-size values in order. small: values of fewer elements that these use.
+    """
+
+    unit: Extent | None
+    reads: tuple[Tensor, ...]
+    values: tuple[Node, ...]
+    sums: tuple[Node, ...]
+    stores: tuple[Tensor, ...]
+    small: frozenset[Node]
+
+    @property
+    def targets(self) -> list[Node]:
+        """What the pass is there for: the operands of sums, and what is stored."""
+        return [*(operand for node in self.sums for operand in node.operands), *(t.node for t in self.stores)]
+
+
+class Passes:
+    """The passes of a program, and where each value that is not of full size is computed.
+
+    given: the tensors in memory, by node. first_resident: the pass with which kernels begin that keep elements on
+    chip; the last pass where there are none.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.given: Mapping[Node, Tensor] = {tensor.node: tensor for tensor in program.inputs}
+        last = self._pass(CHANNEL if program.terminal else None, program.terminal, program.full_outputs)
+        self.passes = (*(self._pass(p.unit, p.sums, ()) for p in program.phases), last)
+        self.first_resident = program.first_resident
+        self._pass_of = {node: i for i, each in enumerate(self.passes) for node in each.sums}
+        self._pass_of |= dict.fromkeys(program.total_sums, len(self.passes))
+        self._places: dict[Node, int] = {}
+
+    def _pass(self, unit: Extent | None, sums: Sequence[Node], stores: Sequence[Tensor]) -> ElementPass:
+        targets = [*(operand for node in sums for operand in node.operands), *(t.node for t in stores)]
+        reductions = [node for node in ancestors(targets, self.given) if node.is_reduction]
+        full = [n for n in ancestors(targets, {*self.given, *reductions}) if n.extent.is_full]
+        values = tuple(node for node in full if node not in self.given)
+        used = {operand for node in (*values, *sums) for operand in node.operands} | {t.node for t in stores}
+        reads = tuple(self.given[node] for node in full if node in self.given)
+        return ElementPass(unit, reads, values, tuple(sums), tuple(stores), frozenset(map_small(used)))
+
+    @property
+    def last(self) -> int:
+        return len(self.passes) - 1
+
+    @cached_property
+    def reads(self) -> tuple[Tensor, ...]:
+        """Every full-size tensor that is read, once."""
+        return tuple({t.name: t for each in self.passes for t in each.reads}.values())
+
+    def kernel(self, kind: str) -> Kernel | None:
+        return next((kernel for kernel in self.program.kernels if kernel.kind == kind), None)
+
+    # Values of full size
+
+    def level(self, node: Node) -> int:
+        """The first pass that computes a full-size value."""
+        return next(i for i, each in enumerate(self.passes) if node in each.values)
+
+    @cached_property
+    def kept(self) -> dict[str, list[set[Node]]]:
+        """For kernels that keep elements in registers ("row") and in shared memory ("column"): the values that are kept
+        from earlier passes, by pass."""
+        found = {kind: [set() for _ in self.passes] for kind in ("row", "column")}
+        for kind, by_pass in found.items():
+            kernel = self.kernel(kind)
+            for index, nodes in enumerate(kept_values(kernel) if kernel else ()):
+                for later in range(self.first_resident + index + 1, len(self.passes)):
+                    by_pass[later] |= set(nodes)
+        return found
+
+    def tile_reads(self) -> set[str]:
+        """The tensors that later passes of a kernel read again from its tile in shared memory."""
+        found = set()
+        for index in range(self.first_resident + 1, len(self.passes)):
+            stop = {*self.given, *self._pass_of, *self.kept["column"][index]}
+            needed = ancestors(self.passes[index].targets, stop)
+            found |= {self.given[node].name for node in needed if node in self.given and node.extent.is_full}
+        return found
+
+    # Values of fewer elements
+
+    def place(self, node: Node) -> int:
+        """The pass whose sums must be known before a value can be computed; BEFORE where none must."""
+        if node not in self._places:
+            if node in self._pass_of:
+                place = self._pass_of[node]
+            elif node in self.given:
+                place = BEFORE
+            else:
+                place = max((self.place(operand) for operand in node.operands), default=BEFORE)
+            self._places[node] = place
+        return self._places[node]
+
+    @cached_property
+    def small(self) -> list[Node]:
+        """Every value that is not of full size and is no leaf, tensor or reduction, in order."""
+        sinks = [*(t.node for t in self.program.outputs), *(o for n in self.program.total_sums for o in n.operands)]
+        sinks += [target for each in self.passes for target in each.targets]
+        nodes = ancestors(sinks, self.given)
+        return [n for n in nodes if not n.extent.is_full and not (n.is_leaf or n.is_reduction or n in self.given)]
+
+    @cached_property
+    def needed_by_elements(self) -> list[set[Node]]:
+        """For each pass, and behind them for the channels that become scalars, the values and tensors that an element
+        needs when all that follows from earlier sums is at hand."""
+        used = [each.small for each in self.passes]
+        used.append(frozenset(operand for node in self.program.total_sums for operand in node.operands))
+        return [self._behind(nodes) for nodes in used]
+
+    def _behind(self, nodes: Iterable[Node]) -> set[Node]:
+        """These and what they follow from, back to tensors and to what follows from sums."""
+        border = [n for n in (*self.small, *self._pass_of) if self.place(n) != BEFORE]
+        return set(ancestors(nodes, {*self.given, *border}))
+
+    @cached_property
+    def followed(self) -> set[Node]:
+        """What follows from sums and is needed further on: by elements of later passes, or by what follows there."""
+        found: set[Node] = set()
+        stack = [n for needed in self.needed_by_elements for n in needed if self._follows(n)]
+        stack += [n for tensors in self.scratch for n in (tensor.node for tensor in tensors) if self._follows(n)]
+        while stack:
+            node = stack.pop()
+            if node not in found:
+                found.add(node)
+                if node.is_reduction:
+                    continue
+                place = self.place(node)
+                stack += [o for o in node.operands if self._follows(o) and (not o.is_reduction or self.place(o) != place)]
+        return found
+
+    def _follows(self, node: Node) -> bool:
+        if node in self.given or node.is_leaf or node.op == "moments":
+            return False
+        return self.place(node) != BEFORE
+
+    @cached_property
+    def derived(self) -> list[Node]:
+        """What follows from tensors alone, and is needed by elements or by what follows from sums."""
+        needed = {n for each in self.needed_by_elements for n in each}
+        needed |= self._behind(operand for node in self.followed for operand in node.operands)
+        scalars = {n for n in self.small if n.extent == SCALAR}
+        return [n for n in self.small if self.place(n) == BEFORE and (n in needed or n in scalars)]
+
+    @cached_property
+    def finished(self) -> list[list[Node]]:
+        """For each pass, and for the channels, what is only stored once its sums are known."""
+        count = len(self.passes) + bool(self.program.total_sums)
+        found: list[list[Node]] = [[] for _ in range(count)]
+        for index, tensors in enumerate(self.stored):
+            at_hand = {*self.given, *self._pass_of, *self.followed, *self.derived}
+            for node in ancestors([t.node for t in tensors], at_hand):
+                if node not in at_hand and not node.is_leaf:
+                    found[index].append(node)
+        return found
+
+    @cached_property
+    def stored(self) -> list[list[Tensor]]:
+        """For each pass, and for the channels, the outputs that are not of full size and known with its sums."""
+        found: list[list[Tensor]] = [[] for _ in range(len(self.passes) + 1)]
+        for tensor in self.program.outputs:
+            if not tensor.extent.is_full and tensor.role != "count":
+                found[max(self.place(tensor.node), 0)].append(tensor)
+        return found
+
+    @cached_property
+    def scratch(self) -> list[list[Tensor]]:
+        """For each pass what lies in the workspace for later kernels of a two-pass schedule."""
+        found: list[list[Tensor]] = [[] for _ in range(len(self.passes) + 1)]
+        tensors = {t.name: t for s in self.program.schedules[-1:] for k in s.kernels for t in k.writes if t.scratch}
+        for tensor in tensors.values():
+            found[self.place(tensor.node)].append(tensor)
+        return found
+
+    def in_memory(self) -> list[tuple[Tensor, int]]:
+        """Every tensor that is not of full size and is read, with the pass whose sums it comes from, or BEFORE."""
+        found = [(tensor, BEFORE) for tensor in self.program.inputs if not tensor.extent.is_full]
+        results = [(t, i) for i, tensors in enumerate(self.stored) for t in tensors if t.role == "accumulator"]
+        results += [(t, i) for i, tensors in enumerate(self.scratch) for t in tensors]
+        return found + [(tensor, i) for tensor, i in results if self.uses(tensor, i)]
+
+    def uses(self, tensor: Tensor, made: int = BEFORE) -> int:
+        """The passes, as bits, whose elements or what follows need a tensor, among those behind the one that made it."""
+        mask = 0
+        for index, needed in enumerate(self.needed_by_elements):
+            follow = [node for node in self.followed if self.place(node) == index]
+            needed = needed | self._behind(operand for node in follow for operand in node.operands)
+            if index > made and tensor.node in needed:
+                mask |= 1 << index
+        return mask
+
+    def uses_of_elements(self, extent: Extent, index: int) -> int:
+        """How many tensors of an extent the elements of a pass need when it begins from memory."""
+        needed = self.needed_by_elements[index]
+        return sum(t.extent == extent and t.node in needed and made < index for t, made in self.in_memory())
+
+    def use_counts(self) -> Counter[Node]:
+        """How often each full-size value is used, over all passes; a use that several passes share counts once."""
+        users = {node for each in self.passes for node in each.values}
+        counts = Counter(operand for node in users for operand in node.operands)
+        counts.update(target for each in self.passes for target in each.targets)
+        return counts
+
+
+def map_small(nodes: Iterable[Node]) -> list[Node]:
+    return [node for node in nodes if not node.extent.is_full]
+
+
+def is_group(extent: Extent) -> bool:
+    """One value for each group of channels in a row."""
+    return extent.is_segment and extent != ROW

@@ -1,0 +1,442 @@
+"""A program as a struct in kernels.cu: its tensors, and each of its formulas once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR, Extent
+from fusegen.ir.graph import Node, ancestors
+from fusegen.plan.model import Program, Tensor
+from fusegen.plan.passes import BEFORE, Passes, is_group
+from fusegen.render.expressions import Expressions, inverse_length
+from fusegen.render.launchers_header import struct
+from fusegen.render.spelling import spell, type_name, value
+from fusegen.render.types import element_type, pointer
+from fusegen.render.work import Work, work
+
+RECORDS = {SCALAR: "Scalars", CHANNEL: "Channel", ROW: "Row"}
+
+
+def record(extent: Extent) -> str:
+    """The record that holds values of an extent; a group's for all others."""
+    return RECORDS.get(extent, "Group")
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a record: its name, and the type that the record is made for, if it depends on that."""
+
+    name: str
+    type: str = ""
+
+    @property
+    def declaration(self) -> str:
+        return f"Of<{self.type}> {self.name};"
+
+
+def visits(fields: Sequence[Field]) -> str:
+    """The body of a record's each()."""
+    return " ".join(f"f(Index<{i}>(), r.{field.name}...);" for i, field in enumerate(fields))
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A tensor of fewer elements that a pass may find in memory. present: C++; when there is one. made: the pass that
+    makes it, or BEFORE. uses: the passes that need it, as bits."""
+
+    pointer: str
+    present: str
+    field: str
+    made: int
+    uses: str
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A pointer, and the field whose value goes there."""
+
+    pointer: str
+    field: str
+
+
+@dataclass(frozen=True)
+class PassText:
+    """One pass in C++. unit: what its sums have one value each of. level: values that no earlier pass computes. terms,
+    results: what an element adds to sums, and what is stored of it. stored, scratch: what follows and is stored."""
+
+    unit: str
+    read_by: int
+    sums: list[Field]
+    components: int
+    level: list[str]
+    terms: list[str]
+    results: list[str]
+    follow: list[str]
+    finish: list[str]
+    stored: list[Stored]
+    scratch: list[Stored]
+    counts: list[Stored]
+    kept_in_registers: int
+    kept_in_shared: int
+
+    @property
+    def store_lines(self) -> list[str]:
+        lines = [f"f({each.pointer}, {each.field});" for each in self.stored]
+        if self.scratch:
+            inner = [f"  f({each.pointer}, {each.field});" for each in self.scratch]
+            lines += ["if constexpr (!kResident) {", *inner, "}"]
+        return lines
+
+    @property
+    def count_lines(self) -> list[str]:
+        return [f"if ({each.field} >= 0 && {each.pointer} != nullptr) ++*{each.pointer};" for each in self.counts]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A pointer or constant of the struct. argument: what it is made of; empty for what lies in the workspace."""
+
+    declaration: str
+    argument: str
+    shape: str
+    note: str = ""
+    order: int = 0
+
+
+@dataclass(frozen=True)
+class StructText:
+    """What the template prints of a program. channels_pass: that which reduces channels to scalars, if there is one."""
+
+    name: str
+    arguments: str
+    sums: str
+    reads: list[Field]
+    writes: list[Field]
+    optional_writes: int
+    read_arguments: list[str]
+    write_arguments: list[str]
+    members: list[Member]
+    constants: list[Member]
+    scratch: list[tuple[Member, int, str, bool]]
+    scalars: list[str]
+    records: dict[str, list[str]]
+    in_memory: dict[str, list[InMemory]]
+    derived: dict[str, list[str]]
+    kept: list[Field]
+    passes: list[PassText]
+    channels_pass: PassText | None
+    work: Work
+
+
+class StructRenderer:
+    """Prints one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.passes = Passes(program)
+        self.fields = self._fields()
+        self.expressions = Expressions(self._reference, self._count)
+        self.kept = sorted(
+            {n for by_pass in self.passes.kept.values() for nodes in by_pass for n in nodes}, key=lambda n: n.index
+        )
+
+    # Names
+
+    def _fields(self) -> dict[Node, str]:
+        """The fields of records by the value that they hold; other values are local."""
+        passes, given = self.passes, {tensor.name for tensor in self.program.inputs}
+        found = {tensor.node: tensor.name for tensor in self.program.inputs if not tensor.extent.is_full}
+        found |= {node: node.name for node in passes.derived if self._is_field(node)}
+        for tensors in passes.stored:
+            for tensor in tensors:
+                name = tensor.node.name if tensor.name in given else tensor.name
+                found.setdefault(tensor.node, name)
+        for node in sorted(passes.followed, key=lambda node: node.index):
+            if self._outlives(node):
+                found.setdefault(node, node.name)
+        return found
+
+    def _is_field(self, node: Node) -> bool:
+        """Whether what follows from tensors alone is needed outside of where it is computed."""
+        passes = self.passes
+        users = [n for n in passes.derived if record(n.extent) != record(node.extent)]
+        users += [*passes.followed, *(n for nodes in passes.finished for n in nodes)]
+        users += [*self.program.total_sums]
+        if any(node in n.operands for n in users):
+            return True
+        stored = [tensor.node for tensors in passes.stored for tensor in tensors]
+        return node in stored or any(node in each.small for each in passes.passes)
+
+    def _outlives(self, node: Node) -> bool:
+        """Whether what follows from sums is needed outside of where it is computed."""
+        passes, place = self.passes, self.passes.place(node)
+        if any(node in needed for needed in passes.needed_by_elements):
+            return True
+        if any(node is tensor.node for tensors in passes.scratch for tensor in tensors):
+            return True
+        users = [n for n in passes.followed if node in n.operands and passes.place(n) != place]
+        return bool(users) or any(node in n.operands for nodes in passes.finished for n in nodes)
+
+    def _sum_name(self, node: Node) -> str:
+        """A sum that is a result as it is has the result's name."""
+        outputs = [t.name for tensors in self.passes.stored for t in tensors if t.node is node]
+        return value(outputs[0] if outputs else node.name)
+
+    def _reference(self, node: Node) -> str:
+        if node in self.fields:
+            return f"k.{value(self.fields[node])}"
+        if node.is_reduction:
+            return f"total.{self._sum_name(node)}"
+        if node in self.passes.given:
+            return f"x.{value(node.name)}"
+        return value(node.name)
+
+    @staticmethod
+    def _count(over: Extent) -> str:
+        return "rows" if over == CHANNEL else "channels" if over == ROW else "group_length"
+
+    # Values
+
+    def _assign(self, node: Node, text: str) -> str:
+        """Sets a field, or declares a local value."""
+        return f"{self._reference(node)} = {text};" if node in self.fields else _constant(node, text)
+
+    def _small(self, nodes: Sequence[Node], sinks: Iterable[Node]) -> list[str]:
+        pinned = [node for node in nodes if node in self.fields]
+        return self.expressions.statements(nodes, sinks, self._assign, pinned)
+
+    def _scalars(self) -> list[str]:
+        """Statements that make the record of scalars."""
+        lines = []
+        for tensor, made in self.passes.in_memory():
+            if tensor.extent == SCALAR and made == BEFORE:
+                loaded = f"read({pointer(tensor)})"
+                present = self._present(tensor)
+                text = f"Acc(widen({loaded}))" if present == "true" else f"{present} ? Acc(widen({loaded})) : Acc(0)"
+                lines.append(f"k.{value(self.fields[tensor.node])} = {text};")
+        lines += [f"k.{name} = Acc(1) / Acc({size});" for name, size in self._inverse_lengths().items()]
+        return lines + self._small([n for n in self.passes.derived if n.extent == SCALAR], [])
+
+    def _inverse_lengths(self) -> dict[str, str]:
+        """Of rows and groups that moments are taken of."""
+        found = {}
+        for phase in self.program.phases:
+            if phase.unit.rows and any(node.op == "moments" for node in phase.sums):
+                found[inverse_length(phase.unit)] = self._count(phase.unit)
+        return found
+
+    def _present(self, tensor: Tensor) -> str:
+        conditions = [f"{self._momentum(tensor)} < 0"] if tensor.role == "count" else []
+        conditions += [f"{pointer(tensor)} != nullptr"] if tensor.optional else []
+        conditions += ["kAddsBias<T>"] if tensor.in_product else []
+        return " && ".join(conditions) or "true"
+
+    def _momentum(self, count: Tensor) -> str:
+        """The momentum of the running statistics that a count belongs to."""
+        uses = (node.operands for node in self.passes.small if node.op == "average_factor")
+        return next(value(momentum.name) for momentum, batches in uses if batches is count.node)
+
+    # The struct
+
+    def text(self) -> StructText:
+        passes = self.passes
+        # Each value of full size is printed once, whichever passes use it: what is used once may stand in its use.
+        self._elements = self._element_lines()
+        records = {name: [] for name in ("Scalars", "Channel", "Row", "Group")}
+        for node, name in self.fields.items():
+            records[record(node.extent)].append(value(name))
+        records["Scalars"] += self._inverse_lengths()
+        total = bool(self.program.total_sums)
+        texts = [self._pass(index) for index in range(len(passes.passes))]
+        return StructText(
+            name=type_name(self.program.name),
+            reads=[Field(value(t.name), element_type(t)) for t in passes.reads],
+            writes=[Field(value(t.name), element_type(t)) for t in self.program.full_outputs],
+            optional_writes=sum(1 << i for i, t in enumerate(self.program.full_outputs) if t.optional),
+            arguments=struct(self.program),
+            sums=self._sums(texts),
+            read_arguments=[f"from(a.{spell(t.name, 'arg')})" for t in passes.reads],
+            write_arguments=[f"to(a.{spell(t.name, 'arg')})" for t in self.program.full_outputs],
+            members=self._members(),
+            constants=[
+                Member(value(name), f"Acc(a.{spell(name, 'arg')})", "") for name in self.program.constants
+            ],
+            scratch=self._scratch(),
+            scalars=self._scalars(),
+            records=records,
+            in_memory=self._in_memory(),
+            derived={name: self._derived(name) for name in ("Channel", "Row", "Group")},
+            kept=[Field(value(node.name)) for node in self.kept],
+            passes=texts,
+            channels_pass=self._channels_pass() if total else None,
+            work=work(self.program, passes),
+        )
+
+    def _sums(self, texts: Sequence[PassText]) -> str:
+        """C++: the record of sums of pass kPass."""
+        channels = bool(self.program.total_sums)
+        with_sums = [i for i, each in enumerate(texts) if each.sums] + [len(texts)] * channels
+        found = "Nothing"
+        for index in reversed(with_sums):
+            found = f"std::conditional_t<kPass == {index}, Sums{index}<Of>, {found}>"
+        return found
+
+    def _derived(self, name: str) -> list[str]:
+        """Statements that make what follows from tensors alone, of one record."""
+        return self._small([node for node in self.passes.derived if record(node.extent) == name], [])
+
+    def _members(self) -> list[Member]:
+        """Pointers to what is not of full size, as the program is given them."""
+        written = {t.name: t for t in self.program.outputs}
+        tensors = {t.name: t for t in (*self.program.inputs, *self.program.outputs) if not t.extent.is_full}
+        found = []
+        for tensor in sorted(tensors.values(), key=lambda t: _ORDER.index(record(t.extent))):
+            const = "" if tensor.name in written else "const "
+            optional = tensor.optional or tensor.in_product or written.get(tensor.name, tensor).optional
+            declaration = f"{const}{element_type(tensor)}* {pointer(tensor)}"
+            note = "may be null" if optional else ""
+            argument = f"{'to' if tensor.name in written else 'from'}(a.{spell(tensor.name, 'arg')})"
+            name = record(tensor.extent)
+            found.append(Member(declaration, argument, _SHAPES[name], note, _ORDER.index(name)))
+        return found
+
+    def _scratch(self) -> list[tuple[Member, int, str, bool]]:
+        found = []
+        for index, tensors in enumerate(self.passes.scratch):
+            for t in tensors:
+                member = Member(f"Acc* {pointer(t)} = nullptr", "", _SHAPES[record(t.extent)])
+                found.append((member, index, unit_name(t.extent), self._is_total(t, index)))
+        return found
+
+    def _in_memory(self) -> dict[str, list[InMemory]]:
+        found: dict[str, list[InMemory]] = {"Channel": [], "Row": [], "Group": []}
+        count = len(self.passes.passes) + bool(self.program.total_sums)
+        for tensor, made in self.passes.in_memory():
+            if tensor.extent == SCALAR:
+                continue
+            uses = f"0b{self.passes.uses(tensor, made):0{count}b}"
+            each = InMemory(
+                pointer(tensor), self._present(tensor), value(self.fields[tensor.node]), made, uses
+            )
+            found[record(tensor.extent)].append(each)
+        return found
+
+    # Passes
+
+    def _level(self, node: Node) -> int:
+        """The first pass that computes a value, for itself or to keep it for later ones."""
+        passes = self.passes
+        found = [i for i, each in enumerate(passes.passes) if node in each.values]
+        kept = [i - 1 for by_pass in passes.kept.values() for i, nodes in enumerate(by_pass) if node in nodes]
+        return min([*found, *kept])
+
+    def _element_lines(self) -> list[list[str]]:
+        passes = self.passes
+        values = sorted({n for each in passes.passes for n in each.values}, key=lambda n: n.index)
+        sinks = [target for each in passes.passes for target in each.targets]
+        bits = {node: i for i, node in enumerate(self.kept)}
+        lines: list[list[str]] = [[] for _ in passes.passes]
+
+        def declare(node: Node, text: str) -> list[str]:
+            if node not in bits:
+                return [_constant(node, text)]
+            kept = f"kept.{value(node.name)}"
+            either = f"has_bit(kKept, {bits[node]}) ? {kept} : {text}"
+            return [_constant(node, either), f"{kept} = {value(node.name)};"]
+
+        for node, text in self.expressions.each(values, sinks, bits):
+            lines[self._level(node)] += declare(node, text)
+        return lines
+
+    def _pass(self, index: int) -> PassText:
+        passes, each = self.passes, self.passes.passes[index]
+        operand = self.expressions.operand
+        kept = {kind: sum(1 << i for i, n in enumerate(self.kept) if n in passes.kept[kind][index]) for kind in passes.kept}
+        return PassText(
+            unit=unit_name(each.unit),
+            read_by=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor in each.reads),
+            sums=[Field(self._sum_name(n), _REDUCTIONS[n.op]) for n in each.sums],
+            components=sum(2 if n.op == "moments" else 1 for n in each.sums),
+            level=self._elements[index],
+            terms=[f"sum.{self._sum_name(n)} = {operand(n.operands[0])};" for n in each.sums],
+            results=[f"y.{value(t.name)} = {operand(t.node)};" for t in each.stores],
+            **self._behind_sums(index),
+            kept_in_registers=kept["row"],
+            kept_in_shared=kept["column"],
+        )
+
+    def _behind_sums(self, index: int) -> dict[str, list]:
+        passes = self.passes
+        followed = sorted((n for n in passes.followed if passes.place(n) == index), key=lambda n: n.index)
+        finished = passes.finished[index] if index < len(passes.finished) else []
+        stores = [t.node for t in passes.stored[index]]
+        follow = [self._taken(node) for node in followed if node.is_reduction]
+        follow += self._small([node for node in followed if not node.is_reduction], [*stores, *(o for n in finished for o in n.operands)])
+        finish = self._small(finished, stores)
+        stored, taken, taken_early = [], [], []
+        for tensor in passes.stored[index]:
+            field = value(self.fields[tensor.node])
+            if tensor.node not in (*finished, *passes.followed, *passes.derived, *passes.given):
+                early = any(tensor.node in node.operands for node in followed)
+                (taken_early if early else taken).append(self._taken(tensor.node))
+            stored.append(Stored(pointer(tensor), f"&{record(tensor.extent)}::{field}"))
+        scratch = []
+        for t in passes.scratch[index]:
+            where = stored if self._is_total(t, index) else scratch
+            where.append(Stored(pointer(t), f"&{record(t.extent)}::{value(self.fields[t.node])}"))
+        return dict(
+            follow=[*dict.fromkeys(taken_early), *follow],
+            finish=[*dict.fromkeys(taken), *finish], stored=stored, scratch=scratch, counts=self._counts(index)
+        )
+
+    def _is_total(self, tensor: Tensor, made: int) -> bool:
+        """Whether the channels' own pass reads it, whatever kernels ran before."""
+        return bool(self.passes.uses(tensor, made) >> len(self.passes.passes))
+
+    def _taken(self, node: Node) -> str:
+        """Sets the field of what is a sum as it is."""
+        return f"k.{value(self.fields[node])} = total.{self._sum_name(node)};"
+
+    def _counts(self, index: int) -> list[Stored]:
+        """The counts of batches behind running statistics that a pass moves; the field is their momentum."""
+        passes = self.passes
+        found = []
+        for tensor in self.program.outputs:
+            moved = [t for t in passes.stored[index] if t.role == "parameter" and not t.gradient_of]
+            if tensor.role == "count" and moved and self._belongs(tensor, moved):
+                found.append(Stored(pointer(tensor), self._momentum(tensor)))
+        return found
+
+    def _belongs(self, count: Tensor, moved: Sequence[Tensor]) -> bool:
+        return count.node in ancestors(t.node for t in moved)
+
+    def _channels_pass(self) -> PassText:
+        sums = self.program.total_sums
+        return PassText(
+            unit=unit_name(SCALAR),
+            read_by=0,
+            sums=[Field(self._sum_name(n), _REDUCTIONS[n.op]) for n in sums],
+            components=len(sums),
+            level=[],
+            terms=[f"sum.{self._sum_name(n)} = {self.expressions.operand(n.operands[0])};" for n in sums],
+            results=[],
+            **self._behind_sums(len(self.passes.passes)),
+            kept_in_registers=0,
+            kept_in_shared=0,
+        )
+
+
+_ORDER = ("Channel", "Row", "Group", "Scalars")
+_SHAPES = {"Channel": "[channels]", "Row": "[rows]", "Group": "[rows, groups]", "Scalars": "[1]"}
+_REDUCTIONS = {"sum": "Sum", "moments": "MeanAndSquares"}
+
+
+def unit_name(extent: Extent | None) -> str:
+    """C++: what there is one value each of."""
+    names = {None: "kNone", CHANNEL: "kChannel", ROW: "kRow", SCALAR: "kScalar", FULL: "kElement"}
+    return f"Unit::{names.get(extent, 'kGroup')}"
+
+
+def _constant(node: Node, text: str) -> str:
+    return f"const Acc {value(node.name)} = {text};"

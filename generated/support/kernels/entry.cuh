@@ -1,0 +1,174 @@
+// From a launcher's arguments to a program in one dtype configuration.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <cuda_runtime.h>
+
+#include "../call.h"
+#include "../shapes.cuh"
+#include "../tuning.cuh"
+#include "schedules.cuh"
+
+// The dtype configurations that are compiled, as bits: all of them, unless a build asks for fewer.
+#ifndef FUSEGEN_MODES
+#define FUSEGEN_MODES 0xffffffffu
+#endif
+
+namespace fusegen {
+
+// The element types of a dtype configuration; Of<P> is a program with them.
+template <typename... Ts>
+struct Types {
+  static constexpr bool kBuilt = true;
+  template <template <typename...> class P>
+  using Of = P<Ts...>;
+};
+
+#ifdef FUSEGEN_VERIFICATION
+template <typename... Ts>
+using VerificationTypes = Types<Ts...>;
+#else
+struct NotBuilt {
+  static constexpr bool kBuilt = false;
+};
+template <typename...>
+using VerificationTypes = NotBuilt;
+#endif
+
+// The dtype configurations of a chain; with(i, f) calls f(Types) of number i.
+template <typename... Modes>
+struct DtypeModes {
+  template <typename F>
+  static cudaError_t with(int64_t mode, const F& f) {
+    cudaError_t error = cudaErrorInvalidValue;
+    call(mode, f, error, std::index_sequence_for<Modes...>());
+    return error;
+  }
+
+ private:
+  template <typename F, size_t... kModes>
+  static void call(
+      int64_t mode, const F& f, cudaError_t& error, std::index_sequence<kModes...>) {
+    (call_if<kModes, Modes>(mode, f, error), ...);
+  }
+  template <int kMode, typename Mode, typename F>
+  static void call_if(int64_t mode, const F& f, cudaError_t& error) {
+    if constexpr (Mode::kBuilt && has_bit(FUSEGEN_MODES, kMode)) {
+      if (mode == kMode) error = f(Mode());
+    }
+  }
+};
+
+// A pointer that takes the element type of what it initialises.
+struct ReadFrom {
+  const void* at;
+  template <typename E>
+  operator const E*() const {
+    return static_cast<const E*>(at);
+  }
+};
+struct WriteTo {
+  void* at;
+  template <typename E>
+  operator E*() const {
+    return static_cast<E*>(at);
+  }
+};
+inline ReadFrom from(const void* at) { return {at}; }
+inline WriteTo to(void* at) { return {at}; }
+
+// Looks whether pointers begin at multiples of 16 bytes; null does, and scalars are not looked at.
+template <class P>
+struct VectorsLook {
+  bool& aligned;
+
+  __host__ __device__ void look(const void* at) const {
+    aligned &= reinterpret_cast<uintptr_t>(at) % 16 == 0;
+  }
+  template <int kIndex, typename E>  // a field of reads or writes
+  __host__ __device__ void operator()(Index<kIndex>, E* at) const {
+    look(at);
+  }
+  template <typename U, typename E, typename Field>  // a tensor in memory
+  __host__ __device__ void operator()(U, E* at, bool, Field) const {
+    look(at);
+  }
+  template <typename E, typename Record>  // a result
+  __host__ __device__ void operator()(E* at, typename P::Acc Record::*) const {
+    if (!std::is_same_v<Record, typename P::Scalars>) look(at);
+  }
+};
+
+template <class P, int kPass>
+void look_at_results(const P& p, const VectorsLook<P>& look) {
+  p.template results<kPass, true>(look);
+  if constexpr (kPass > 0) look_at_results<P, kPass - 1>(p, look);
+}
+
+template <class P>
+Aligned alignment(const P& p) {
+  bool elements = true, others = true;
+  const VectorsLook<P> at_elements{elements}, at_others{others};
+  each(at_elements, p.reads);
+  each(at_elements, p.writes);
+  p.template channel_tensors<0>(at_others);
+  p.template row_tensors<0>(at_others);
+  p.template group_tensors<0>(at_others);
+  look_at_results<P, P::kPasses - 1>(p, at_others);
+  return !elements ? Aligned::kNone : others ? Aligned::kAll : Aligned::kElements;
+}
+
+template <class P>
+cudaError_t run_program(
+    const P& p, Aligned aligned, const Shapes& shapes, Scratch& scratch, cudaStream_t stream) {
+  constexpr int kVec = kVectorOf<typename P::T, P::kColumnValues>;
+  // Packed where every row and group begins with a vector.
+  if (aligned == Aligned::kAll && p.channels % kVec == 0 && p.group_length % kVec == 0) {
+    return ProgramRun<P, kVec, true>(p, shapes, 0, scratch, stream)();
+  }
+  const int64_t whole = aligned == Aligned::kNone ? 0 : p.rows * p.channels;
+  return ProgramRun<P, kVec, false>(p, shapes, whole, scratch, stream)();
+}
+
+// What a launcher does: P in the dtypes of the call, of which Modes makes Types.
+template <template <typename...> class P, class Modes, class Arguments>
+int run(const Call& call, const Arguments& arguments, const Shapes& shapes) {
+  if (call.rows == 0 || call.channels == 0) return cudaSuccess;
+  const Sizes sizes{call.rows, call.channels, call.groups, call.channels / call.groups};
+  Scratch scratch(call.workspace);
+  return Modes::with(call.mode, [&](auto types) {
+    const auto p = decltype(types)::template Of<P>::of(sizes, arguments);
+    return run_program(p, alignment(p), shapes, scratch, static_cast<cudaStream_t>(call.stream));
+  });
+}
+
+// Bytes of workspace that a call needs, whatever the alignment of its tensors.
+template <template <typename...> class P, class Modes, class Arguments>
+int64_t workspace_bytes(const Call& call, const Arguments& none, const Shapes& shapes) {
+  if (call.rows == 0 || call.channels == 0) return 0;
+  const Sizes sizes{call.rows, call.channels, call.groups, call.channels / call.groups};
+  Scratch vectors, others;
+  Modes::with(call.mode, [&](auto types) {
+    const auto p = decltype(types)::template Of<P>::of(sizes, none);
+    run_program(p, Aligned::kAll, shapes, vectors, nullptr);
+    return run_program(p, Aligned::kNone, shapes, others, nullptr);
+  });
+  return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
+}
+
+// Launch shapes: those that a call asks for, else the default.
+inline Shapes shapes_of(const Call& call) {
+  return call.forced != nullptr ? *call.forced : Shapes{};
+}
+// The same, else those of the first line of a table that holds.
+template <int kLines>
+Shapes shapes_of(const Call& call, const Tuned (&table)[kLines]) {
+  if (call.forced != nullptr) return *call.forced;
+  return tuned_shapes(
+      table, int(call.mode), call.rows, call.channels, call.channels / call.groups);
+}
+
+}  // namespace fusegen

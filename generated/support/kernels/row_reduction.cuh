@@ -1,0 +1,256 @@
+// The row reduction: each row, or each group of channels in a row, is reduced to what a pass sums
+// of it, and what follows from these sums is stored. The pass behind it reads the elements once
+// more.
+//
+// P::kUnit[kPass] says whether it is rows or groups; below, a segment is either. A block takes one
+// segment, or the blocks of a cluster share it where segments are few and long.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include <cuda_runtime.h>
+
+#include "../cluster.cuh"
+#include "../launch.cuh"
+#include "../reduce.cuh"
+#include "../segments.cuh"
+#include "../shapes.cuh"
+#include "program.cuh"
+
+namespace fusegen {
+
+constexpr int kRowReductionThreads = 256;
+constexpr int kRowReductionVectors = 2;  // that a thread loads before it uses the first
+
+// Of a record of tensors: a thread's vector of each.
+template <int kVec>
+struct RowReductionVectors {
+  template <typename E>
+  using Of = Loaded<E, kVec>;
+};
+
+// Of a record of sums: what the elements of a thread's vector add.
+template <typename Acc, int kVec>
+struct RowReductionTerms {
+  template <typename Reduction>
+  using Of = Acc[kVec];
+};
+
+// A vector of any tensor that is not wider than Acc, as it was loaded: it is widened where it is
+// used, for where it is loaded that would be to wait for the memory.
+template <typename Acc, int kVec>
+struct alignas(16) AnyVector {
+  unsigned word[kVec * sizeof(Acc) / sizeof(unsigned)];
+
+  template <typename E>
+  __device__ __forceinline__ void put(const Loaded<E, kVec>& loaded) {
+    static_assert(sizeof(loaded) <= sizeof(word));
+    memcpy(word, &loaded, sizeof(loaded));
+  }
+  template <typename E>
+  __device__ __forceinline__ Loaded<E, kVec> get() const {
+    Loaded<E, kVec> loaded;
+    memcpy(&loaded, word, sizeof(loaded));
+    return loaded;
+  }
+};
+
+// Brings together what the threads of a segment of `length` elements have: this one, of `count` of
+// them. All get the result.
+template <typename Acc, typename Sums, typename AllTotals>
+__device__ __forceinline__ void sums_over_segment(
+    Acc* shared, const Sums& sums, Acc count, Acc length, AllTotals& totals) {
+  constexpr int kPlain = 2 * Sums::kFields - Sums::kComponents;
+  Acc plain[kPlain + 1];  // one more than there may be: an array has some
+  int s = 0;
+  each(
+      [&](auto, auto& total, const auto& sum) {
+        if constexpr (std::is_same_v<decltype(sum), const Acc&>) {
+          plain[s++] = sum;
+        } else {
+          total = moments_of(sum, count);
+          moments_over_segment(shared, total, count, length);
+        }
+      },
+      totals, sums);
+  // Two at a time, for which there is shared memory.
+#pragma unroll
+  for (int i = 0; i + 1 < kPlain; i += 2) sum_over_segment(shared, plain[i], plain[i + 1]);
+  if constexpr (kPlain % 2 == 1) sum_over_segment(shared, plain[kPlain - 1]);
+  s = 0;
+  each(
+      [&](auto, auto& total) {
+        if constexpr (std::is_same_v<decltype(total), Acc&>) total = plain[s++];
+      },
+      totals);
+}
+
+// kPacked: every row, and group of it, begins at a multiple of a vector. Where it does not, a
+// thread has a vector that its segment may share with the next one; vectors may move the first
+// `whole` elements of a tensor, all of them or none.
+template <class P, int kPass, int kVec, bool kPacked>
+__global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
+    const __grid_constant__ P p, int64_t whole) {
+  using Acc = typename P::Acc;
+  constexpr bool kByGroup = P::kUnit[kPass] == Unit::kGroup;
+  static_assert(kByGroup || P::kUnit[kPass] == Unit::kRow);
+  wait_for_earlier_kernels();
+  const int64_t segments = kByGroup ? p.groups : 1;  // of a row
+  const int64_t length = kByGroup ? p.group_length : p.channels;
+  Acc* const shared = shared_memory<Acc>();
+  const typename P::Scalars scalars = p.scalars();
+
+  cluster_arrive();
+  // The vectors of a segment go to the threads of its blocks in turn.
+  const int64_t apart = int64_t(gridDim.z) * blockDim.x * kVec;
+  const int offset = (blockIdx.z * blockDim.x + threadIdx.x) * kVec;
+  // A cluster has several segments where there are more of them than clusters.
+  for (int64_t item = blockIdx.x; item < p.rows * segments; item += gridDim.x) {
+    const int64_t row = item / segments;
+    const int64_t segment = item % segments;
+
+    // What is known of the segment. All tensors that there are: the compiler leaves out those that
+    // nothing below needs.
+    Known<P> known{scalars, {}, {}, {}};
+    p.template row_tensors<kPass>([&](auto, auto* pointer, bool present, auto field) {
+      known.*field = present ? Acc(widen(read(pointer + row))) : Acc(0);
+    });
+    p.derive_row(known);
+    if constexpr (kByGroup) {
+      p.template group_tensors<kPass>([&](auto, auto* pointer, bool present, auto field) {
+        known.*field = present ? Acc(widen(read(pointer + item))) : Acc(0);
+      });
+      p.derive_group(known);
+    }
+
+    Running<P, kPass> sums = {};
+    int seen = 0;  // elements of this thread
+    // Where no vector begins with the segment, it may touch one more.
+    const int64_t most = kPacked ? length : length + kVec - 1;
+    for (int64_t base = 0; base < most; base += kRowReductionVectors * apart) {
+      SegmentColumns<kVec, kPacked> columns[kRowReductionVectors];
+      typename P::template Reads<RowReductionVectors<kVec>::template Of> in[kRowReductionVectors];
+      // Of the channel tensors that the elements of the pass need; there are no more than fields.
+      constexpr int kMost = sizeof(typename P::Channel) / sizeof(Acc) + 1;
+      AnyVector<Acc, kVec> channel_in[kRowReductionVectors][kMost];
+#pragma unroll
+      for (int u = 0; u < kRowReductionVectors; ++u) {
+        columns[u] = segment_columns<kVec, kPacked>(
+            row * p.channels, segment * length, (segment + 1) * length, base + u * apart + offset);
+        if (!columns[u].any()) break;
+        each(
+            [&](auto i, auto& vector, auto* from) {
+              if constexpr (has_bit(P::kReadBy[kPass], decltype(i)::value)) {
+                vector = load_pack(columns[u], from, row * p.channels, whole);
+              }
+            },
+            in[u], p.reads);
+        if constexpr (kPacked) {
+          int c = 0;
+          p.template channel_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto) {
+            if constexpr (has_bit(decltype(uses)::passes, kPass)) {
+              if (present) channel_in[u][c].put(load_pack(columns[u], pointer, 0, whole));
+              ++c;
+            }
+          });
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < kRowReductionVectors; ++u) {
+        if (!columns[u].any()) break;
+        typename P::Channel channel[kVec] = {};
+        int c = 0;
+        p.template channel_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto field) {
+          if constexpr (has_bit(decltype(uses)::passes, kPass)) {
+            Acc value[kVec];
+            if constexpr (kPacked) {
+              using E = std::remove_const_t<std::remove_pointer_t<decltype(pointer)>>;
+              widen_values(channel_in[u][c++].template get<E>(), present, value);
+            } else {
+              load_values(columns[u], pointer, present, value);
+            }
+#pragma unroll
+            for (int v = 0; v < kVec; ++v) channel[v].*field = value[v];
+          }
+        });
+        typename P::template Sums<kPass, RowReductionTerms<Acc, kVec>::template Of> terms;
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) {
+          if (!columns[u].has(v)) continue;
+          Known<P> k = known;
+          static_cast<typename P::Channel&>(k) = channel[v];
+          p.derive_channel(k);
+          if constexpr (!kByGroup && P::kGroupTensorsBy[kPass] > 0) {
+            const int64_t group = columns[u].at(v) / p.group_length;
+            p.template group_tensors<kPass>(
+                [&](auto uses, auto* pointer, bool present, auto field) {
+                  if constexpr (has_bit(decltype(uses)::passes, kPass)) {
+                    auto* const from = pointer + row * p.groups + group;
+                    k.*field = present ? Acc(widen(read(from))) : Acc(0);
+                  }
+                });
+            p.derive_group(k);
+          }
+          Elements<P> x;
+          each(
+              [&](auto i, Acc& value, const auto& vector) {
+                if constexpr (has_bit(P::kReadBy[kPass], decltype(i)::value)) {
+                  value = widen(vector[v]);
+                }
+              },
+              x, in[u]);
+          typename P::Kept kept;
+          Terms<P, kPass> term;
+          Results<P> y;
+          p.template element<kPass, 0u>(x, k, kept, term, y);
+          each(
+              [&](auto, auto& sum, auto& all, Acc one) {
+                all[v] = one;
+                if constexpr (std::is_same_v<decltype(sum), Acc&>) sum += one;
+              },
+              sums, terms, term);
+        }
+        // Moments only now: the first vector has the value that all of them are measured from.
+        each(
+            [&](auto, auto& sum, const auto& all) {
+              if constexpr (std::is_same_v<decltype(sum), PilotSums<Acc>&>) {
+                if (seen == 0) sum.pilot = one_of(columns[u], all);
+#pragma unroll
+                for (int v = 0; v < kVec; ++v) {
+                  if (columns[u].has(v)) add_value(sum, all[v]);
+                }
+              }
+            },
+            sums, terms);
+        seen += columns[u].size();
+      }
+    }
+
+    Totals<P, kPass> total;
+    sums_over_segment(shared, sums, Acc(seen), Acc(length), total);
+    p.template follow<kPass>(known, total);
+    p.template finish<kPass>(known, total);
+    if (threadIdx.x == 0 && blockIdx.z == 0) {
+      p.template results<kPass, false>([&](auto* pointer, auto field) {
+        if (pointer != nullptr) store_value(pointer + item, known.*field);
+      });
+    }
+  }
+  cluster_wait();
+}
+
+template <int kPass, int kVec, bool kPacked, class P>
+cudaError_t launch_row_reduction(
+    const P& p, const Shapes& shapes, int64_t whole, cudaStream_t stream) {
+  constexpr bool kByGroup = P::kUnit[kPass] == Unit::kGroup;
+  constexpr int64_t kAtOnce = kRowReductionThreads * kRowReductionVectors * kVec;
+  const dim3 grid = segment_grid(
+      shapes, p.rows, kByGroup ? p.groups : 1, kByGroup ? p.group_length : p.channels, kAtOnce,
+      P::kTarget.most_cluster, P::kTarget.multiprocessors);
+  return launch(
+      row_reduction_kernel<P, kPass, kVec, kPacked>, grid, dim3(kRowReductionThreads),
+      kSegmentExchange * sizeof(typename P::Acc), stream, p, whole);
+}
+
+}  // namespace fusegen

@@ -1,0 +1,294 @@
+// The pointwise kernel: one pass over memory.
+//
+// A pass that is followed by others takes column sums and leaves them as partial results, for
+// final_reduction.cuh; the last pass stores results, and leaves the sums that it has in the same
+// way. What follows from earlier passes lies in memory when it begins.
+//
+// A thread keeps its columns and walks down the lines of its block. A line is a row, or so many
+// rows that each line begins at a multiple of a vector: so all but the end of the last one is moved
+// by aligned vectors, whatever the number of channels is.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+#include "../launch.cuh"
+#include "../reduce.cuh"
+#include "../shapes.cuh"
+#include "program.cuh"
+
+namespace fusegen {
+
+constexpr int kPointwiseThreads = 256;
+
+// Of a record of tensors: a thread's vector of each, as it is loaded and as it is stored.
+template <int kVec>
+struct PointwiseVectors {
+  template <typename E>
+  using Of = Loaded<E, kVec>;
+};
+template <int kVec>
+struct PointwisePacks {
+  template <typename E>
+  using Of = Pack<E, kVec>;
+};
+
+// Of a record of sums: what a thread has of each of its columns.
+template <typename Acc, int kVec>
+struct PointwiseSums {
+  template <typename Reduction>
+  using Of = typename RunningOf<Acc, Reduction>::type[kVec];
+};
+
+// Brings the sums of a thread's columns together with those of the other threads of the columns,
+// and stores them as partial results of this block. For moments, count(v) says of how many values
+// the thread's are, and total(v) of how many those of the block.
+template <int kVec, typename Acc, typename Sums, typename Count, typename Total, typename Store>
+__device__ __forceinline__ void store_column_sums(
+    Acc* shared, Sums& sums, const Count& count, const Total& total, const Store& store) {
+  constexpr int kMoments = Sums::kComponents - Sums::kFields;
+  constexpr int kPlain = Sums::kFields - kMoments;
+  // One more than there may be: an array has some.
+  Moments<Acc> moments[kMoments + 1][kVec];
+  Acc plain[kPlain + 1][kVec];
+  int m = 0, s = 0;
+  each(
+      [&](auto, auto& column) {
+        if constexpr (std::is_same_v<decltype(column), Acc(&)[kVec]>) {
+#pragma unroll
+          for (int v = 0; v < kVec; ++v) plain[s][v] = column[v];
+          ++s;
+        } else {
+#pragma unroll
+          for (int v = 0; v < kVec; ++v) moments[m][v] = moments_of(column[v], count(v));
+          moments_over_y<kVec>(shared, moments[m], count, total);
+          ++m;
+        }
+      },
+      sums);
+  // Two at a time, for which there is shared memory.
+#pragma unroll
+  for (int i = 0; i + 1 < kPlain; i += 2) sum_over_y<kVec>(shared, plain[i], plain[i + 1]);
+  if constexpr (kPlain % 2 == 1) sum_over_y<kVec>(shared, plain[kPlain - 1]);
+  int slot = 0;
+  m = s = 0;
+  each(
+      [&](auto, auto& column) {
+        if constexpr (std::is_same_v<decltype(column), Acc(&)[kVec]>) {
+          store(slot++, plain[s++]);
+        } else {
+          Acc mean[kVec], m2[kVec];
+#pragma unroll
+          for (int v = 0; v < kVec; ++v) {
+            mean[v] = moments[m][v].mean;
+            m2[v] = moments[m][v].m2;
+          }
+          store(slot++, mean);
+          store(slot++, m2);
+          ++m;
+        }
+      },
+      sums);
+}
+
+// kPacked: every row, and group of it, begins at a multiple of a vector, and a line is a row. Where
+// it is not, vectors may move the first `whole` elements of a tensor, all of them or none.
+template <class P, int kPass, int kVec, bool kPacked>
+__global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
+    const __grid_constant__ P p, int64_t lines, int64_t lines_per_block, int period,
+    int64_t whole) {
+  using Acc = typename P::Acc;
+  constexpr bool kStores = kPass == P::kPasses - 1;
+  constexpr bool kRows = P::kRowTensorsBy[kPass] > 0;
+  constexpr bool kGroups = P::kGroupTensorsBy[kPass] > 0;
+  wait_for_earlier_kernels();
+  const int64_t length = kPacked ? p.channels : period * p.channels;
+  const auto columns = line_columns<kVec, kPacked>(
+      (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kVec, p.channels, period);
+  const bool active = columns.any();
+
+  // Which group and which row of its line each of the thread's columns is of.
+  const int64_t groups_of_line = kPacked ? p.groups : period * p.groups;
+  const int64_t rows_of_line = kPacked ? 1 : period;
+  int64_t group_of[kVec] = {}, row_of[kVec] = {};
+  if constexpr (kGroups) {
+    const Division by_group(columns.first, p.group_length);
+    by_group.template each<kVec>([&](int v, int64_t quotient, int64_t) {
+      group_of[v] = kPacked ? by_group.quotient : quotient;  // a packed vector lies in one
+    });
+  }
+  if constexpr (kRows) {
+    columns.each([&](int v, int64_t row, int64_t) { row_of[v] = row; });
+  }
+
+  const typename P::Scalars scalars = p.scalars();
+  typename P::Channel channel[kVec] = {};
+  load_channels<kPass, 1u << kPass>(p, columns, active, channel);
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    Known<P> k{scalars, channel[v], {}, {}};
+    p.derive_channel(k);
+    channel[v] = k;
+  }
+  typename P::template Sums<kPass, PointwiseSums<Acc, kVec>::template Of> sums = {};
+
+  // What lies in memory of the row and the group that column v of a line is of. That of the first
+  // column is loaded together with the vector. The others seldom are of another one; to find out
+  // takes longer than to load again where the thread has eight of them.
+  constexpr bool kEarly = kPacked || kVec <= 4;
+  struct Values {
+    typename P::Row row;
+    typename P::Group group;
+  };
+  const auto values_of = [&](int64_t line, int v) {
+    Values values = {};
+    p.template row_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto field) {
+      if constexpr (has_bit(decltype(uses)::passes, kPass)) {
+        auto* const from = pointer + line * rows_of_line + row_of[v];
+        values.row.*field = present ? Acc(widen(read(from))) : Acc(0);
+      }
+    });
+    p.template group_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto field) {
+      if constexpr (has_bit(decltype(uses)::passes, kPass)) {
+        auto* const from = pointer + line * groups_of_line + group_of[v];
+        values.group.*field = present ? Acc(widen(read(from))) : Acc(0);
+      }
+    });
+    return values;
+  };
+
+  using Vectors = typename P::template Reads<PointwiseVectors<kVec>::template Of>;
+  const auto load = [&](const auto& here, int64_t line, Vectors& in) {
+    each(
+        [&](auto i, auto& vector, auto* from) {
+          if constexpr (has_bit(P::kReadBy[kPass], decltype(i)::value)) {
+            vector = load_pack(here, from, line * length, whole);
+          }
+        },
+        in, p.reads);
+  };
+
+  // What is done with the thread's vector of a line; only some of its elements may exist.
+  const auto take = [&](const auto& here, int64_t line, bool first, const Values& first_values,
+                        const Vectors& in) {
+    [[maybe_unused]] typename P::template Writes<PointwisePacks<kVec>::template Of> out;
+#pragma unroll
+    for (int v = 0; v < kVec; ++v) {
+      if (!here.has(v)) continue;
+      const bool of_first = kPacked || (kEarly && (!kGroups || group_of[v] == group_of[0]) &&
+                                        (!kRows || row_of[v] == row_of[0]));
+      const Values values = of_first ? first_values : values_of(line, v);
+      Known<P> k{scalars, channel[v], values.row, values.group};
+      p.derive_row(k);
+      p.derive_group(k);
+      Elements<P> x;
+      each(
+          [&](auto i, Acc& value, const auto& vector) {
+            if constexpr (has_bit(P::kReadBy[kPass], decltype(i)::value)) value = widen(vector[v]);
+          },
+          x, in);
+      typename P::Kept kept;
+      Terms<P, kPass> term;
+      Results<P> y;
+      p.template element<kPass, 0u>(x, k, kept, term, y);
+      each([&](auto, auto& column, Acc one) { add_term(column[v], one, first); }, sums, term);
+      if constexpr (kStores) {
+        each([&](auto, auto& pack, Acc value) { store_value(&pack[v], value); }, out, y);
+      }
+    }
+    if constexpr (kStores) {
+      each(
+          [&](auto i, const auto& pack, auto* to) {
+            constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(i)::value);
+            if (!kMayLack || to != nullptr) store_pack(here, to, line * length, whole, pack);
+          },
+          out, p.writes);
+    }
+  };
+
+  const int64_t begin = blockIdx.y * lines_per_block;
+  const int64_t end = begin + lines_per_block < lines ? begin + lines_per_block : lines;
+  // First the lines that are full, if vectors may move them.
+  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
+  const int64_t full_end = end < full ? end : full;
+  for (int64_t line = begin + threadIdx.y; active && line < full_end;
+       line += kRowsInFlight * blockDim.y) {
+    Vectors in[kRowsInFlight];
+    Values values[kRowsInFlight];
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= full_end) break;
+      if (kEarly) values[u] = values_of(at, 0);
+      load(packed, at, in[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < kRowsInFlight; ++u) {
+      const int64_t at = line + u * blockDim.y;
+      if (at >= full_end) break;
+      take(packed, at, u == 0 && line == begin + threadIdx.y, values[u], in[u]);
+    }
+  }
+  if constexpr (!kPacked) {
+    // Then the others, of which the thread takes those that it would have come to.
+    const int64_t rest = begin < full ? full : begin;
+    const unsigned taker = unsigned(rest - begin) % blockDim.y;  // who has the first one
+    const unsigned skipped = (threadIdx.y + blockDim.y - taker) % blockDim.y;
+    for (int64_t at = rest + skipped; active && at < end; at += blockDim.y) {
+      const auto here = part_of(columns, at * length, p.rows * p.channels);
+      if (!here.any()) break;
+      Vectors in;
+      load(here, at, in);
+      take(here, at, at == begin + threadIdx.y, values_of(at, 0), in);
+    }
+  }
+
+  if constexpr (Terms<P, kPass>::kFields > 0) {
+    // The last line may lack the ends of its rows.
+    const auto lacks = [&](int64_t line, int v) {
+      return line == lines - 1 && !part_of(columns, line * length, p.rows * p.channels).has(v);
+    };
+    const int64_t own = end - begin - threadIdx.y;  // lines from the thread's first on
+    const int64_t mine = (own + blockDim.y - 1) / blockDim.y;
+    const auto count = [&](int v) {
+      return own > 0 ? Acc(mine - lacks(begin + threadIdx.y + (mine - 1) * blockDim.y, v)) : Acc(0);
+    };
+    const auto total = [&](int v) {
+      const int64_t all = end - begin - lacks(end - 1, v);
+      return Acc(all > 0 ? all : 1);
+    };
+    constexpr int kSlots = Terms<P, kPass>::kComponents;
+    store_column_sums<kVec>(
+        shared_memory<Acc>(), sums, count, total, [&](int slot, const Acc(&value)[kVec]) {
+          if (threadIdx.y != 0 || !active) return;
+          store_partials(
+              columns, p.partials, blockIdx.y, kSlots, slot, p.channels, period, value);
+        });
+  }
+}
+
+// How the blocks of a pass are chosen: see stream_shape().
+template <class P, int kPass>
+constexpr StreamWork pointwise_work() {
+  if (Terms<P, kPass>::kFields == 0) return StreamWork::kStores;
+  int reads = 0;
+  for (unsigned mask = P::kReadBy[kPass]; mask != 0; mask >>= 1) reads += mask & 1;
+  const bool stores = kPass == P::kPasses - 1 && Results<P>::kFields > 0;
+  return stores || reads > 1 ? StreamWork::kSums : StreamWork::kSum;
+}
+
+// shape: that of stream_shape() for pointwise_work(). A pass with sums leaves as many partial
+// results of a column as the grid has blocks in y, times the period.
+template <int kPass, int kVec, bool kPacked, class P>
+cudaError_t launch_pointwise(
+    const P& p, const Stream& shape, int64_t whole, cudaStream_t stream) {
+  constexpr bool kSums = Terms<P, kPass>::kFields > 0;
+  const size_t shared_bytes = kSums ? kPointwiseThreads * 2 * kVec * sizeof(typename P::Acc) : 0;
+  return launch(
+      pointwise_kernel<P, kPass, kVec, kPacked>, shape.grid, shape.block, shared_bytes, stream, p,
+      shape.lines, shape.lines_per_block, shape.period, whole);
+}
+
+}  // namespace fusegen

@@ -1,0 +1,107 @@
+// What the row kernel and its launch derive from a program: what its passes reduce, read and
+// exchange. A segment is a row, or a group of a row's channels.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include <cuda_runtime.h>
+
+#include "../row_work.cuh"
+#include "../runs.cuh"
+#include "../types.cuh"
+#include "program.cuh"
+
+namespace fusegen {
+
+// What a row kernel does that begins with pass kFirst and ends with the last one. All passes but
+// the last reduce segments of one kind; the last may leave column sums as partial results.
+template <class P, int kFirst>
+struct RowPasses {
+  using T = typename P::T;
+  static constexpr int kLast = P::kPasses - 1;
+  using Steps = std::make_integer_sequence<int, P::kPasses - kFirst>;
+  static constexpr unsigned kMask = (1u << P::kPasses) - (1u << kFirst);
+  static constexpr bool kOfRows = P::kUnit[kFirst] == Unit::kRow;
+  static_assert(kOfRows || P::kUnit[kFirst] == Unit::kGroup);
+
+  static constexpr bool kHasColumnSums =
+      P::kUnit[kLast] == Unit::kChannel && Terms<P, kLast>::kFields > 0;
+  static constexpr int kColumnSums = kHasColumnSums ? Terms<P, kLast>::kFields : 0;
+
+  // Moments and plain sums of a segment in a pass.
+  template <int kPass>
+  static constexpr bool kReduces =
+      Terms<P, kPass>::kFields > 0 && !(kHasColumnSums && kPass == kLast);
+  template <int kPass>
+  static constexpr int kMoments =
+      kReduces<kPass> ? Terms<P, kPass>::kComponents - Terms<P, kPass>::kFields : 0;
+  template <int kPass>
+  static constexpr int kPlainSums =
+      kReduces<kPass> ? Terms<P, kPass>::kFields - kMoments<kPass> : 0;
+
+  template <int... kStep>
+  static constexpr bool has_moments(std::integer_sequence<int, kStep...>) {
+    return ((kMoments<kFirst + kStep> > 0) || ...);
+  }
+  static constexpr bool kHasMoments = has_moments(Steps());
+
+  // How many values of a segment its warps exchange at once, at most.
+  template <int... kStep>
+  static constexpr int exchanged(std::integer_sequence<int, kStep...>) {
+    return std::max({kHasMoments ? 2 : 0, kPlainSums<kFirst + kStep>...});
+  }
+  static constexpr int kExchanged = exchanged(Steps());
+
+  // How many values the block exchanges through shared memory. What it keeps there is behind them.
+  template <int kVec>
+  static constexpr int kExchange =
+      kHasColumnSums ? kRowExchange<kVec, kExchanged> : 32 * (kExchanged + kHasMoments);
+
+  // The fields of Reads that some pass needs, and how many of them are read again where each pass
+  // reads its own.
+  template <int... kStep>
+  static constexpr unsigned read_by_any(std::integer_sequence<int, kStep...>) {
+    return (P::kReadBy[kFirst + kStep] | ...);
+  }
+  static constexpr unsigned kReads = read_by_any(Steps());
+  static constexpr int count_bits(unsigned mask) {
+    int bits = 0;
+    for (; mask != 0; mask >>= 1) bits += mask & 1u;
+    return bits;
+  }
+  template <int... kStep>
+  static constexpr int read_again(std::integer_sequence<int, kStep...>) {
+    return (count_bits(P::kReadBy[kFirst + kStep]) + ...) - count_bits(kReads);
+  }
+  static constexpr int kReadAgain = read_again(Steps());
+
+  // Clusters share segments that are too long for a block. Moments do without them: they are taken
+  // forward, where there are no column sums.
+  static constexpr bool kClusters = kHasColumnSums && !kHasMoments;
+};
+
+// Calls f(Index<kPass>{}) for each pass from kFirst on.
+template <int kFirst, int... kStep, typename F>
+__device__ __forceinline__ void each_pass(std::integer_sequence<int, kStep...>, const F& f) {
+  (f(Index<kFirst + kStep>()), ...);
+}
+
+// Of a record of tensors: a thread's vector of each, on its way from memory, loaded, and to store.
+template <int kVec, bool kRuns>
+struct RowLoadsOf {
+  template <typename E>
+  using Of = RowLoad<E, kVec, kRuns>;
+};
+template <int kVec>
+struct RowVectorsOf {
+  template <typename E>
+  using Of = Loaded<E, kVec>;
+};
+template <int kVec>
+struct RowPacksOf {
+  template <typename E>
+  using Of = Pack<E, kVec>;
+};
+
+}  // namespace fusegen

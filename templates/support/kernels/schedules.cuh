@@ -1,0 +1,199 @@
+// Runs a program: picks the schedule that suits its sizes, and launches the kernels of that.
+//
+//   row        rows, or groups of channels, stay in registers from their sums to their results
+//   column     tiles of columns stay in shared memory
+//   l2         groups of columns stay in the L2
+//   two-pass   any size: a pass over memory for each reduction, then one for the results
+//   pointwise  the same where nothing is reduced before the results
+//
+// Passes before P::kFirstResident reduce something else than the last ones; all schedules take them
+// from memory.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+#include "../launch.cuh"
+#include "../shapes.cuh"
+#include "column.cuh"
+#include "final_reduction.cuh"
+#include "l2.cuh"
+#include "pointwise.cuh"
+#include "program.cuh"
+#include "row_launch.cuh"
+#include "row_reduction.cuh"
+#include "scalar_reduction.cuh"
+
+namespace fusegen {
+
+// One call of a program, with vectors of kVec elements; packed: all rows and groups begin with one.
+// whole: elements of a tensor that vectors may move, where it is not packed.
+template <class P, int kVec, bool kPacked>
+class ProgramRun {
+ public:
+  ProgramRun(const P& program, const Shapes& shapes, int64_t whole, Scratch& scratch, cudaStream_t stream)
+      : p_(program), shapes_(shapes), whole_(whole), scratch_(scratch), stream_(stream) {}
+
+  cudaError_t operator()() {
+    if constexpr (kResident && P::kUnit[kFirst] == Unit::kChannel) {
+      const Column tile = column_tile<kFirst, kVec, kPacked>(p_, shapes_);
+      if (tile.fits) return column(tile);
+      if (shapes_.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+    } else if constexpr (kResident) {
+      const RowLaunch fit = row_fit<kFirst, kVec, kPacked>(p_, shapes_);
+      if (fit.items > 0 && shapes_.schedule != kSplit) return row(fit);
+      if (fit.items == 0 && shapes_.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+    }
+    if constexpr (P::kFitsL2) {
+      const Panel shape = l2_shape<kVec, kPacked>(p_, shapes_);
+      if (shape.fits) return l2(shape);
+      if (shapes_.schedule == kPanels) return cudaErrorInvalidConfiguration;
+    }
+    return two_pass();
+  }
+
+ private:
+  static constexpr int kLast = P::kPasses - 1, kFirst = P::kFirstResident;
+  static constexpr bool kResident = kFirst < kLast;
+
+  template <int kPass>
+  static constexpr bool kLeavesPartials =
+      P::kUnit[kPass] == Unit::kChannel && Totals<P, kPass>::kFields > 0;
+
+  template <int kPass>
+  Stream stream_of() const {
+    return stream_shape(shapes_, p_.rows, p_.channels, kVec, kPacked, pointwise_work<P, kPass>(),
+                        P::kTarget.multiprocessors);
+  }
+
+  // Partial results of the column sums of a pass over memory, of each column.
+  template <int kPass>
+  int64_t partial_blocks() const {
+    if constexpr (!kLeavesPartials<kPass>) return 0;
+    const Stream shape = stream_of<kPass>();
+    return int64_t(shape.grid.y) * shape.period;
+  }
+
+  // The most elements that partial results take, of passes from memory before pass kEnd.
+  template <int kEnd>
+  int64_t partials_before() const {
+    if constexpr (kEnd == 0) {
+      return 0;
+    } else {
+      constexpr int kPass = kEnd - 1;
+      const int64_t own = partial_blocks<kPass>() * Totals<P, kPass>::kComponents * p_.channels;
+      return std::max(own, partials_before<kPass>());
+    }
+  }
+
+  // Takes what kernels leave each other: partial results, and what passes before kEnd leave in
+  // memory. Returns whether there is nothing to launch, as only the size is asked for.
+  template <int kEnd>
+  bool take_workspace(int64_t partials) {
+    if (partials > 0) p_.partials = scratch_.take<typename P::Acc>(partials);
+    p_.scratch([&](auto pass, auto*& pointer, Unit unit, bool always) {
+      if (!always && pass >= kEnd) return;
+      const int64_t count = unit == Unit::kChannel ? p_.channels
+          : unit == Unit::kRow                     ? p_.rows
+                                                   : p_.rows * p_.groups;
+      pointer = scratch_.take<typename P::Acc>(count);
+    });
+    return scratch_.measures();
+  }
+
+  // The sums of a pass, and what follows from them, to memory.
+  template <int kPass>
+  cudaError_t reduce() {
+    if constexpr (P::kUnit[kPass] == Unit::kChannel) {
+      const cudaError_t error = over_memory<kPass>();
+      return error != cudaSuccess ? error : finish_partials<kPass>();
+    } else {
+      return launch_row_reduction<kPass, kVec, kPacked>(p_, shapes_, whole_, stream_);
+    }
+  }
+  template <int kPass>
+  cudaError_t over_memory() {
+    return launch_pointwise<kPass, kVec, kPacked>(p_, stream_of<kPass>(), whole_, stream_);
+  }
+  template <int kPass>
+  cudaError_t finish_partials() {
+    const Stream shape = stream_of<kPass>();
+    return launch_final_reduction<kPass>(
+        p_, partial_blocks<kPass>(), shape.lines_per_block, shape.period, stream_);
+  }
+
+  // All passes before kEnd, each from memory.
+  template <int kEnd>
+  cudaError_t reduce_before() {
+    if constexpr (kEnd == 0) {
+      return cudaSuccess;
+    } else {
+      const cudaError_t error = reduce_before<kEnd - 1>();
+      return error != cudaSuccess ? error : reduce<kEnd - 1>();
+    }
+  }
+
+  cudaError_t reduce_channels() {
+    if constexpr (P::kReducesChannels) return launch_scalar_reduction(p_, stream_);
+    return cudaSuccess;
+  }
+
+  cudaError_t row(const RowLaunch& fit) {
+    constexpr bool kSums = kLeavesPartials<kLast>;
+    const int64_t own = kSums ? int64_t(fit.grid.y) * Totals<P, kLast>::kComponents * p_.channels : 0;
+    if (take_workspace<kFirst>(std::max(own, partials_before<kFirst>()))) return cudaSuccess;
+    cudaError_t error = reduce_before<kFirst>();
+    if (error != cudaSuccess) return error;
+    error = launch_row<kFirst, kVec, kPacked>(p_, fit, shapes_, whole_, stream_);
+    if constexpr (kSums) {
+      if (error != cudaSuccess) return error;
+      error = launch_final_reduction<kLast>(p_, int64_t(fit.grid.y), 0, 1, stream_);
+    }
+    return error != cudaSuccess ? error : reduce_channels();
+  }
+
+  cudaError_t column(const Column& tile) {
+    if (take_workspace<kFirst>(partials_before<kFirst>())) return cudaSuccess;
+    cudaError_t error = reduce_before<kFirst>();
+    if (error != cudaSuccess) return error;
+    error = launch_column<kFirst, kVec, kPacked>(p_, tile, stream_);
+    return error != cudaSuccess ? error : reduce_channels();
+  }
+
+  cudaError_t l2(const Panel& shape) {
+    constexpr int kComponents =
+        std::max(Totals<P, 0>::kComponents, Totals<P, kLast>::kComponents);
+    auto* counters = scratch_.take<unsigned>(shape.panels);
+    if (take_workspace<P::kPasses>(int64_t(shape.slices) * kComponents * p_.channels)) {
+      return cudaSuccess;
+    }
+    cudaError_t error = launch_l2<kVec>(p_, shape, counters, stream_);
+    if constexpr (kLeavesPartials<kLast>) {
+      if (error != cudaSuccess) return error;
+      error = launch_final_reduction<kLast>(p_, int64_t(shape.slices), 0, 1, stream_);
+    }
+    return error != cudaSuccess ? error : reduce_channels();
+  }
+
+  cudaError_t two_pass() {
+    if (take_workspace<P::kPasses>(partials_before<P::kPasses>())) return cudaSuccess;
+    cudaError_t error = reduce_before<kLast>();
+    if (error != cudaSuccess) return error;
+    error = over_memory<kLast>();
+    if constexpr (kLeavesPartials<kLast>) {
+      if (error != cudaSuccess) return error;
+      error = finish_partials<kLast>();
+    }
+    return error != cudaSuccess ? error : reduce_channels();
+  }
+
+  P p_;
+  Shapes shapes_;
+  int64_t whole_;
+  Scratch& scratch_;
+  cudaStream_t stream_;
+};
+
+}  // namespace fusegen
