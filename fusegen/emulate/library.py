@@ -10,8 +10,10 @@ import re
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from fusegen.runtime.structs import Struct
 
 from .buffer import Buffer
 from .errors import EmulationBuildError, EmulationError
@@ -87,7 +89,8 @@ class EmulatedLibrary:
         """Calls a launcher, which returns a cudaError_t. The seed sets the order of blocks and threads.
 
         The first argument is an int, the following ints are int64_t, floats are double, buffers and None are
-        pointers; a ctypes value is passed as it is, an array by its address.
+        pointers; a ctypes value is passed as it is, an array or a struct by its address. Messages call a buffer by
+        the number of its argument, in a struct by its member.
         """
         error = self._call(name, args, seed, ctypes.c_int)
         if error:
@@ -101,7 +104,7 @@ class EmulatedLibrary:
         function = getattr(self._library, name)
         function.restype = result
         converted = [_convert(arg, first=i == 0) for i, arg in enumerate(args)]
-        buffers = {i: arg for i, arg in enumerate(args) if isinstance(arg, Buffer)}
+        buffers = dict(_buffers(args))
         distinct = {id(buffer): buffer for buffer in buffers.values()}.values()
         watched = (_Watched * len(distinct))(*(_watched(buffer) for buffer in distinct))
         with _lock:
@@ -114,20 +117,20 @@ class EmulatedLibrary:
             self._begin(seed)  # an error is this call's alone, not that of emulated packages in the process
         if message:
             raise EmulationError(f"{name}: {message}")
-        for i, buffer in buffers.items():
+        for place, buffer in buffers.items():
             damage = buffer.damage()
             if damage:
-                raise EmulationError(f"{name}: argument {i}, {buffer!r}, {damage}")
+                raise EmulationError(f"{name}: {place}, {buffer!r}, {damage}")
         return value
 
-    def _describe(self, report: _Report, buffers: dict[int, Buffer]) -> str:
+    def _describe(self, report: _Report, buffers: dict[str, Buffer]) -> str:
         kernel, _ = self._source_of(report.kernel_offset)
         text = report.text.decode()
         if report.is_global:
-            for i, buffer in buffers.items():
+            for place, buffer in buffers.items():
                 if buffer.covers(report.address):
                     only = " (read-only)" if buffer.readonly else ""
-                    text += f", argument {i}, {buffer!r}{only}, {buffer.where(report.address)}"
+                    text += f", {place}, {buffer!r}{only}, {buffer.where(report.address)}"
         if report.code_offset:
             text += f" [{self._source_of(report.code_offset)[1]}]"
         place = f"block {tuple(report.block)}"
@@ -219,6 +222,15 @@ def _compiler_version() -> str:
         raise EmulationBuildError(f"cannot run {_COMPILER}: {error}") from None
 
 
+def _buffers(args: Sequence[object]) -> Iterator[tuple[str, Buffer]]:
+    """The buffers that a call is given, and what messages call each."""
+    for i, arg in enumerate(args):
+        if isinstance(arg, Struct):
+            yield from ((name, value) for name, value in arg.members.items() if isinstance(value, Buffer))
+        elif isinstance(arg, Buffer):
+            yield f"argument {i}", arg
+
+
 def _convert(arg: object, *, first: bool) -> object:
     if arg is None:
         return ctypes.c_void_p(None)
@@ -228,6 +240,8 @@ def _convert(arg: object, *, first: bool) -> object:
         return ctypes.c_double(arg)
     if isinstance(arg, int):
         return ctypes.c_int(arg) if first else ctypes.c_int64(arg)
+    if isinstance(arg, Struct):
+        return ctypes.byref(arg.made())
     if isinstance(arg, ctypes._SimpleCData | ctypes.Array):
         return arg
     raise TypeError(f"cannot pass {type(arg).__name__} to a launcher")

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fusegen.emulate import Buffer, EmulationBuildError, EmulationError
+from fusegen.runtime.structs import Struct
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,6 +51,32 @@ def test_faults_name_thread_and_line(build, number, message):
     y = Buffer.poisoned([1], torch.int32)
     with pytest.raises(EmulationError, match=rf"thread \(3, 0, 0\): .*{message}.*\[kernels.cu:\d+\]"):
         library.call("run_faults", number, y)
+
+
+STRUCT = """
+struct Given { int64_t n; double value; const float* x; float* y; };
+__global__ void add(Given given) {
+  if (threadIdx.x < given.n) given.y[threadIdx.x] = given.x[threadIdx.x] + given.value;
+}
+extern "C" int run_add(int, const Given* given) { return fusegen::launch(add, 1, 8, 0, nullptr, *given); }
+"""
+
+
+class Given(ctypes.Structure):
+    _fields_ = [("n", ctypes.c_int64), ("value", ctypes.c_double), ("x", ctypes.c_void_p), ("y", ctypes.c_void_p)]
+
+
+def test_buffers_in_a_struct_are_looked_at(build):
+    library = build(STRUCT, "struct")
+    x, y = Buffer.from_tensor(torch.arange(4.0), readonly=True), Buffer.poisoned([4], torch.float32)
+    library.call("run_add", 0, Struct(Given, {"n": 4, "value": 0.5, "x": x, "y": y}))
+    assert y.tensor().tolist() == [0.5, 1.5, 2.5, 3.5]
+    for members, message in (
+        ({"n": 5, "x": x, "y": y}, r"reads .*, x, Buffer\(float32, \[4\]\) \(read-only\), 0 bytes past its end"),
+        ({"n": 4, "x": y, "y": x}, r"writes .*, y, Buffer\(float32, \[4\]\) \(read-only\), at element"),
+    ):
+        with pytest.raises(EmulationError, match=message):
+            library.call("run_add", 0, Struct(Given, {"value": 0.5, **members}))
 
 
 def test_an_error_is_that_of_one_call(build):
