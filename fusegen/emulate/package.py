@@ -33,7 +33,8 @@ def emulate_package(package: Path, *, cache: Path, verification: bool = False) -
     defines = ["FUSEGEN_VERIFICATION"] if verification else []
     kernels = compile_kernels(package / "kernels.cu", cache=cache, defines=defines)
     support = package.parent / SUPPORT
-    binding = _read(package / "bindings.cpp", support / "torch_glue.h", *_module_sources(support))
+    headers = (package / "launchers.h", support / "call.h", support / "torch_glue.h")
+    binding = _read(package / "bindings.cpp", *headers, *_module_sources(support))
     key = _digest(binding + str(kernels.path).encode())
     copy = cache / f"{package.name}-{key}"
     copy.mkdir(parents=True, exist_ok=True)

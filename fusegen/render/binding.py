@@ -5,6 +5,7 @@ from __future__ import annotations
 from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
+from fusegen.render.launchers_header import namespace
 from fusegen.render.layout import tidy
 from fusegen.render.operators import dtype_field, ops
 from fusegen.render.types import type_roles
@@ -18,6 +19,7 @@ def render_bindings(plan: Plan, sources: str) -> str:
     text = render(
         "bindings.cpp.j2",
         name=plan.spec.name,
+        namespace=namespace(plan.spec.name),
         sources=sources,
         ops=ops(plan),
         roles=[*(dtype_field(role) for role in roles), "accumulator"],

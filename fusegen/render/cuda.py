@@ -14,6 +14,7 @@ from fusegen.render.environment import render
 from fusegen.render.expressions import Expressions
 from fusegen.render.kernels import KernelRenderer
 from fusegen.render.launchers import LauncherRenderer, mode_contexts
+from fusegen.render.launchers_header import namespace, symbol
 from fusegen.render.layout import tidy
 from fusegen.render.tuning import table
 from fusegen.render.types import type_parameter, type_roles
@@ -46,11 +47,6 @@ class Uses:
     tuning: bool
 
 
-def symbol(spec_name: str, program: Program) -> str:
-    """The C name of a program's launcher."""
-    return f"fusegen_{spec_name}_{program.name}"
-
-
 def render_kernels(plan: Plan) -> str:
     """The text of kernels.cu."""
     kinds = {kernel.kind for program in plan.programs for kernel in program.kernels}
@@ -58,6 +54,7 @@ def render_kernels(plan: Plan) -> str:
     text = render(
         "kernels.cu.j2",
         name=plan.spec.name,
+        namespace=namespace(plan.spec.name),
         about=plan.spec.about or plan.spec.name,
         formula=chain_lines(plan),
         device=plan.device,

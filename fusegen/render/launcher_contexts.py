@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pointer:
-    """A pointer argument of a launcher. field: what holds it among the launcher's arguments. type: with `const`."""
+    """A tensor that a launcher is given. field: what holds it among the launcher's arguments. type: with `const`."""
 
     name: str
     field: str
     type: str
-    declaration: str
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,8 @@ class ModeContext:
 class ProgramContext:
     """A program. struct: the type of the launcher's arguments. groups: whether it takes their number.
 
-    members: of the struct. elements, vectors: pointers to tensors with all elements, and to shorter ones. arrays: the
-    values of a column that the kernel with the most of them keeps.
+    elements, vectors: pointers to tensors with all elements, and to shorter ones. arrays: the values of a column that
+    the kernel with the most of them keeps.
     """
 
     name: str
@@ -71,9 +70,7 @@ class ProgramContext:
     struct: str
     pointers: list[Pointer]
     groups: bool
-    constants: list[str]
     schedules: list[ScheduleContext]
-    members: list[str]
     elements: list[str]
     vectors: list[str]
     arrays: int

@@ -10,8 +10,9 @@ from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.render.contexts import KernelContext
 from fusegen.render.environment import wrap
 from fusegen.render.launcher_contexts import ModeContext, Pointer, ProgramContext, ScheduleContext, ScratchContext
+from fusegen.render.launchers_header import argument_tensors, struct
 from fusegen.render.layout import WIDTH
-from fusegen.render.spelling import spell, type_name
+from fusegen.render.spelling import spell
 from fusegen.render.types import CPP, element_type, pointer, type_roles
 from fusegen.render.work import STREAMS, column_work, row_staged, row_work, stream_work
 
@@ -39,19 +40,10 @@ def mode_contexts(modes: tuple[Mode, ...]) -> list[ModeContext]:
 
 
 def program_pointers(program: Program) -> list[Pointer]:
-    """Inputs, then outputs; a tensor that is both appears once, where it is written."""
-    written = {t.name for t in program.outputs}
-    read_only = [tensor for tensor in program.inputs if tensor.name not in written]
-    return [*(_pointer(t, "const ") for t in read_only), *(_pointer(t, "") for t in program.outputs)]
-
-
-def _pointer(tensor: Tensor, const: str) -> Pointer:
-    return Pointer(
-        name=pointer(tensor),
-        field=spell(tensor.name, "arg"),
-        type=const + element_type(tensor),
-        declaration=f"{const}void* {spell(tensor.name, 'arg')}",
-    )
+    return [
+        Pointer(pointer(tensor), spell(tensor.name, "arg"), ("" if written else "const ") + element_type(tensor))
+        for tensor, written in argument_tensors(program)
+    ]
 
 
 class LauncherRenderer:
@@ -78,23 +70,17 @@ class LauncherRenderer:
 
     def context(self) -> ProgramContext:
         program = self.program
-        pointers = program_pointers(program)
-        groups = ["groups"] if program.groups is not None else []
-        constants = [spell(name, "arg") for name in program.constants]
-        members = [*(each.field for each in pointers), "rows", "channels", *groups, *constants]
         tensors = list({t.name: t for t in (*program.inputs, *program.outputs)}.values())
         elements = [t for t in tensors if t.extent.is_full]
         return ProgramContext(
             name=program.name,
             symbol=self.symbol,
-            struct=type_name(program.name) + "Arguments",
-            pointers=pointers,
+            struct=struct(program),
+            pointers=program_pointers(program),
             groups=program.groups is not None,
-            constants=constants,
             schedules=[self._schedule(schedule) for schedule in program.schedules],
-            members=members,
-            elements=[spell(t.name, "arg") for t in elements],
-            vectors=[spell(t.name, "arg") for t in tensors if not t.extent.is_scalar and t not in elements],
+            elements=[_argument(t) for t in elements],
+            vectors=[_argument(t) for t in tensors if not t.extent.is_scalar and t not in elements],
             arrays=max(context.arrays for context in self.contexts.values()),
             types=", ".join(self.types),
         )
@@ -262,6 +248,10 @@ class LauncherRenderer:
         if kernel is kernels[-1]:
             return [*lines, *_wrapped(f"return {launch}({call});")]
         return [*lines, *_wrapped(f"error = {launch}({call});"), "if (error != cudaSuccess) return error;"]
+
+
+def _argument(tensor: Tensor) -> str:
+    return f"arguments->{spell(tensor.name, 'arg')}"
 
 
 def _length(groups: str) -> str:

@@ -10,8 +10,7 @@ from string import ascii_lowercase
 from fusegen.ir.extent import CHANNEL, FULL, SCALAR, Dim
 from fusegen.plan.model import Program, Role, Tensor, Variant
 from fusegen.plan.plan import Plan
-from fusegen.render.cuda import symbol
-from fusegen.render.launchers import program_pointers
+from fusegen.render.launchers_header import argument_tensors, struct, symbol
 from fusegen.render.spelling import spell
 
 
@@ -38,11 +37,13 @@ class Argument:
 
 @dataclass
 class Op:
-    """Everything that bindings.cpp says of one op."""
+    """Everything that bindings.cpp says of one op. struct, launched: the type of its launcher's arguments, and each of
+    them with its value."""
 
     name: str
     function: str
     symbol: str
+    struct: str
     forward: bool
     groups: bool
     arguments: list[Argument] = field(default_factory=list)
@@ -50,13 +51,11 @@ class Op:
     sizes: list[str] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
     allocations: list[str] = field(default_factory=list)
-    call: list[str] = field(default_factory=list)
+    launched: list[tuple[str, str]] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
     returns: list[str] = field(default_factory=list)
     needs: list[str] = field(default_factory=list)
     schema: list[str] = field(default_factory=list)
-    launcher_pointers: list[str] = field(default_factory=list)
-    launcher_constants: list[str] = field(default_factory=list)
 
     @property
     def like(self) -> str:
@@ -186,7 +185,7 @@ class OpRenderer:
             names.insert(1, chain.contraction.product)
         op.returns = names
         made = {chain.contraction.product} if chain.contraction else set()
-        op.call = self._call(program, made)
+        op.launched = self._launched(program, made)
         op.results = [f"return {{{', '.join(_out(name) for name in names)}}};"]
         self._declare_bias(op, program)
 
@@ -239,7 +238,7 @@ class OpRenderer:
             expected = self._shape(shapes[name]) if name in shapes else self._extent(tensor)
             made = f"glue::empty_if({wanted}, {op.like}, {self._dtype(tensor)}, {expected})"
             op.allocations.append(f"const auto {_out(tensor.name)} = {made};")
-        op.call = self._call(program, set())
+        op.launched = self._launched(program, set())
         op.results.append("std::vector<Tensor> gradients;")
         if c:
             grad = _out(self.variant.gradients[c.product].name)
@@ -271,10 +270,9 @@ class OpRenderer:
             name=f"{self.plan.spec.name}_{program.name}",
             function=program.name,
             symbol=symbol(self.plan.spec.name, program),
+            struct=struct(program),
             forward=direction == "forward",
             groups=program.groups is not None,
-            launcher_pointers=[each.declaration for each in program_pointers(program)],
-            launcher_constants=[_arg(name) for name in program.constants],
         )
 
     def _scalars(self, op: Op, constants: Sequence[str]) -> None:
@@ -289,28 +287,20 @@ class OpRenderer:
         op.schema = [f"{line} " for line in textwrap.wrap(f"({arguments}) -> {result}", 84, break_on_hyphens=False)]
         op.schema[-1] = op.schema[-1].rstrip()
 
-    def _call(self, program: Program, made: set[str]) -> list[str]:
+    def _launched(self, program: Program, made: set[str]) -> list[tuple[str, str]]:
         """The launcher's arguments. made: the tensors that the op has made itself; others it was given."""
-        outputs = {t.name for t in program.outputs}
-        pointers = []
-        for tensor in program.inputs:
-            if tensor.name in outputs:
-                continue
-            read = f"glue::read({spell(tensor.name, 'out' if tensor.name in made else 'in')})"
-            parameter = self.chain.parameters.get(tensor.name)
-            in_product = parameter is not None and parameter.in_product
-            pointers.append(f"bias_in_product ? nullptr : {read}" if in_product else read)
-        buffers = self.chain.buffers
-        written = [_arg(t.name) if t.name in buffers else _out(t.name) for t in program.outputs]
-        pointers += [f"glue::write({name})" for name in written]
-        groups = ["groups"] if program.groups is not None else []
-        return [
-            "int(dtype_mode)",
-            *pointers,
-            *("rows", "channels", *groups, "kChosen"),
-            *(_arg(name) for name in program.constants),
-            *("glue::write(workspace)", "launch.stream"),
-        ]
+        found = []
+        for tensor, written in argument_tensors(program):
+            if written:
+                buffer = tensor.name in self.chain.buffers
+                value = f"glue::write({_arg(tensor.name) if buffer else _out(tensor.name)})"
+            else:
+                value = f"glue::read({spell(tensor.name, 'out' if tensor.name in made else 'in')})"
+                parameter = self.chain.parameters.get(tensor.name)
+                if parameter is not None and parameter.in_product:
+                    value = f"bias_in_product ? nullptr : {value}"
+            found.append((_arg(tensor.name), value))
+        return [*found, *((_arg(name), _arg(name)) for name in program.constants)]
 
     def _input(self, name: str, role: Role, shape: tuple[Dim, ...]) -> str:
         return _read(name, f"dtypes.{dtype_field(role)}", self._shape(shape))

@@ -12,6 +12,7 @@ from fusegen.plan.summary import summary
 from fusegen.render.binding import render_bindings
 from fusegen.render.cuda import render_kernels
 from fusegen.render.git_files import git_files
+from fusegen.render.launchers_header import render_launchers_header
 from fusegen.render.module import render_module
 
 _SUFFIXES = (".cuh", ".h", ".cpp", ".py")
@@ -25,12 +26,13 @@ Files = Mapping[str, str]
 def render_package(plan: Plan) -> Files:
     """The files of one package. A pure function of the plan and the templates."""
     name = plan.spec.name
-    kernels = render_kernels(plan)
-    sources = sources_digest([kernels, render_bindings(plan, ""), *compiled_support().values()])
+    kernels, launchers = render_kernels(plan), render_launchers_header(plan)
+    sources = sources_digest([kernels, launchers, render_bindings(plan, ""), *compiled_support().values()])
     return {
         f"{name}/__init__.py": render_module(plan, sources),
         f"{name}/bindings.cpp": render_bindings(plan, sources),
         f"{name}/kernels.cu": kernels,
+        f"{name}/launchers.h": launchers,
         f"{name}/plan.json": json.dumps(summary(plan), indent=2, ensure_ascii=True) + "\n",
         f"{name}/py.typed": "",
     }

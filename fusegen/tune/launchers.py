@@ -15,12 +15,15 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from fusegen.build.errors import BuildError
+from fusegen.build.key import HEADERS
 from fusegen.build.toolchain import find_toolchain
 from fusegen.emulate import EmulatedLibrary, EmulationError
 from fusegen.paths import SUPPORT
+from fusegen.runtime.launchers import Call
+from fusegen.runtime.structs import Struct
 
 # cudaErrorInvalidConfiguration: what a launcher answers where the schedule that was asked for does not fit.
 DOES_NOT_FIT = 9
@@ -28,12 +31,12 @@ _FLAGS = ("-O3", "-std=c++17", "-shared", "--threads=0", "--split-compile=0", "-
 
 
 class Launchers(Protocol):
-    """The functions of one kernels.cu. Arguments are ctypes values."""
+    """The functions of one kernels.cu, by their names; `fusegen/runtime/launchers.py` makes what they take."""
 
-    def workspace(self, name: str, *arguments: Any) -> int:
+    def workspace(self, name: str, call: Call) -> int:
         """Bytes of workspace that the launcher `name` needs."""
 
-    def bind(self, name: str, *arguments: Any) -> Callable[[], int]:
+    def bind(self, name: str, call: Call, arguments: Struct) -> Callable[[], int]:
         """A call of the launcher `name`, which returns a cudaError_t."""
 
 
@@ -43,14 +46,15 @@ class CompiledLaunchers:
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(os.fspath(path))
 
-    def workspace(self, name: str, *arguments: Any) -> int:
+    def workspace(self, name: str, call: Call) -> int:
         function = self._library[f"{name}_workspace"]
         function.restype = ctypes.c_int64
-        return function(*arguments)
+        return function(ctypes.byref(call.struct.made()))
 
-    def bind(self, name: str, *arguments: Any) -> Callable[[], int]:
+    def bind(self, name: str, call: Call, arguments: Struct) -> Callable[[], int]:
         function = self._library[name]
-        return lambda: function(*arguments)
+        given = [ctypes.byref(struct.made()) for struct in (call.struct, arguments)]
+        return lambda: function(*given)
 
 
 def compile_launchers(names: Sequence[str], generated: Path, cache: Path, target: str) -> dict[str, CompiledLaunchers]:
@@ -60,12 +64,14 @@ def compile_launchers(names: Sequence[str], generated: Path, cache: Path, target
     """
     toolchain = find_toolchain()
     compiler = [*toolchain.nvcc_command(), *_FLAGS]
-    support = b"".join(path.read_bytes() for path in sorted((generated / SUPPORT).glob("*.cuh")))
+    headers = [path for path in sorted((generated / SUPPORT).iterdir()) if path.suffix in HEADERS]
+    support = b"".join(path.read_bytes() for path in headers)
     gencode = f"-gencode=arch={target.replace('sm', 'compute')},code={target}"
 
     def library(name: str) -> Path:
         source = generated / name / "kernels.cu"
-        key = hashlib.sha256(repr((compiler, gencode)).encode() + support + source.read_bytes())
+        own = source.read_bytes() + (generated / name / "launchers.h").read_bytes()
+        key = hashlib.sha256(repr((compiler, gencode)).encode() + support + own)
         found = cache / f"{name}-{key.hexdigest()[:16]}.so"
         if not found.exists():
             part = found.with_suffix(f".{os.getpid()}")
@@ -88,17 +94,17 @@ class EmulatedLaunchers:
     def __init__(self, library: EmulatedLibrary) -> None:
         self._library = library
 
-    def workspace(self, name: str, *arguments: Any) -> int:
-        return self._library.call_int64(f"{name}_workspace", *arguments)
+    def workspace(self, name: str, call: Call) -> int:
+        return self._library.call_int64(f"{name}_workspace", call.struct)
 
-    def bind(self, name: str, *arguments: Any) -> Callable[[], int]:
-        def call() -> int:
+    def bind(self, name: str, call: Call, arguments: Struct) -> Callable[[], int]:
+        def run() -> int:
             try:
-                self._library.call(name, *arguments)
+                self._library.call(name, call.struct, arguments)
             except EmulationError as error:
                 if str(error).endswith(f"CUDA error {DOES_NOT_FIT}"):
                     return DOES_NOT_FIT
                 raise
             return 0
 
-        return call
+        return run

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -17,9 +16,9 @@ from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import Shapes
-from fusegen.render.cuda import symbol
+from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import Launchers
-from fusegen.verify.emulated import constant, dtype_of, forced, in_product
+from fusegen.verify.emulated import constant, dtype_of, in_product
 from fusegen.verify.sizes import Sizes
 
 
@@ -56,25 +55,22 @@ class TailProgram:
             tensor.copy_(self.updated[name]) if name in self.updated else tensor.fill_(torch.nan)
 
     def launch(self, shapes: Shapes | None = None) -> Launch:
-        """The arguments are as in generated/*/bindings.cpp; keeps alive what they point to. None: as the launcher
-        chooses."""
-        tail, name = self.tail, symbol(self.tail.plan.spec.name, self.program)
-        pointers = [_pointer(self._inputs.get(t.name)) for t in self.program.inputs if t.name not in self.outputs]
-        pointers += [_pointer(tensor) for tensor in self.outputs.values()]
-        groups = [] if self.program.groups is None else [tail.extent(self.program.groups)]
-        sizes = [*(ctypes.c_int64(n) for n in (tail.rows, tail.channels, *groups)), forced(shapes)]
-        mode = ctypes.c_int(tail.mode.index)
-        bytes_ = tail.launchers.workspace(name, mode, *sizes)
+        """Keeps alive what the arguments point to. None: as the launcher chooses."""
+        tail, launcher = self.tail, Launcher(self.tail.plan, self.program)
+        groups = 1 if self.program.groups is None else tail.extent(self.program.groups)
+        call = Call(tail.mode.index, tail.rows, tail.channels, groups, shapes)
+        bytes_ = tail.launchers.workspace(launcher.symbol, call)
         workspace = torch.empty(bytes_, dtype=torch.uint8, device=tail.device) if bytes_ else None
-        constants = [
-            ctypes.c_double(constant(tail.plan, tail.module, tail.mode, each)) for each in self.program.constants
-        ]
         stream = torch.cuda.current_stream().cuda_stream if tail.device == "cuda" else None
-        call = tail.launchers.bind(
-            name, mode, *pointers, *sizes, *constants, _pointer(workspace), ctypes.c_void_p(stream)
+        tensors = {**self._inputs, **self.outputs}
+        arguments = launcher.arguments(
+            {name: _address(tensors.get(name)) for name in launcher.tensors},
+            {name: constant(tail.plan, tail.module, tail.mode, name) for name in self.program.constants},
         )
-        kept = (workspace, self.outputs, self._inputs)
-        return Launch(lambda _=kept: call(), bytes_)
+        call = replace(call, workspace=_address(workspace), stream=stream)
+        run = tail.launchers.bind(launcher.symbol, call, arguments)
+        kept = (workspace, tensors)
+        return Launch(lambda _=kept: run(), bytes_)
 
 
 class Tail:
@@ -132,5 +128,5 @@ class Tail:
         return self.rows if tensor.extent.rows else 1, self.channels if blocks == ALL else self.extent(blocks)
 
 
-def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
-    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()

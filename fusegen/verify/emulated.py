@@ -4,9 +4,8 @@ precision."""
 from __future__ import annotations
 
 import copy
-import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 import torch
@@ -19,7 +18,7 @@ from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import AUTOMATIC, Shapes
-from fusegen.render.cuda import symbol
+from fusegen.runtime.launchers import Call, Launcher
 
 
 def constant(plan: Plan, module: nn.Module, mode: Mode, name: str) -> float:
@@ -91,25 +90,23 @@ class EmulatedTail:
     def _program(
         self, program: Program, known: Mapping[str, Tensor], shapes: Shapes | None, seed: int
     ) -> dict[str, Tensor]:
-        name = symbol(self.plan.spec.name, program)
-        groups = [self.groups] if program.groups is not None else []
-        sizes = [self.rows, self.channels, *groups, forced(shapes)]
-        bytes_ = self.library.call_int64(f"{name}_workspace", self.mode.index, *sizes)
+        launcher = Launcher(self.plan, program)
+        groups = 1 if program.groups is None else self.groups
+        call = Call(self.mode.index, self.rows, self.channels, groups, shapes)
+        bytes_ = self.library.call_int64(f"{launcher.symbol}_workspace", call.struct)
+        inputs = {
+            tensor.name: None if in_product(self.plan, self.mode, tensor.name) else self._buffer(tensor, known)
+            for tensor in program.inputs
+        }
         outputs: dict[str, Buffer] = {}
-        pointers: list[Buffer | None] = []
-        written = {tensor.name for tensor in program.outputs}
-        for tensor in program.inputs:
-            if tensor.name not in written:
-                given = not in_product(self.plan, self.mode, tensor.name)
-                pointers.append(self._buffer(tensor, known) if given else None)
         for tensor in program.outputs:
             updated = tensor.name in self.variant.chain.buffers
             outputs[tensor.name] = self._buffer(tensor, known, updated) if updated else self._poisoned(tensor)
-            pointers.append(outputs[tensor.name])
         # The workspace in floats, so that what is not written reads as NaN; none where the op would allocate none.
         workspace = Buffer.poisoned((bytes_ // 4,), torch.float32) if bytes_ else None
-        constants = [constant(self.plan, self.module, self.mode, name) for name in program.constants]
-        self.library.call(name, self.mode.index, *pointers, *sizes, *constants, workspace, None, seed=seed)
+        constants = {name: constant(self.plan, self.module, self.mode, name) for name in program.constants}
+        arguments = launcher.arguments({**inputs, **outputs}, constants)
+        self.library.call(launcher.symbol, replace(call, workspace=workspace).struct, arguments, seed=seed)
         return {key: buffer.tensor() for key, buffer in outputs.items()}
 
     def _buffer(self, tensor: PlanTensor, known: Mapping[str, Tensor], updated: bool = False) -> Buffer:
@@ -142,14 +139,6 @@ class EmulatedTail:
     def _groups(self) -> int:
         norms = [attrgetter(step.name)(self.module) for step in self.plan.spec.chain if step.op == "group_norm"]
         return max((norm.num_groups for norm in norms), default=1)
-
-
-def forced(shapes: Shapes | None) -> ctypes.Array[ctypes.c_int64] | None:
-    """Launch shapes as a launcher takes them; None for those that it chooses."""
-    if shapes is None:
-        return None
-    numbers = shapes.numbers
-    return (ctypes.c_int64 * len(numbers))(*numbers)
 
 
 def in_product(plan: Plan, mode: Mode, name: str) -> bool:

@@ -24,12 +24,14 @@
 #include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
+#include "launchers.h"
 
 // One file, compiled as it is or, to use two cores, once with each of these defined:
 // FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
 
 namespace {
 using namespace fusegen;
+using namespace fusegen::gemm_batchnorm_gelu_relu_launchers;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
@@ -670,25 +672,10 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
   }
 }
 
-struct TrainForwardArguments {
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  const void* batch_norm_weight_arg;
-  const void* batch_norm_bias_arg;
-  void* y_arg;
-  void* batch_norm_mean_arg;
-  void* batch_norm_rstd_arg;
-  void* batch_norm_running_mean_arg;
-  void* batch_norm_running_var_arg;
-  void* batch_norm_num_batches_tracked_arg;
-  int64_t rows, channels;
-  double batch_norm_eps_arg, batch_norm_momentum_arg;
-};
-
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_forward_launch(
-    const TrainForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const TrainForwardArguments& a, int64_t whole, const Shapes& shapes,
+    Scratch& scratch) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
   auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
@@ -701,7 +688,8 @@ cudaError_t train_forward_launch(
   auto* batch_norm_running_var_ptr = static_cast<Param*>(a.batch_norm_running_var_arg);
   auto* batch_norm_num_batches_tracked_ptr =
       static_cast<int64_t*>(a.batch_norm_num_batches_tracked_arg);
-  const int64_t rows = a.rows, channels = a.channels;
+  const int64_t rows = call.rows, channels = call.channels;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
 
   // Each tile of columns stays in shared memory.
   constexpr ColumnWork kWork{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc), 2, 1,
@@ -774,40 +762,40 @@ cudaError_t train_forward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t train_forward_typed(
-    const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
   constexpr int kVec = kVectorOf<T, 11>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return train_forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && call.channels % kVec == 0) {
+    return train_forward_launch<T, Out, Param, kVec, true>(call, a, 0, shapes, scratch);
   }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return train_forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : call.rows * call.channels;
+  return train_forward_launch<T, Out, Param, kVec, false>(call, a, whole, shapes, scratch);
 }
 
 cudaError_t train_forward_dispatch(
-    int mode, const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
+    const Call& call, const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
+  switch (call.mode) {
     case 0:  // float32
       return train_forward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 1:  // bfloat16
       return train_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 2:  // float16
       return train_forward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 3:  // autocast bfloat16
       return train_forward_typed<__nv_bfloat16, __nv_bfloat16, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 4:  // autocast float16
       return train_forward_typed<__half, __half, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return train_forward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -815,53 +803,28 @@ cudaError_t train_forward_dispatch(
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_batchnorm_gelu_relu_train_forward(
-    int mode,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    const void* batch_norm_weight_arg,
-    const void* batch_norm_bias_arg,
-    void* y_arg,
-    void* batch_norm_mean_arg,
-    void* batch_norm_rstd_arg,
-    void* batch_norm_running_mean_arg,
-    void* batch_norm_running_var_arg,
-    void* batch_norm_num_batches_tracked_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double batch_norm_eps_arg,
-    double batch_norm_momentum_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const TrainForwardArguments arguments{
-      gemm_product_arg, gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg, y_arg,
-      batch_norm_mean_arg, batch_norm_rstd_arg, batch_norm_running_mean_arg,
-      batch_norm_running_var_arg, batch_norm_num_batches_tracked_arg, rows, channels,
-      batch_norm_eps_arg, batch_norm_momentum_arg};
-  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
-  const bool vectors =
-      aligned_to_16(gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg,
-          batch_norm_running_mean_arg,
-      batch_norm_running_var_arg, batch_norm_mean_arg, batch_norm_rstd_arg);
+    const Call* call, const TrainForwardArguments* arguments) {
+  if (call->rows == 0 || call->channels == 0) return cudaSuccess;
+  const bool elements = aligned_to_16(arguments->gemm_product_arg, arguments->y_arg);
+  const bool vectors = aligned_to_16(arguments->gemm_bias_arg, arguments->batch_norm_weight_arg,
+      arguments->batch_norm_bias_arg, arguments->batch_norm_running_mean_arg,
+      arguments->batch_norm_running_var_arg, arguments->batch_norm_mean_arg,
+      arguments->batch_norm_rstd_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return train_forward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
+  Scratch scratch(call->workspace);
+  return train_forward_dispatch(*call, *arguments, aligned, shapes, scratch);
 }
 
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_train_forward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  TrainForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+    const Call* call) {
+  if (call->rows == 0 || call->channels == 0) return 0;
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
   Scratch vectors, others;
-  train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  train_forward_dispatch(*call, {}, Aligned::kAll, shapes, vectors);
+  train_forward_dispatch(*call, {}, Aligned::kNone, shapes, others);
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
@@ -1521,25 +1484,10 @@ __global__ void __launch_bounds__(kStreamThreads) train_backward_apply(
   }
 }
 
-struct TrainBackwardArguments {
-  const void* grad_y_arg;
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  const void* batch_norm_weight_arg;
-  const void* batch_norm_bias_arg;
-  const void* batch_norm_mean_arg;
-  const void* batch_norm_rstd_arg;
-  void* grad_gemm_product_arg;
-  void* grad_gemm_bias_arg;
-  void* grad_batch_norm_weight_arg;
-  void* grad_batch_norm_bias_arg;
-  int64_t rows, channels;
-};
-
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_backward_launch(
-    const TrainBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const TrainBackwardArguments& a, int64_t whole, const Shapes& shapes,
+    Scratch& scratch) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
@@ -1552,7 +1500,8 @@ cudaError_t train_backward_launch(
   auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
   auto* grad_batch_norm_weight_ptr = static_cast<Param*>(a.grad_batch_norm_weight_arg);
   auto* grad_batch_norm_bias_ptr = static_cast<Param*>(a.grad_batch_norm_bias_arg);
-  const int64_t rows = a.rows, channels = a.channels;
+  const int64_t rows = call.rows, channels = call.channels;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
 
   // Each tile of columns stays in shared memory.
   constexpr ColumnWork kWork{sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc),
@@ -1626,40 +1575,40 @@ cudaError_t train_backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t train_backward_typed(
-    const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
   constexpr int kVec = kVectorOf<T, 12>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return train_backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && call.channels % kVec == 0) {
+    return train_backward_launch<T, Out, Param, kVec, true>(call, a, 0, shapes, scratch);
   }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return train_backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : call.rows * call.channels;
+  return train_backward_launch<T, Out, Param, kVec, false>(call, a, whole, shapes, scratch);
 }
 
 cudaError_t train_backward_dispatch(
-    int mode, const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
+    const Call& call, const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
+  switch (call.mode) {
     case 0:  // float32
       return train_backward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 1:  // bfloat16
       return train_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 2:  // float16
       return train_backward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 3:  // autocast bfloat16
       return train_backward_typed<__nv_bfloat16, __nv_bfloat16, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 4:  // autocast float16
       return train_backward_typed<__half, __half, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return train_backward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1667,51 +1616,30 @@ cudaError_t train_backward_dispatch(
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_batchnorm_gelu_relu_train_backward(
-    int mode,
-    const void* grad_y_arg,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    const void* batch_norm_weight_arg,
-    const void* batch_norm_bias_arg,
-    const void* batch_norm_mean_arg,
-    const void* batch_norm_rstd_arg,
-    void* grad_gemm_product_arg,
-    void* grad_gemm_bias_arg,
-    void* grad_batch_norm_weight_arg,
-    void* grad_batch_norm_bias_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const TrainBackwardArguments arguments{
-      grad_y_arg, gemm_product_arg, gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg,
-      batch_norm_mean_arg, batch_norm_rstd_arg, grad_gemm_product_arg, grad_gemm_bias_arg,
-      grad_batch_norm_weight_arg, grad_batch_norm_bias_arg, rows, channels};
-  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
-  const bool vectors =
-      aligned_to_16(gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg, batch_norm_mean_arg,
-      batch_norm_rstd_arg, grad_gemm_bias_arg, grad_batch_norm_weight_arg,
-      grad_batch_norm_bias_arg);
+    const Call* call, const TrainBackwardArguments* arguments) {
+  if (call->rows == 0 || call->channels == 0) return cudaSuccess;
+  const bool elements =
+      aligned_to_16(arguments->grad_y_arg, arguments->gemm_product_arg,
+          arguments->grad_gemm_product_arg);
+  const bool vectors = aligned_to_16(arguments->gemm_bias_arg, arguments->batch_norm_weight_arg,
+      arguments->batch_norm_bias_arg, arguments->batch_norm_mean_arg,
+      arguments->batch_norm_rstd_arg, arguments->grad_gemm_bias_arg,
+      arguments->grad_batch_norm_weight_arg, arguments->grad_batch_norm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return train_backward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
+  Scratch scratch(call->workspace);
+  return train_backward_dispatch(*call, *arguments, aligned, shapes, scratch);
 }
 
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_train_backward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  TrainBackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+    const Call* call) {
+  if (call->rows == 0 || call->channels == 0) return 0;
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
   Scratch vectors, others;
-  train_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  train_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  train_backward_dispatch(*call, {}, Aligned::kAll, shapes, vectors);
+  train_backward_dispatch(*call, {}, Aligned::kNone, shapes, others);
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
@@ -1818,22 +1746,10 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   }
 }
 
-struct EvalForwardArguments {
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  const void* batch_norm_weight_arg;
-  const void* batch_norm_bias_arg;
-  const void* batch_norm_running_mean_arg;
-  const void* batch_norm_running_var_arg;
-  void* y_arg;
-  int64_t rows, channels;
-  double batch_norm_eps_arg;
-};
-
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_forward_launch(
-    const EvalForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const EvalForwardArguments& a, int64_t whole, const Shapes& shapes,
+    Scratch& scratch) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
   auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
@@ -1842,7 +1758,8 @@ cudaError_t eval_forward_launch(
   auto* batch_norm_running_mean_ptr = static_cast<const Param*>(a.batch_norm_running_mean_arg);
   auto* batch_norm_running_var_ptr = static_cast<const Param*>(a.batch_norm_running_var_arg);
   auto* y_ptr = static_cast<Out*>(a.y_arg);
-  const int64_t rows = a.rows, channels = a.channels;
+  const int64_t rows = call.rows, channels = call.channels;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
 
   // One pass over memory.
   {
@@ -1858,40 +1775,40 @@ cudaError_t eval_forward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t eval_forward_typed(
-    const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
   constexpr int kVec = kVectorOf<T, 7>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return eval_forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && call.channels % kVec == 0) {
+    return eval_forward_launch<T, Out, Param, kVec, true>(call, a, 0, shapes, scratch);
   }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return eval_forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : call.rows * call.channels;
+  return eval_forward_launch<T, Out, Param, kVec, false>(call, a, whole, shapes, scratch);
 }
 
 cudaError_t eval_forward_dispatch(
-    int mode, const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
+    const Call& call, const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
+  switch (call.mode) {
     case 0:  // float32
       return eval_forward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 1:  // bfloat16
       return eval_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 2:  // float16
       return eval_forward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 3:  // autocast bfloat16
       return eval_forward_typed<__nv_bfloat16, __nv_bfloat16, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 4:  // autocast float16
       return eval_forward_typed<__half, __half, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return eval_forward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1899,48 +1816,27 @@ cudaError_t eval_forward_dispatch(
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_batchnorm_gelu_relu_eval_forward(
-    int mode,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    const void* batch_norm_weight_arg,
-    const void* batch_norm_bias_arg,
-    const void* batch_norm_running_mean_arg,
-    const void* batch_norm_running_var_arg,
-    void* y_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double batch_norm_eps_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const EvalForwardArguments arguments{
-      gemm_product_arg, gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg,
-      batch_norm_running_mean_arg, batch_norm_running_var_arg, y_arg, rows, channels,
-      batch_norm_eps_arg};
-  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
-  const bool vectors =
-      aligned_to_16(gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg,
-          batch_norm_running_mean_arg,
-      batch_norm_running_var_arg);
+    const Call* call, const EvalForwardArguments* arguments) {
+  if (call->rows == 0 || call->channels == 0) return cudaSuccess;
+  const bool elements = aligned_to_16(arguments->gemm_product_arg, arguments->y_arg);
+  const bool vectors = aligned_to_16(arguments->gemm_bias_arg, arguments->batch_norm_weight_arg,
+      arguments->batch_norm_bias_arg, arguments->batch_norm_running_mean_arg,
+      arguments->batch_norm_running_var_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return eval_forward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
+  Scratch scratch(call->workspace);
+  return eval_forward_dispatch(*call, *arguments, aligned, shapes, scratch);
 }
 
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_eval_forward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  EvalForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+    const Call* call) {
+  if (call->rows == 0 || call->channels == 0) return 0;
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
   Scratch vectors, others;
-  eval_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  eval_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  eval_forward_dispatch(*call, {}, Aligned::kAll, shapes, vectors);
+  eval_forward_dispatch(*call, {}, Aligned::kNone, shapes, others);
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
@@ -2131,26 +2027,10 @@ __global__ void __launch_bounds__(kStreamThreads) eval_backward_column_sums(
       narrow<Param>(d_batch_norm_sum_v);
 }
 
-struct EvalBackwardArguments {
-  const void* grad_y_arg;
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  const void* batch_norm_weight_arg;
-  const void* batch_norm_bias_arg;
-  const void* batch_norm_running_mean_arg;
-  const void* batch_norm_running_var_arg;
-  void* grad_gemm_product_arg;
-  void* grad_gemm_bias_arg;
-  void* grad_batch_norm_weight_arg;
-  void* grad_batch_norm_bias_arg;
-  int64_t rows, channels;
-  double batch_norm_eps_arg;
-};
-
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_backward_launch(
-    const EvalBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const EvalBackwardArguments& a, int64_t whole, const Shapes& shapes,
+    Scratch& scratch) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
@@ -2163,7 +2043,8 @@ cudaError_t eval_backward_launch(
   auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
   auto* grad_batch_norm_weight_ptr = static_cast<Param*>(a.grad_batch_norm_weight_arg);
   auto* grad_batch_norm_bias_ptr = static_cast<Param*>(a.grad_batch_norm_bias_arg);
-  const int64_t rows = a.rows, channels = a.channels;
+  const int64_t rows = call.rows, channels = call.channels;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
 
   // One pass over memory.
   {
@@ -2189,40 +2070,40 @@ cudaError_t eval_backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t eval_backward_typed(
-    const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
   constexpr int kVec = kVectorOf<T, 9>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return eval_backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && call.channels % kVec == 0) {
+    return eval_backward_launch<T, Out, Param, kVec, true>(call, a, 0, shapes, scratch);
   }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return eval_backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : call.rows * call.channels;
+  return eval_backward_launch<T, Out, Param, kVec, false>(call, a, whole, shapes, scratch);
 }
 
 cudaError_t eval_backward_dispatch(
-    int mode, const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
+    const Call& call, const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
+  switch (call.mode) {
     case 0:  // float32
       return eval_backward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 1:  // bfloat16
       return eval_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 2:  // float16
       return eval_backward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 3:  // autocast bfloat16
       return eval_backward_typed<__nv_bfloat16, __nv_bfloat16, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 4:  // autocast float16
       return eval_backward_typed<__half, __half, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return eval_backward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -2230,54 +2111,30 @@ cudaError_t eval_backward_dispatch(
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_batchnorm_gelu_relu_eval_backward(
-    int mode,
-    const void* grad_y_arg,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    const void* batch_norm_weight_arg,
-    const void* batch_norm_bias_arg,
-    const void* batch_norm_running_mean_arg,
-    const void* batch_norm_running_var_arg,
-    void* grad_gemm_product_arg,
-    void* grad_gemm_bias_arg,
-    void* grad_batch_norm_weight_arg,
-    void* grad_batch_norm_bias_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double batch_norm_eps_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const EvalBackwardArguments arguments{
-      grad_y_arg, gemm_product_arg, gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg,
-      batch_norm_running_mean_arg, batch_norm_running_var_arg, grad_gemm_product_arg,
-      grad_gemm_bias_arg, grad_batch_norm_weight_arg, grad_batch_norm_bias_arg, rows,
-      channels, batch_norm_eps_arg};
-  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
-  const bool vectors =
-      aligned_to_16(gemm_bias_arg, batch_norm_weight_arg, batch_norm_bias_arg,
-          batch_norm_running_mean_arg,
-      batch_norm_running_var_arg, grad_gemm_bias_arg, grad_batch_norm_weight_arg,
-      grad_batch_norm_bias_arg);
+    const Call* call, const EvalBackwardArguments* arguments) {
+  if (call->rows == 0 || call->channels == 0) return cudaSuccess;
+  const bool elements =
+      aligned_to_16(arguments->grad_y_arg, arguments->gemm_product_arg,
+          arguments->grad_gemm_product_arg);
+  const bool vectors = aligned_to_16(arguments->gemm_bias_arg, arguments->batch_norm_weight_arg,
+      arguments->batch_norm_bias_arg, arguments->batch_norm_running_mean_arg,
+      arguments->batch_norm_running_var_arg, arguments->grad_gemm_bias_arg,
+      arguments->grad_batch_norm_weight_arg, arguments->grad_batch_norm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return eval_backward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
+  Scratch scratch(call->workspace);
+  return eval_backward_dispatch(*call, *arguments, aligned, shapes, scratch);
 }
 
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_eval_backward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  EvalBackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+    const Call* call) {
+  if (call->rows == 0 || call->channels == 0) return 0;
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
   Scratch vectors, others;
-  eval_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  eval_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  eval_backward_dispatch(*call, {}, Aligned::kAll, shapes, vectors);
+  eval_backward_dispatch(*call, {}, Aligned::kNone, shapes, others);
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 

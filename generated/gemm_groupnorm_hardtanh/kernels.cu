@@ -23,12 +23,14 @@
 #include "../support/segments.cuh"
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
+#include "launchers.h"
 
 // One file, compiled as it is or, to use two cores, once with each of these defined:
 // FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
 
 namespace {
 using namespace fusegen;
+using namespace fusegen::gemm_groupnorm_hardtanh_launchers;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
@@ -419,22 +421,10 @@ __global__ void __launch_bounds__(kStreamThreads) forward_apply(
   }
 }
 
-struct ForwardArguments {
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  const void* group_norm_weight_arg;
-  const void* group_norm_bias_arg;
-  void* y_arg;
-  void* group_norm_mean_arg;
-  void* group_norm_rstd_arg;
-  int64_t rows, channels, groups;
-  double group_norm_eps_arg, hardtanh_max_arg, hardtanh_min_arg;
-};
-
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t forward_launch(
-    const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const ForwardArguments& a, int64_t whole, const Shapes& shapes,
+    Scratch& scratch) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
   auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
@@ -443,7 +433,8 @@ cudaError_t forward_launch(
   auto* y_ptr = static_cast<Out*>(a.y_arg);
   auto* group_norm_mean_ptr = static_cast<Accumulate<T>*>(a.group_norm_mean_arg);
   auto* group_norm_rstd_ptr = static_cast<Accumulate<T>*>(a.group_norm_rstd_arg);
-  const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
+  const int64_t rows = call.rows, channels = call.channels, groups = call.groups;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
 
   // Each segment stays in registers.
   // Of a thread that keeps what it has of its columns in shared memory.
@@ -496,40 +487,41 @@ cudaError_t forward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t forward_typed(
-    const ForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const ForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
   constexpr int kVec = kVectorOf<T, 3>;
   // Packed where every row and group starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
-    return forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && call.channels % kVec == 0 && (call.channels / call.groups)
+      % kVec == 0) {
+    return forward_launch<T, Out, Param, kVec, true>(call, a, 0, shapes, scratch);
   }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : call.rows * call.channels;
+  return forward_launch<T, Out, Param, kVec, false>(call, a, whole, shapes, scratch);
 }
 
 cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
+    const Call& call, const ForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
+  switch (call.mode) {
     case 0:  // float32
       return forward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 1:  // bfloat16
       return forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 2:  // float16
       return forward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 3:  // autocast bfloat16
       return forward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 4:  // autocast float16
       return forward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return forward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -537,50 +529,27 @@ cudaError_t forward_dispatch(
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_groupnorm_hardtanh_forward(
-    int mode,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    const void* group_norm_weight_arg,
-    const void* group_norm_bias_arg,
-    void* y_arg,
-    void* group_norm_mean_arg,
-    void* group_norm_rstd_arg,
-    int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
-    double group_norm_eps_arg,
-    double hardtanh_max_arg,
-    double hardtanh_min_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const ForwardArguments arguments{
-      gemm_product_arg, gemm_bias_arg, group_norm_weight_arg, group_norm_bias_arg, y_arg,
-      group_norm_mean_arg, group_norm_rstd_arg, rows, channels, groups,
-      group_norm_eps_arg, hardtanh_max_arg, hardtanh_min_arg};
-  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
-  const bool vectors =
-      aligned_to_16(gemm_bias_arg, group_norm_weight_arg, group_norm_bias_arg, group_norm_mean_arg,
-      group_norm_rstd_arg);
+    const Call* call, const ForwardArguments* arguments) {
+  if (call->rows == 0 || call->channels == 0) return cudaSuccess;
+  const bool elements = aligned_to_16(arguments->gemm_product_arg, arguments->y_arg);
+  const bool vectors = aligned_to_16(arguments->gemm_bias_arg, arguments->group_norm_weight_arg,
+      arguments->group_norm_bias_arg, arguments->group_norm_mean_arg,
+      arguments->group_norm_rstd_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return forward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
+  Scratch scratch(call->workspace);
+  return forward_dispatch(*call, *arguments, aligned, shapes, scratch);
 }
 
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_groupnorm_hardtanh_forward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t groups, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  ForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  arguments.groups = groups;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+    const Call* call) {
+  if (call->rows == 0 || call->channels == 0) return 0;
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
   Scratch vectors, others;
-  forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  forward_dispatch(*call, {}, Aligned::kAll, shapes, vectors);
+  forward_dispatch(*call, {}, Aligned::kNone, shapes, others);
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
@@ -1145,26 +1114,10 @@ __global__ void __launch_bounds__(kStreamThreads) backward_apply(
   store_partials(columns, partials, blockIdx.y, 3, 2, channels, period, d_gemm_sum_v);
 }
 
-struct BackwardArguments {
-  const void* grad_y_arg;
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  const void* group_norm_weight_arg;
-  const void* group_norm_bias_arg;
-  const void* group_norm_mean_arg;
-  const void* group_norm_rstd_arg;
-  void* grad_gemm_product_arg;
-  void* grad_gemm_bias_arg;
-  void* grad_group_norm_weight_arg;
-  void* grad_group_norm_bias_arg;
-  int64_t rows, channels, groups;
-  double hardtanh_max_arg, hardtanh_min_arg;
-};
-
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t backward_launch(
-    const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const BackwardArguments& a, int64_t whole, const Shapes& shapes,
+    Scratch& scratch) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
@@ -1177,7 +1130,8 @@ cudaError_t backward_launch(
   auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
   auto* grad_group_norm_weight_ptr = static_cast<Param*>(a.grad_group_norm_weight_arg);
   auto* grad_group_norm_bias_ptr = static_cast<Param*>(a.grad_group_norm_bias_arg);
-  const int64_t rows = a.rows, channels = a.channels, groups = a.groups;
+  const int64_t rows = call.rows, channels = call.channels, groups = call.groups;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
 
   // Each segment stays in registers.
   // With column sums a thread has no room for two vectors of 16 bytes, but for one.
@@ -1262,40 +1216,41 @@ cudaError_t backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t backward_typed(
-    const BackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const BackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
   constexpr int kVec = kVectorOf<T, 6>;
   // Packed where every row and group starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0 && (a.channels / a.groups) % kVec == 0) {
-    return backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && call.channels % kVec == 0 && (call.channels / call.groups)
+      % kVec == 0) {
+    return backward_launch<T, Out, Param, kVec, true>(call, a, 0, shapes, scratch);
   }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : call.rows * call.channels;
+  return backward_launch<T, Out, Param, kVec, false>(call, a, whole, shapes, scratch);
 }
 
 cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
+    const Call& call, const BackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
+  switch (call.mode) {
     case 0:  // float32
       return backward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 1:  // bfloat16
       return backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 2:  // float16
       return backward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 3:  // autocast bfloat16
       return backward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 4:  // autocast float16
       return backward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return backward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1303,55 +1258,30 @@ cudaError_t backward_dispatch(
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_groupnorm_hardtanh_backward(
-    int mode,
-    const void* grad_y_arg,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    const void* group_norm_weight_arg,
-    const void* group_norm_bias_arg,
-    const void* group_norm_mean_arg,
-    const void* group_norm_rstd_arg,
-    void* grad_gemm_product_arg,
-    void* grad_gemm_bias_arg,
-    void* grad_group_norm_weight_arg,
-    void* grad_group_norm_bias_arg,
-    int64_t rows, int64_t channels, int64_t groups, const Shapes* forced,
-    double hardtanh_max_arg,
-    double hardtanh_min_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const BackwardArguments arguments{
-      grad_y_arg, gemm_product_arg, gemm_bias_arg, group_norm_weight_arg, group_norm_bias_arg,
-      group_norm_mean_arg, group_norm_rstd_arg, grad_gemm_product_arg, grad_gemm_bias_arg,
-      grad_group_norm_weight_arg, grad_group_norm_bias_arg, rows, channels, groups,
-      hardtanh_max_arg, hardtanh_min_arg};
-  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
-  const bool vectors =
-      aligned_to_16(gemm_bias_arg, group_norm_weight_arg, group_norm_bias_arg, group_norm_mean_arg,
-      group_norm_rstd_arg, grad_gemm_bias_arg, grad_group_norm_weight_arg,
-      grad_group_norm_bias_arg);
+    const Call* call, const BackwardArguments* arguments) {
+  if (call->rows == 0 || call->channels == 0) return cudaSuccess;
+  const bool elements =
+      aligned_to_16(arguments->grad_y_arg, arguments->gemm_product_arg,
+          arguments->grad_gemm_product_arg);
+  const bool vectors = aligned_to_16(arguments->gemm_bias_arg, arguments->group_norm_weight_arg,
+      arguments->group_norm_bias_arg, arguments->group_norm_mean_arg,
+      arguments->group_norm_rstd_arg, arguments->grad_gemm_bias_arg,
+      arguments->grad_group_norm_weight_arg, arguments->grad_group_norm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return backward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
+  Scratch scratch(call->workspace);
+  return backward_dispatch(*call, *arguments, aligned, shapes, scratch);
 }
 
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_groupnorm_hardtanh_backward_workspace(
-    int mode, int64_t rows, int64_t channels, int64_t groups, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  BackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  arguments.groups = groups;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+    const Call* call) {
+  if (call->rows == 0 || call->channels == 0) return 0;
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
   Scratch vectors, others;
-  backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  backward_dispatch(*call, {}, Aligned::kAll, shapes, vectors);
+  backward_dispatch(*call, {}, Aligned::kNone, shapes, others);
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 

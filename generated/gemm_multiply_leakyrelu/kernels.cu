@@ -18,12 +18,14 @@
 #include "../support/reduce.cuh"
 #include "../support/shapes.cuh"
 #include "../support/types.cuh"
+#include "launchers.h"
 
 // One file, compiled as it is or, to use two cores, once with each of these defined:
 // FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
 
 namespace {
 using namespace fusegen;
+using namespace fusegen::gemm_multiply_leakyrelu_launchers;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
@@ -115,23 +117,16 @@ __global__ void __launch_bounds__(kStreamThreads) forward(
   }
 }
 
-struct ForwardArguments {
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  void* y_arg;
-  int64_t rows, channels;
-  double multiplier_arg, negative_slope_arg;
-};
-
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t forward_launch(
-    const ForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const ForwardArguments& a, int64_t whole, const Shapes& shapes,
+    Scratch& scratch) {
   using Acc = Accumulate<T>;
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
   auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
   auto* y_ptr = static_cast<Out*>(a.y_arg);
-  const int64_t rows = a.rows, channels = a.channels;
+  const int64_t rows = call.rows, channels = call.channels;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
 
   // One pass over memory.
   {
@@ -146,40 +141,40 @@ cudaError_t forward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t forward_typed(
-    const ForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const ForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
   constexpr int kVec = kVectorOf<T, 2>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && call.channels % kVec == 0) {
+    return forward_launch<T, Out, Param, kVec, true>(call, a, 0, shapes, scratch);
   }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : call.rows * call.channels;
+  return forward_launch<T, Out, Param, kVec, false>(call, a, whole, shapes, scratch);
 }
 
 cudaError_t forward_dispatch(
-    int mode, const ForwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
+    const Call& call, const ForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
+  switch (call.mode) {
     case 0:  // float32
       return forward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 1:  // bfloat16
       return forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 2:  // float16
       return forward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 3:  // autocast bfloat16
       return forward_typed<__nv_bfloat16, __nv_bfloat16, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 4:  // autocast float16
       return forward_typed<__half, __half, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return forward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -187,40 +182,25 @@ cudaError_t forward_dispatch(
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_multiply_leakyrelu_forward(
-    int mode,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    void* y_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double multiplier_arg,
-    double negative_slope_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const ForwardArguments arguments{
-      gemm_product_arg, gemm_bias_arg, y_arg, rows, channels, multiplier_arg, negative_slope_arg};
-  const bool elements = aligned_to_16(gemm_product_arg, y_arg);
-  const bool vectors = aligned_to_16(gemm_bias_arg);
+    const Call* call, const ForwardArguments* arguments) {
+  if (call->rows == 0 || call->channels == 0) return cudaSuccess;
+  const bool elements = aligned_to_16(arguments->gemm_product_arg, arguments->y_arg);
+  const bool vectors = aligned_to_16(arguments->gemm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return forward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
+  Scratch scratch(call->workspace);
+  return forward_dispatch(*call, *arguments, aligned, shapes, scratch);
 }
 
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_multiply_leakyrelu_forward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  ForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+    const Call* call) {
+  if (call->rows == 0 || call->channels == 0) return 0;
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
   Scratch vectors, others;
-  forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  forward_dispatch(*call, {}, Aligned::kAll, shapes, vectors);
+  forward_dispatch(*call, {}, Aligned::kNone, shapes, others);
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
@@ -367,27 +347,18 @@ __global__ void __launch_bounds__(kStreamThreads) backward_column_sums(
       narrow<Param>(d_times_multiplier_sum_v * multiplier_v);
 }
 
-struct BackwardArguments {
-  const void* grad_y_arg;
-  const void* gemm_product_arg;
-  const void* gemm_bias_arg;
-  void* grad_gemm_product_arg;
-  void* grad_gemm_bias_arg;
-  int64_t rows, channels;
-  double multiplier_arg, negative_slope_arg;
-};
-
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t backward_launch(
-    const BackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const BackwardArguments& a, int64_t whole, const Shapes& shapes,
+    Scratch& scratch) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
   auto* gemm_product_ptr = static_cast<const T*>(a.gemm_product_arg);
   auto* gemm_bias_ptr = static_cast<const T*>(a.gemm_bias_arg);
   auto* grad_gemm_product_ptr = static_cast<T*>(a.grad_gemm_product_arg);
   auto* grad_gemm_bias_ptr = static_cast<Param*>(a.grad_gemm_bias_arg);
-  const int64_t rows = a.rows, channels = a.channels;
+  const int64_t rows = call.rows, channels = call.channels;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
 
   // One pass over memory.
   {
@@ -411,40 +382,40 @@ cudaError_t backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t backward_typed(
-    const BackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const BackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
   constexpr int kVec = kVectorOf<T, 3>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && call.channels % kVec == 0) {
+    return backward_launch<T, Out, Param, kVec, true>(call, a, 0, shapes, scratch);
   }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : call.rows * call.channels;
+  return backward_launch<T, Out, Param, kVec, false>(call, a, whole, shapes, scratch);
 }
 
 cudaError_t backward_dispatch(
-    int mode, const BackwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
+    const Call& call, const BackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
+  switch (call.mode) {
     case 0:  // float32
       return backward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 1:  // bfloat16
       return backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 2:  // float16
       return backward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 3:  // autocast bfloat16
       return backward_typed<__nv_bfloat16, __nv_bfloat16, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 4:  // autocast float16
       return backward_typed<__half, __half, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return backward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -452,43 +423,27 @@ cudaError_t backward_dispatch(
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_gemm_multiply_leakyrelu_backward(
-    int mode,
-    const void* grad_y_arg,
-    const void* gemm_product_arg,
-    const void* gemm_bias_arg,
-    void* grad_gemm_product_arg,
-    void* grad_gemm_bias_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double multiplier_arg,
-    double negative_slope_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const BackwardArguments arguments{
-      grad_y_arg, gemm_product_arg, gemm_bias_arg, grad_gemm_product_arg, grad_gemm_bias_arg,
-      rows, channels, multiplier_arg, negative_slope_arg};
-  const bool elements = aligned_to_16(grad_y_arg, gemm_product_arg, grad_gemm_product_arg);
-  const bool vectors = aligned_to_16(gemm_bias_arg, grad_gemm_bias_arg);
+    const Call* call, const BackwardArguments* arguments) {
+  if (call->rows == 0 || call->channels == 0) return cudaSuccess;
+  const bool elements =
+      aligned_to_16(arguments->grad_y_arg, arguments->gemm_product_arg,
+          arguments->grad_gemm_product_arg);
+  const bool vectors = aligned_to_16(arguments->gemm_bias_arg, arguments->grad_gemm_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return backward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
+  Scratch scratch(call->workspace);
+  return backward_dispatch(*call, *arguments, aligned, shapes, scratch);
 }
 
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_gemm_multiply_leakyrelu_backward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  BackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+    const Call* call) {
+  if (call->rows == 0 || call->channels == 0) return 0;
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
   Scratch vectors, others;
-  backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  backward_dispatch(*call, {}, Aligned::kAll, shapes, vectors);
+  backward_dispatch(*call, {}, Aligned::kNone, shapes, others);
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 

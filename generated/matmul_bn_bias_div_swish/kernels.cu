@@ -26,12 +26,14 @@
 #include "../support/shapes.cuh"
 #include "../support/tuning.cuh"
 #include "../support/types.cuh"
+#include "launchers.h"
 
 // One file, compiled as it is or, to use two cores, once with each of these defined:
 // FUSEGEN_FORWARD_ONLY, FUSEGEN_BACKWARD_ONLY.
 
 namespace {
 using namespace fusegen;
+using namespace fusegen::matmul_bn_bias_div_swish_launchers;
 
 // H100: what launch shapes are made for.
 constexpr int kMultiprocessors = 132;
@@ -684,26 +686,10 @@ __global__ void __launch_bounds__(kStreamThreads) train_forward_apply(
   }
 }
 
-struct TrainForwardArguments {
-  const void* matmul_product_arg;
-  const void* matmul_bias_arg;
-  const void* bn_weight_arg;
-  const void* bn_bias_arg;
-  const void* bias_arg;
-  void* y_arg;
-  void* bn_mean_arg;
-  void* bn_rstd_arg;
-  void* bn_running_mean_arg;
-  void* bn_running_var_arg;
-  void* bn_num_batches_tracked_arg;
-  int64_t rows, channels;
-  double bn_eps_arg, bn_momentum_arg, divide_value_arg;
-};
-
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_forward_launch(
-    const TrainForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const TrainForwardArguments& a, int64_t whole, const Shapes& shapes,
+    Scratch& scratch) {
   using Acc = Accumulate<T>;
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product_arg);
   auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias_arg);
@@ -716,7 +702,8 @@ cudaError_t train_forward_launch(
   auto* bn_running_mean_ptr = static_cast<Param*>(a.bn_running_mean_arg);
   auto* bn_running_var_ptr = static_cast<Param*>(a.bn_running_var_arg);
   auto* bn_num_batches_tracked_ptr = static_cast<int64_t*>(a.bn_num_batches_tracked_arg);
-  const int64_t rows = a.rows, channels = a.channels;
+  const int64_t rows = call.rows, channels = call.channels;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
 
   // Each tile of columns stays in shared memory.
   constexpr ColumnWork kWork{sizeof(T), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc), 2, 1,
@@ -787,40 +774,40 @@ cudaError_t train_forward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t train_forward_typed(
-    const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
   constexpr int kVec = kVectorOf<T, 12>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return train_forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && call.channels % kVec == 0) {
+    return train_forward_launch<T, Out, Param, kVec, true>(call, a, 0, shapes, scratch);
   }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return train_forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : call.rows * call.channels;
+  return train_forward_launch<T, Out, Param, kVec, false>(call, a, whole, shapes, scratch);
 }
 
 cudaError_t train_forward_dispatch(
-    int mode, const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
+    const Call& call, const TrainForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
+  switch (call.mode) {
     case 0:  // float32
       return train_forward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 1:  // bfloat16
       return train_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 2:  // float16
       return train_forward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 3:  // autocast bfloat16
       return train_forward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 4:  // autocast float16
       return train_forward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return train_forward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -828,55 +815,28 @@ cudaError_t train_forward_dispatch(
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(
-    int mode,
-    const void* matmul_product_arg,
-    const void* matmul_bias_arg,
-    const void* bn_weight_arg,
-    const void* bn_bias_arg,
-    const void* bias_arg,
-    void* y_arg,
-    void* bn_mean_arg,
-    void* bn_rstd_arg,
-    void* bn_running_mean_arg,
-    void* bn_running_var_arg,
-    void* bn_num_batches_tracked_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double bn_eps_arg,
-    double bn_momentum_arg,
-    double divide_value_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const TrainForwardArguments arguments{
-      matmul_product_arg, matmul_bias_arg, bn_weight_arg, bn_bias_arg, bias_arg, y_arg,
-      bn_mean_arg, bn_rstd_arg, bn_running_mean_arg, bn_running_var_arg,
-      bn_num_batches_tracked_arg, rows, channels, bn_eps_arg, bn_momentum_arg,
-      divide_value_arg};
-  const bool elements = aligned_to_16(matmul_product_arg, y_arg);
+    const Call* call, const TrainForwardArguments* arguments) {
+  if (call->rows == 0 || call->channels == 0) return cudaSuccess;
+  const bool elements = aligned_to_16(arguments->matmul_product_arg, arguments->y_arg);
   const bool vectors =
-      aligned_to_16(matmul_bias_arg, bn_weight_arg, bn_bias_arg, bn_running_mean_arg,
-          bn_running_var_arg,
-      bn_mean_arg, bn_rstd_arg);
+      aligned_to_16(arguments->matmul_bias_arg, arguments->bn_weight_arg, arguments->bn_bias_arg,
+      arguments->bn_running_mean_arg, arguments->bn_running_var_arg,
+      arguments->bn_mean_arg, arguments->bn_rstd_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return train_forward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
+  Scratch scratch(call->workspace);
+  return train_forward_dispatch(*call, *arguments, aligned, shapes, scratch);
 }
 
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_forward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  TrainForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+    const Call* call) {
+  if (call->rows == 0 || call->channels == 0) return 0;
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
   Scratch vectors, others;
-  train_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  train_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  train_forward_dispatch(*call, {}, Aligned::kAll, shapes, vectors);
+  train_forward_dispatch(*call, {}, Aligned::kNone, shapes, others);
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
@@ -1587,28 +1547,10 @@ __global__ void __launch_bounds__(kTotalThreads) train_backward_total(
       narrow<Param>(d_over_divide_value_sum_sum_v * inverse_divide_value_v);
 }
 
-struct TrainBackwardArguments {
-  const void* grad_y_arg;
-  const void* matmul_product_arg;
-  const void* matmul_bias_arg;
-  const void* bn_weight_arg;
-  const void* bn_bias_arg;
-  const void* bias_arg;
-  const void* bn_mean_arg;
-  const void* bn_rstd_arg;
-  void* grad_matmul_product_arg;
-  void* grad_matmul_bias_arg;
-  void* grad_bn_weight_arg;
-  void* grad_bn_bias_arg;
-  void* grad_bias_arg;
-  int64_t rows, channels;
-  double divide_value_arg;
-};
-
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t train_backward_launch(
-    const TrainBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const TrainBackwardArguments& a, int64_t whole, const Shapes& shapes,
+    Scratch& scratch) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product_arg);
@@ -1623,7 +1565,8 @@ cudaError_t train_backward_launch(
   auto* grad_bn_weight_ptr = static_cast<Param*>(a.grad_bn_weight_arg);
   auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias_arg);
   auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias_arg);
-  const int64_t rows = a.rows, channels = a.channels;
+  const int64_t rows = call.rows, channels = call.channels;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
 
   // Each tile of columns stays in shared memory.
   constexpr ColumnWork kWork{sizeof(T) + sizeof(Acc), sizeof(T), 2 * sizeof(Acc), 2 * sizeof(Acc),
@@ -1712,40 +1655,40 @@ cudaError_t train_backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t train_backward_typed(
-    const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
   constexpr int kVec = kVectorOf<T, 13>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return train_backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && call.channels % kVec == 0) {
+    return train_backward_launch<T, Out, Param, kVec, true>(call, a, 0, shapes, scratch);
   }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return train_backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : call.rows * call.channels;
+  return train_backward_launch<T, Out, Param, kVec, false>(call, a, whole, shapes, scratch);
 }
 
 cudaError_t train_backward_dispatch(
-    int mode, const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
+    const Call& call, const TrainBackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
+  switch (call.mode) {
     case 0:  // float32
       return train_backward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 1:  // bfloat16
       return train_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 2:  // float16
       return train_backward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 3:  // autocast bfloat16
       return train_backward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 4:  // autocast float16
       return train_backward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return train_backward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -1768,58 +1711,36 @@ constexpr Tuned kTrainBackwardShapes[] = {
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(
-    int mode,
-    const void* grad_y_arg,
-    const void* matmul_product_arg,
-    const void* matmul_bias_arg,
-    const void* bn_weight_arg,
-    const void* bn_bias_arg,
-    const void* bias_arg,
-    const void* bn_mean_arg,
-    const void* bn_rstd_arg,
-    void* grad_matmul_product_arg,
-    void* grad_matmul_bias_arg,
-    void* grad_bn_weight_arg,
-    void* grad_bn_bias_arg,
-    void* grad_bias_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double divide_value_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const TrainBackwardArguments arguments{
-      grad_y_arg, matmul_product_arg, matmul_bias_arg, bn_weight_arg, bn_bias_arg, bias_arg,
-      bn_mean_arg, bn_rstd_arg, grad_matmul_product_arg, grad_matmul_bias_arg,
-      grad_bn_weight_arg, grad_bn_bias_arg, grad_bias_arg, rows, channels,
-      divide_value_arg};
-  const bool elements = aligned_to_16(grad_y_arg, matmul_product_arg, grad_matmul_product_arg);
+    const Call* call, const TrainBackwardArguments* arguments) {
+  if (call->rows == 0 || call->channels == 0) return cudaSuccess;
+  const bool elements =
+      aligned_to_16(arguments->grad_y_arg, arguments->matmul_product_arg,
+          arguments->grad_matmul_product_arg);
   const bool vectors =
-      aligned_to_16(matmul_bias_arg, bn_weight_arg, bn_bias_arg, bn_mean_arg, bn_rstd_arg,
-      grad_matmul_bias_arg, grad_bn_weight_arg, grad_bn_bias_arg);
+      aligned_to_16(arguments->matmul_bias_arg, arguments->bn_weight_arg, arguments->bn_bias_arg,
+      arguments->bn_mean_arg, arguments->bn_rstd_arg, arguments->grad_matmul_bias_arg,
+      arguments->grad_bn_weight_arg, arguments->grad_bn_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
-  Scratch scratch(workspace);
-  return train_backward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+      call->forced != nullptr ? *call->forced
+                              : tuned_shapes(kTrainBackwardShapes, int(call->mode), call->rows,
+                                    call->channels, call->channels);
+  Scratch scratch(call->workspace);
+  return train_backward_dispatch(*call, *arguments, aligned, shapes, scratch);
 }
 
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  TrainBackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
+    const Call* call) {
+  if (call->rows == 0 || call->channels == 0) return 0;
   const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kTrainBackwardShapes, mode, rows, channels, channels);
+      call->forced != nullptr ? *call->forced
+                              : tuned_shapes(kTrainBackwardShapes, int(call->mode), call->rows,
+                                    call->channels, call->channels);
   Scratch vectors, others;
-  train_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  train_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  train_backward_dispatch(*call, {}, Aligned::kAll, shapes, vectors);
+  train_backward_dispatch(*call, {}, Aligned::kNone, shapes, others);
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
@@ -1930,23 +1851,10 @@ __global__ void __launch_bounds__(kStreamThreads) eval_forward(
   }
 }
 
-struct EvalForwardArguments {
-  const void* matmul_product_arg;
-  const void* matmul_bias_arg;
-  const void* bn_weight_arg;
-  const void* bn_bias_arg;
-  const void* bias_arg;
-  const void* bn_running_mean_arg;
-  const void* bn_running_var_arg;
-  void* y_arg;
-  int64_t rows, channels;
-  double bn_eps_arg, divide_value_arg;
-};
-
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_forward_launch(
-    const EvalForwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const EvalForwardArguments& a, int64_t whole, const Shapes& shapes,
+    Scratch& scratch) {
   using Acc = Accumulate<T>;
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product_arg);
   auto* matmul_bias_ptr = static_cast<const T*>(a.matmul_bias_arg);
@@ -1956,7 +1864,8 @@ cudaError_t eval_forward_launch(
   auto* bn_running_mean_ptr = static_cast<const Param*>(a.bn_running_mean_arg);
   auto* bn_running_var_ptr = static_cast<const Param*>(a.bn_running_var_arg);
   auto* y_ptr = static_cast<Out*>(a.y_arg);
-  const int64_t rows = a.rows, channels = a.channels;
+  const int64_t rows = call.rows, channels = call.channels;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
 
   // One pass over memory.
   {
@@ -1972,40 +1881,40 @@ cudaError_t eval_forward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t eval_forward_typed(
-    const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
   constexpr int kVec = kVectorOf<T, 8>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return eval_forward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && call.channels % kVec == 0) {
+    return eval_forward_launch<T, Out, Param, kVec, true>(call, a, 0, shapes, scratch);
   }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return eval_forward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : call.rows * call.channels;
+  return eval_forward_launch<T, Out, Param, kVec, false>(call, a, whole, shapes, scratch);
 }
 
 cudaError_t eval_forward_dispatch(
-    int mode, const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
+    const Call& call, const EvalForwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
+  switch (call.mode) {
     case 0:  // float32
       return eval_forward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 1:  // bfloat16
       return eval_forward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 2:  // float16
       return eval_forward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 3:  // autocast bfloat16
       return eval_forward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 4:  // autocast float16
       return eval_forward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return eval_forward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -2013,49 +1922,27 @@ cudaError_t eval_forward_dispatch(
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(
-    int mode,
-    const void* matmul_product_arg,
-    const void* matmul_bias_arg,
-    const void* bn_weight_arg,
-    const void* bn_bias_arg,
-    const void* bias_arg,
-    const void* bn_running_mean_arg,
-    const void* bn_running_var_arg,
-    void* y_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double bn_eps_arg,
-    double divide_value_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const EvalForwardArguments arguments{
-      matmul_product_arg, matmul_bias_arg, bn_weight_arg, bn_bias_arg, bias_arg,
-      bn_running_mean_arg, bn_running_var_arg, y_arg, rows, channels, bn_eps_arg,
-      divide_value_arg};
-  const bool elements = aligned_to_16(matmul_product_arg, y_arg);
+    const Call* call, const EvalForwardArguments* arguments) {
+  if (call->rows == 0 || call->channels == 0) return cudaSuccess;
+  const bool elements = aligned_to_16(arguments->matmul_product_arg, arguments->y_arg);
   const bool vectors =
-      aligned_to_16(matmul_bias_arg, bn_weight_arg, bn_bias_arg, bn_running_mean_arg,
-          bn_running_var_arg);
+      aligned_to_16(arguments->matmul_bias_arg, arguments->bn_weight_arg, arguments->bn_bias_arg,
+      arguments->bn_running_mean_arg, arguments->bn_running_var_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
-  Scratch scratch(workspace);
-  return eval_forward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
+  Scratch scratch(call->workspace);
+  return eval_forward_dispatch(*call, *arguments, aligned, shapes, scratch);
 }
 
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  EvalForwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
-  const Shapes shapes = forced != nullptr ? *forced : Shapes{};
+    const Call* call) {
+  if (call->rows == 0 || call->channels == 0) return 0;
+  const Shapes shapes = call->forced != nullptr ? *call->forced : Shapes{};
   Scratch vectors, others;
-  eval_forward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  eval_forward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  eval_forward_dispatch(*call, {}, Aligned::kAll, shapes, vectors);
+  eval_forward_dispatch(*call, {}, Aligned::kNone, shapes, others);
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
@@ -2274,28 +2161,10 @@ __global__ void __launch_bounds__(kTotalThreads) eval_backward_total(
       narrow<Param>(d_over_divide_value_sum_sum_v * inverse_divide_value_v);
 }
 
-struct EvalBackwardArguments {
-  const void* grad_y_arg;
-  const void* matmul_product_arg;
-  const void* matmul_bias_arg;
-  const void* bn_weight_arg;
-  const void* bn_bias_arg;
-  const void* bias_arg;
-  const void* bn_running_mean_arg;
-  const void* bn_running_var_arg;
-  void* grad_matmul_product_arg;
-  void* grad_matmul_bias_arg;
-  void* grad_bn_weight_arg;
-  void* grad_bn_bias_arg;
-  void* grad_bias_arg;
-  int64_t rows, channels;
-  double bn_eps_arg, divide_value_arg;
-};
-
 template <typename T, typename Out, typename Param, int kVec, bool kPacked>
 cudaError_t eval_backward_launch(
-    const EvalBackwardArguments& a, int64_t whole, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const EvalBackwardArguments& a, int64_t whole, const Shapes& shapes,
+    Scratch& scratch) {
   using Acc = Accumulate<T>;
   auto* grad_y_ptr = static_cast<const Out*>(a.grad_y_arg);
   auto* matmul_product_ptr = static_cast<const T*>(a.matmul_product_arg);
@@ -2310,7 +2179,8 @@ cudaError_t eval_backward_launch(
   auto* grad_bn_weight_ptr = static_cast<Param*>(a.grad_bn_weight_arg);
   auto* grad_bn_bias_ptr = static_cast<Param*>(a.grad_bn_bias_arg);
   auto* grad_bias_ptr = static_cast<Param*>(a.grad_bias_arg);
-  const int64_t rows = a.rows, channels = a.channels;
+  const int64_t rows = call.rows, channels = call.channels;
+  const auto stream = static_cast<cudaStream_t>(call.stream);
 
   // One pass over memory.
   {
@@ -2341,40 +2211,40 @@ cudaError_t eval_backward_launch(
 
 template <typename T, typename Out, typename Param>
 cudaError_t eval_backward_typed(
-    const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes, Scratch& scratch,
-    cudaStream_t stream) {
+    const Call& call, const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
   constexpr int kVec = kVectorOf<T, 10>;
   // Packed where every row starts at a multiple of a vector.
-  if (aligned == Aligned::kAll && a.channels % kVec == 0) {
-    return eval_backward_launch<T, Out, Param, kVec, true>(a, 0, shapes, scratch, stream);
+  if (aligned == Aligned::kAll && call.channels % kVec == 0) {
+    return eval_backward_launch<T, Out, Param, kVec, true>(call, a, 0, shapes, scratch);
   }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : a.rows * a.channels;
-  return eval_backward_launch<T, Out, Param, kVec, false>(a, whole, shapes, scratch, stream);
+  const int64_t whole = aligned == Aligned::kNone ? 0 : call.rows * call.channels;
+  return eval_backward_launch<T, Out, Param, kVec, false>(call, a, whole, shapes, scratch);
 }
 
 cudaError_t eval_backward_dispatch(
-    int mode, const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes,
-    Scratch& scratch, cudaStream_t stream) {
-  switch (mode) {
+    const Call& call, const EvalBackwardArguments& a, Aligned aligned, const Shapes& shapes,
+    Scratch& scratch) {
+  switch (call.mode) {
     case 0:  // float32
       return eval_backward_typed<float, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 1:  // bfloat16
       return eval_backward_typed<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 2:  // float16
       return eval_backward_typed<__half, __half, __half>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 3:  // autocast bfloat16
       return eval_backward_typed<__nv_bfloat16, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
     case 4:  // autocast float16
       return eval_backward_typed<__half, float, float>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #ifdef FUSEGEN_VERIFICATION
     case 5:  // float64
       return eval_backward_typed<double, double, double>(
-          a, aligned, shapes, scratch, stream);
+          call, a, aligned, shapes, scratch);
 #endif
   }
   return cudaErrorInvalidValue;
@@ -2394,60 +2264,37 @@ constexpr Tuned kEvalBackwardShapes[] = {
 
 }  // namespace
 
-// forced: launch shapes; null for those that suit the sizes.
 extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(
-    int mode,
-    const void* grad_y_arg,
-    const void* matmul_product_arg,
-    const void* matmul_bias_arg,
-    const void* bn_weight_arg,
-    const void* bn_bias_arg,
-    const void* bias_arg,
-    const void* bn_running_mean_arg,
-    const void* bn_running_var_arg,
-    void* grad_matmul_product_arg,
-    void* grad_matmul_bias_arg,
-    void* grad_bn_weight_arg,
-    void* grad_bn_bias_arg,
-    void* grad_bias_arg,
-    int64_t rows, int64_t channels, const Shapes* forced,
-    double bn_eps_arg,
-    double divide_value_arg,
-    void* workspace, void* stream) {
-  if (rows == 0 || channels == 0) return cudaSuccess;
-  const EvalBackwardArguments arguments{
-      grad_y_arg, matmul_product_arg, matmul_bias_arg, bn_weight_arg, bn_bias_arg, bias_arg,
-      bn_running_mean_arg, bn_running_var_arg, grad_matmul_product_arg,
-      grad_matmul_bias_arg, grad_bn_weight_arg, grad_bn_bias_arg, grad_bias_arg, rows,
-      channels, bn_eps_arg, divide_value_arg};
-  const bool elements = aligned_to_16(grad_y_arg, matmul_product_arg, grad_matmul_product_arg);
+    const Call* call, const EvalBackwardArguments* arguments) {
+  if (call->rows == 0 || call->channels == 0) return cudaSuccess;
+  const bool elements =
+      aligned_to_16(arguments->grad_y_arg, arguments->matmul_product_arg,
+          arguments->grad_matmul_product_arg);
   const bool vectors =
-      aligned_to_16(matmul_bias_arg, bn_weight_arg, bn_bias_arg, bn_running_mean_arg,
-          bn_running_var_arg,
-      grad_matmul_bias_arg, grad_bn_weight_arg, grad_bn_bias_arg);
+      aligned_to_16(arguments->matmul_bias_arg, arguments->bn_weight_arg, arguments->bn_bias_arg,
+      arguments->bn_running_mean_arg, arguments->bn_running_var_arg,
+      arguments->grad_matmul_bias_arg, arguments->grad_bn_weight_arg,
+      arguments->grad_bn_bias_arg);
   const Aligned aligned =
       !elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements;
   const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
-  Scratch scratch(workspace);
-  return eval_backward_dispatch(
-      mode, arguments, aligned, shapes, scratch, static_cast<cudaStream_t>(stream));
+      call->forced != nullptr ? *call->forced
+                              : tuned_shapes(kEvalBackwardShapes, int(call->mode), call->rows,
+                                    call->channels, call->channels);
+  Scratch scratch(call->workspace);
+  return eval_backward_dispatch(*call, *arguments, aligned, shapes, scratch);
 }
 
-// Bytes of workspace that the call above needs, whatever the alignment of its pointers.
 extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(
-    int mode, int64_t rows, int64_t channels, const Shapes* forced) {
-  if (rows == 0 || channels == 0) return 0;
-  EvalBackwardArguments arguments{};
-  arguments.rows = rows;
-  arguments.channels = channels;
+    const Call* call) {
+  if (call->rows == 0 || call->channels == 0) return 0;
   const Shapes shapes =
-      forced != nullptr ? *forced
-          : tuned_shapes(kEvalBackwardShapes, mode, rows, channels, channels);
+      call->forced != nullptr ? *call->forced
+                              : tuned_shapes(kEvalBackwardShapes, int(call->mode), call->rows,
+                                    call->channels, call->channels);
   Scratch vectors, others;
-  eval_backward_dispatch(mode, arguments, Aligned::kAll, shapes, vectors, nullptr);
-  eval_backward_dispatch(mode, arguments, Aligned::kNone, shapes, others, nullptr);
+  eval_backward_dispatch(*call, {}, Aligned::kAll, shapes, vectors);
+  eval_backward_dispatch(*call, {}, Aligned::kNone, shapes, others);
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 

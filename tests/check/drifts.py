@@ -12,7 +12,7 @@ from fusegen.render.manifest import digest
 from fusegen.render.package import support_files
 
 A, B = "gemm_add_relu", "gemm_scale_bn"
-FILES = ("__init__.py", "bindings.cpp", "kernels.cu", "plan.json", "py.typed")
+FILES = ("__init__.py", "bindings.cpp", "kernels.cu", "launchers.h", "plan.json", "py.typed")
 KERNELS, PLAN = f"{A}/kernels.cu", f"{A}/plan.json"
 HEADER = "support/launch.cuh"
 IGNORE = ".gitignore"

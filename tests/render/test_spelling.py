@@ -21,6 +21,7 @@ from fusegen.plan.load import plan_document
 from fusegen.plan.plan import Plan
 from fusegen.render.binding import render_bindings
 from fusegen.render.cuda import render_kernels
+from fusegen.render.launchers_header import render_launchers_header
 from fusegen.render.operators import ops
 from fusegen.render.spelling import ENDINGS, spell
 from fusegen.spec.yaml import parse_yaml
@@ -53,7 +54,8 @@ def rendered(name: str) -> tuple[set[str], set[str], set[str]]:
     """The words of the chain's C++, of the same with all names changed, and the plan's own names."""
     plan = plan_of(name)
     texts = [
-        render_kernels(each) + render_bindings(each, "") for each in (plan, plan_of(name, lambda word: MARK + word))
+        render_kernels(each) + render_launchers_header(each) + render_bindings(each, "")
+        for each in (plan, plan_of(name, lambda word: MARK + word))
     ]
     return *map(words, texts), set(names_of(plan))
 
@@ -94,7 +96,8 @@ def test_nothing_in_the_support_headers_ends_so() -> None:
     """Nor in a template, which may write more than the chains above make it write."""
     directory = templates_directory()
     headers = [*(directory / SUPPORT).glob("*.cuh"), *(directory / SUPPORT).glob("*.h")]
-    templates = [*directory.glob("*.cu.j2"), directory / "bindings.cpp.j2", *(directory / "kernels").iterdir()]
+    templates = [*directory.glob("*.cu.j2"), directory / "bindings.cpp.j2", directory / "launchers.h.j2"]
+    templates += (directory / "kernels").iterdir()
     assert len(headers) > 15 and len(templates) > 10
     found = set()
     for path in (*headers, *templates):

@@ -18,7 +18,7 @@ from fusegen.plan.shapes import Shapes  # noqa: E402
 from fusegen.plan.tuning_file import tuning_path  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all, render_package  # noqa: E402
-from fusegen.verify.emulated import forced  # noqa: E402
+from fusegen.runtime.launchers import Call, Launcher  # noqa: E402
 from tests.render.test_purity import elsewhere  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -124,8 +124,8 @@ MODES = {"float32": 0, "bfloat16": 1, "float16": 2, "autocast bfloat16": 3}
 
 
 def workspace(library: EmulatedLibrary, program: str, mode: str, rows: int, shapes: Shapes | None = None) -> int:
-    name = f"fusegen_{NAME}_{program}_workspace"
-    return library.call_int64(name, MODES[mode], rows, CHANNELS, forced(shapes))
+    call = Call(MODES[mode], rows, CHANNELS, forced=shapes)
+    return library.call_int64(f"fusegen_{NAME}_{program}_workspace", call.struct)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,8 @@ def test_other_widths_are_not_what_was_measured(library) -> None:
     name, rows = f"fusegen_{NAME}_train_forward_workspace", 500
     for channels, near in ((4096, True), (16384, True), (4092, False), (16388, False)):
         found, split = (
-            library.call_int64(name, 0, rows, channels, forced(shapes)) for shapes in (None, Shapes(**SPLIT_16))
+            library.call_int64(name, Call(0, rows, channels, forced=shapes).struct)
+            for shapes in (None, Shapes(**SPLIT_16))
         )
         assert (found == split) == near
 
@@ -174,16 +175,11 @@ def test_a_line_for_kernels_on_chip_gives_way_where_they_do_not_fit(library) -> 
     assert on_chip < workspace(library, "train_backward", "float32", 64, Shapes("split"))
 
 
-def test_forced_shapes_come_before_the_table(library) -> None:
+def test_forced_shapes_come_before_the_table(plan: Plan, library) -> None:
     assert workspace(library, "train_forward", "float32", 500) > 0
     assert workspace(library, "train_forward", "float32", 500, Shapes("on_chip")) == 0
-    symbol = f"fusegen_{NAME}_train_forward"
-    nothing = [None] * len(re.findall(r"void\* \w+", declaration(library, symbol)))
+    program = plan.variants[0].forward
+    launcher = Launcher(plan, program)
+    arguments = launcher.arguments(dict.fromkeys(launcher.tensors), dict.fromkeys(program.constants, 1.0))
     with pytest.raises(EmulationError, match="CUDA error 9$"):
-        library.call(symbol, 0, *nothing, 100_000, CHANNELS, forced(Shapes("on_chip")), 1e-5, 0.1, 1.0, None, None)
-
-
-def declaration(library: EmulatedLibrary, symbol: str) -> str:
-    """The pointers among a launcher's parameters, up to the sizes."""
-    source = next(library.path.parents[1].glob("*/kernels.cu")).read_text(encoding="utf-8")
-    return source.split(f'extern "C" int {symbol}(')[1].split("int64_t rows")[0]
+        library.call(launcher.symbol, Call(0, 100_000, CHANNELS, forced=Shapes("on_chip")).struct, arguments)

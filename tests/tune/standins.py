@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fusegen.bench.clock import Machine
 from fusegen.emulate import compile_kernels
-from fusegen.plan.shapes import SCHEDULES, Shapes
+from fusegen.plan.shapes import Shapes
+from fusegen.runtime.launchers import Call
+from fusegen.runtime.structs import Struct
 from fusegen.tune.device import Device
 from fusegen.tune.launchers import EmulatedLaunchers
 
@@ -34,7 +35,7 @@ class Bench:
     """Launchers that note what they are called with, and a clock that asks what that takes.
 
     microseconds: of a launcher's name, a number of rows and shapes. damage: is called with the name, the shapes and
-    the address of the launcher's last output after each launch that runs.
+    the launcher's arguments after each launch that runs.
     """
 
     machine = Machine("NVIDIA Test", "2.10.0", "13.0")
@@ -43,7 +44,7 @@ class Bench:
         self.cache, self.microseconds = cache, microseconds
         self.timing = False
         self.noted: tuple[str, int, Shapes] = ("", 0, Shapes())
-        self.damage: Callable[[str, Shapes, int], None] = lambda name, shapes, output: None
+        self.damage: Callable[[str, Shapes, Struct], None] = lambda name, shapes, arguments: None
 
     def device(self, target: str = "sm_90") -> Device:
         return Device(target, "cpu", self, self.launchers)  # type: ignore[arg-type]
@@ -72,22 +73,17 @@ class NotingLaunchers(EmulatedLaunchers):
         super().__init__(library)
         self.bench = bench
 
-    def bind(self, name: str, *arguments: Any) -> Callable[[], int]:
-        run = super().bind(name, *arguments)
-        place = next((i for i, each in enumerate(arguments) if isinstance(each, ctypes.Array)), None)
-        if place is None:  # without forced shapes
+    def bind(self, name: str, call: Call, arguments: Struct) -> Callable[[], int]:
+        run = super().bind(name, call, arguments)
+        if call.forced is None:
             return run
-        schedule, *knobs = arguments[place]
-        shapes = Shapes(SCHEDULES[schedule], *knobs)
-        first = next(i for i, each in enumerate(arguments) if isinstance(each, ctypes.c_int64))
-        rows, output = arguments[first].value, arguments[first - 1].value
 
-        def call() -> int:
-            self.bench.noted = (name, rows, shapes)
+        def noted() -> int:
+            self.bench.noted = (name, call.rows, call.forced)
             if self.bench.timing:
                 return 0
             status = run()
-            self.bench.damage(name, shapes, output)
+            self.bench.damage(name, call.forced, arguments)
             return status
 
-        return call
+        return noted

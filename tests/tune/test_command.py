@@ -19,6 +19,7 @@ from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.plan.shapes import DEFAULT, Shapes  # noqa: E402
 from fusegen.plan.tuning_file import tuning_path  # noqa: E402
 from fusegen.render.package import render_package  # noqa: E402
+from fusegen.runtime.structs import Struct  # noqa: E402
 from fusegen.tune import command  # noqa: E402
 from fusegen.tune.command import tune_specs  # noqa: E402
 from fusegen.tune.measure import fastest  # noqa: E402
@@ -105,9 +106,9 @@ def test_what_was_fast_by_chance_is_not_chosen(spec: Path, cache: Path) -> None:
 def test_a_candidate_with_other_results_ends_it(spec: Path, cache: Path) -> None:
     bench = Bench(cache, microseconds)
 
-    def damage(name: str, shapes: Shapes, output: int) -> None:
+    def damage(name: str, shapes: Shapes, arguments: Struct) -> None:
         if name.endswith("train_backward") and shapes == Shapes("split", sum_blocks=32):
-            ctypes.memset(output, 0x41, 4)
+            ctypes.memset(arguments.members["grad_bn_bias_arg"], 0x41, 4)
 
     bench.damage = damage
     with pytest.raises(TailError, match=r"train_backward, schedule split, sum_blocks 32: 1 of 24 elements of grad_"):
@@ -123,7 +124,12 @@ def test_as_the_command_line_ends(spec: Path, cache: Path, monkeypatch: pytest.M
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 0
-    bench.damage = lambda name, shapes, output: ctypes.memset(output, 0x41, 4) if shapes == SPLIT else None
+
+    def damage(name: str, shapes: Shapes, arguments: Struct) -> None:
+        if shapes == SPLIT:
+            ctypes.memset(arguments.members["bn_num_batches_tracked_arg"], 0x41, 4)
+
+    bench.damage = damage
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fusegen.runtime.launchers import Call
 from fusegen.tune import launchers
 
 pytestmark = pytest.mark.nvcc
@@ -17,7 +18,7 @@ NAME = "gemm_add_relu"
 def test_a_library_links_and_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by a compiler from wheels, which does not know where its own libraries are."""
     found = launchers.compile_launchers([NAME], ROOT / "generated", tmp_path, "sm_90")[NAME]
-    assert callable(found.bind(f"fusegen_{NAME}_forward"))
+    assert found.workspace(f"fusegen_{NAME}_forward", Call(mode=0, rows=4, channels=8)) == 0
     (library,) = tmp_path.iterdir()
     assert library.name.startswith(NAME) and library.suffix == ".so"
 

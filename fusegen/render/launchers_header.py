@@ -1,0 +1,115 @@
+"""launchers.h: the interface of a package's launchers, which kernels.cu, bindings.cpp and Python share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR
+from fusegen.plan.model import Program, Tensor
+from fusegen.plan.plan import Plan
+from fusegen.render.environment import render
+from fusegen.render.layout import WIDTH, tidy
+from fusegen.render.spelling import spell, type_name
+
+_SHAPES = {FULL: "[rows, channels]", CHANNEL: "[channels]", ROW: "[rows, 1]", SCALAR: "[1]"}
+_OF_GROUPS = "[rows, groups]"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A member of a launcher's arguments. name: the plan's. type: of C++. comment: what the type does not say."""
+
+    name: str
+    type: str
+    comment: str = ""
+
+    @property
+    def member(self) -> str:
+        return spell(self.name, "arg")
+
+    @property
+    def is_pointer(self) -> bool:
+        return self.type.endswith("*")
+
+
+@dataclass(frozen=True)
+class ProgramText:
+    title: str
+    symbol: str
+    struct: str
+    members: list[str]
+    constants: bool
+
+
+def symbol(spec_name: str, program: Program) -> str:
+    """The C name of a program's launcher."""
+    return f"fusegen_{spec_name}_{program.name}"
+
+
+def namespace(spec_name: str) -> str:
+    """That of a package's structs, within `fusegen`: one source may include the launchers of several packages."""
+    return f"{spec_name}_launchers"
+
+
+def struct(program: Program) -> str:
+    """The type of a launcher's arguments."""
+    return type_name(program.name) + "Arguments"
+
+
+def argument_tensors(program: Program) -> Iterator[tuple[Tensor, bool]]:
+    """Inputs, then outputs, and whether each is written; a tensor that is both comes once, where it is written."""
+    written = {t.name for t in program.outputs}
+    yield from ((tensor, False) for tensor in program.inputs if tensor.name not in written)
+    yield from ((tensor, True) for tensor in program.outputs)
+
+
+def arguments(program: Program) -> list[Argument]:
+    """The members of `struct(program)` in their order: tensors, then constants of the module."""
+    tensors = [
+        Argument(tensor.name, "void*" if written else "const void*", _comment(tensor))
+        for tensor, written in argument_tensors(program)
+    ]
+    return [*tensors, *(Argument(name, "double") for name in program.constants)]
+
+
+def render_launchers_header(plan: Plan) -> str:
+    """The text of launchers.h."""
+    text = render(
+        "launchers.h.j2",
+        name=plan.spec.name,
+        namespace=namespace(plan.spec.name),
+        programs=[
+            ProgramText(
+                title=program.name.replace("_", " "),
+                symbol=symbol(plan.spec.name, program),
+                struct=struct(program),
+                members=_members(arguments(program)),
+                constants=bool(program.constants),
+            )
+            for program in plan.programs
+        ],
+    )
+    return tidy(text)
+
+
+def _comment(tensor: Tensor) -> str:
+    shape = _SHAPES.get(tensor.extent, _OF_GROUPS)
+    if tensor.in_product:
+        return f"{shape}; null where the product has it"
+    if tensor.optional:
+        return f"{shape}; null: not {'wanted' if tensor.gradient_of else 'there'}"
+    return shape
+
+
+def _members(found: list[Argument]) -> list[str]:
+    """One line each, with the comments below each other; above the members where one would be too long."""
+    declared = [f"{each.type} {each.member};" for each in found]
+    width = max(map(len, declared))
+    beside = [f"{text:{width}}  // {each.comment}" for text, each in zip(declared, found, strict=True) if each.comment]
+    if all(len(line) + 2 <= WIDTH for line in beside):
+        return [*beside, *(text for text, each in zip(declared, found, strict=True) if not each.comment)]
+    lines = []
+    for text, each in zip(declared, found, strict=True):
+        lines += [f"// {each.comment}", text] if each.comment else [text]
+    return lines

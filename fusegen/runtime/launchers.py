@@ -1,0 +1,73 @@
+"""How Python calls the launchers of a kernels.cu: what support/call.h and launchers.h declare, for ctypes.
+
+    launcher = Launcher(plan, program)
+    call = Call(mode.index, rows, channels, groups)
+    bytes_ = launchers.workspace(launcher.symbol, call)
+    status = launchers.bind(launcher.symbol, replace(call, workspace=...), launcher.arguments(tensors, constants))()
+
+`launchers` are those of a library: compiled or emulated, `fusegen/tune/launchers.py` has both.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusegen.plan.model import Program
+from fusegen.plan.plan import Plan
+from fusegen.plan.shapes import Shapes
+from fusegen.render.launchers_header import arguments, struct, symbol
+from fusegen.runtime.structs import Struct
+
+
+class _Call(ctypes.Structure):
+    _fields_ = [
+        ("mode", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+        ("channels", ctypes.c_int64),
+        ("groups", ctypes.c_int64),
+        ("forced", ctypes.c_void_p),
+        ("workspace", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+    ]
+
+
+@dataclass(frozen=True)
+class Call:
+    """`struct Call` of call.h, which says what the fields mean. workspace: an address, a buffer, or None."""
+
+    mode: int
+    rows: int
+    channels: int
+    groups: int = 1
+    forced: Shapes | None = None
+    workspace: Any = None
+    stream: int | None = None
+
+    @property
+    def struct(self) -> Struct:
+        numbers = None if self.forced is None else self.forced.numbers
+        forced = None if numbers is None else (ctypes.c_int64 * len(numbers))(*numbers)
+        return Struct(_Call, vars(self) | {"forced": forced})
+
+
+class Launcher:
+    """The launcher of one program: its name, and its arguments by the names that the plan has for them."""
+
+    def __init__(self, plan: Plan, program: Program) -> None:
+        self.symbol = symbol(plan.spec.name, program)
+        self._arguments = arguments(program)
+        fields = [(each.member, ctypes.c_void_p if each.is_pointer else ctypes.c_double) for each in self._arguments]
+        self._layout = type(struct(program), (ctypes.Structure,), {"_fields_": fields})
+
+    @property
+    def tensors(self) -> list[str]:
+        """What it reads and writes."""
+        return [each.name for each in self._arguments if each.is_pointer]
+
+    def arguments(self, tensors: Mapping[str, Any], constants: Mapping[str, float]) -> Struct:
+        """tensors: an address, a buffer, or None for each."""
+        values = {True: tensors, False: constants}
+        return Struct(self._layout, {each.member: values[each.is_pointer][each.name] for each in self._arguments})

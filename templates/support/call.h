@@ -1,0 +1,21 @@
+// What every launcher of a package's kernels.cu takes, besides the arguments of its own that
+// launchers.h declares.
+#pragma once
+
+#include <cstdint>
+
+namespace fusegen {
+
+struct Shapes;  // shapes.cuh
+
+// fusegen/runtime/launchers.py has the same fields, in the same order.
+struct Call {
+  int64_t mode;  // the dtypes, by their place in kModes of bindings.cpp
+  int64_t rows, channels;
+  int64_t groups = 1;              // of channels in a row; 1 where a program has none
+  const Shapes* forced = nullptr;  // launch shapes; null: those that suit the sizes
+  void* workspace = nullptr;       // of as many bytes as the launcher's `_workspace` says
+  void* stream = nullptr;          // a cudaStream_t
+};
+
+}  // namespace fusegen
