@@ -278,8 +278,8 @@ ALIGNMENT = [
     Mutant(
         "vectors in rows that do not start at one",
         "odd",
-        "a.channels % kVec == 0",
-        "a.channels % 2 == 0",
+        "call.channels % kVec == 0",
+        "call.channels % 2 == 0",
         rf"{MISALIGNED}|reads .*\(read-only\){_PAST}",  # of the first row's end or of another one's beginning
         within="forward_typed",
         kernel="forward",
