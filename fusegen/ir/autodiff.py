@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from fusegen.errors import InternalError
 from fusegen.ir.extent import Extent
+from fusegen.ir.functions.catalogue import FUNCTIONS
 from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reduce import sum_to
-from fusegen.ops.functions import FUNCTIONS
 
 # Results of normalisation statistics: the gradient through them is part of `standardize`'s rule.
 _STATISTICS = frozenset({"moments", "mean", "variance", "sum"})

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from fusegen.errors import InternalError
 from fusegen.ir.extent import CHANNEL, ROW, Extent
+from fusegen.ir.functions.catalogue import FUNCTIONS
 from fusegen.ir.graph import Node
-from fusegen.ops.functions import FUNCTIONS
 
 Reference = Callable[[Node], str]
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from fusegen.ir.chain import Buffer, Chain, Constant, Contraction, Input, Parameter
+from fusegen.chain.diagnostics import Field, Mistakes
+from fusegen.chain.model import Buffer, Chain, Constant, Contraction, Input, Parameter
+from fusegen.chain.symbols import Symbols
 from fusegen.ir.extent import ALL, CHANNEL, FULL, SCALAR, Dim, Extent
 from fusegen.ir.graph import Graph, Node
-from fusegen.ir.mistakes import Field, Mistakes
-from fusegen.ir.symbols import Symbols
 from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
 

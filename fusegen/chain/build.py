@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from fusegen.chain.builder import ChainBuilder
+from fusegen.chain.diagnostics import Mistakes, StepError
+from fusegen.chain.model import Chain
 from fusegen.errors import Diagnostic, SpecError
-from fusegen.ir.builder import ChainBuilder
-from fusegen.ir.chain import Chain
 from fusegen.ir.graph import verify
-from fusegen.ir.mistakes import Mistakes
-from fusegen.ops.step import StepError
 
 
 def build_chain(spec, document, training: bool) -> Chain:

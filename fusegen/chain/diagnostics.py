@@ -14,6 +14,14 @@ Field = str | DocumentPath | None
 _OF_ONE_KEY = frozenset({"FG206", "FG208", "FG209", "FG301", "FG302", "FG305"})
 
 
+class StepError(Exception):
+    """A step that does not fit its chain. field: the key of the step it is about."""
+
+    def __init__(self, code: str, message: str, field: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.field, self.hint = code, message, field, hint
+
+
 class Mistakes:
     """Notes mistakes with their place.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fusegen.chain.diagnostics import Field, Mistakes
+from fusegen.chain.references import References
 from fusegen.ir.extent import Dim
-from fusegen.ir.mistakes import Field, Mistakes
-from fusegen.ir.references import References
 from fusegen.spec.names import is_spoilt
 from fusegen.spec.wording import alternatives, nearest
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fusegen.ir.extent import SCALAR, Extent
+from fusegen.ir.functions.catalogue import define, multiply
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.reduce import sum_to
-from fusegen.ops.functions import define, multiply
 
 BATCH_STATISTICS = "statistics of x"
 GIVEN_STATISTICS = "given statistics"
