@@ -18,7 +18,7 @@ class Node:
 
     op: "tensor", "scalar", "literal" and "count" are leaves; "sum" and "moments" reduce their operand to `extent`;
         "mean" and "variance" pick one result of "moments"; everything else is an element-wise function of
-        `fusegen.ir.functions.catalogue`.
+        `fusegen.ir.functions`.
     attribute: what `op` needs besides its operands: a tensor's or scalar's name, a literal's value; for "count", the
         extent whose elements are counted.
     name: the identifier that emitted code uses.

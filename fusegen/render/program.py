@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR, Extent
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Program, Tensor
-from fusegen.plan.passes import BEFORE, Passes
+from fusegen.plan.passes import BEFORE, Passes, is_group
 from fusegen.render.expressions import Expressions, inverse_length
 from fusegen.render.launchers_header import struct
 from fusegen.render.spelling import spell, type_name, value

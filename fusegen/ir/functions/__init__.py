@@ -1,1 +1,1 @@
-"""What the graph computes of elements: each function with all that is known of it, and the form of norms."""
+"""The element-wise functions of the graph. The entry of each says all that is known of it; `catalogue` has them all."""
