@@ -10,7 +10,7 @@ What rounding allows:
   low bits.
 - Shifts behind a scale or a center are added to each other before they are added to the value: (x a + b) + c becomes
   x a + (b + c), and (x + b) + c - mean becomes x - (mean - (b + c)). The rounding error of b + c is one of b, c or
-  their sum, as is the error of x + b. Only where x is exact and cancels b could eager have none; `Simplifier` says
+  their sum, as is the error of x + b. Only where x is exact and cancels b could eager have none; `Rewriter` says
   what counts as exact. A sum by itself, (x + b) + c, keeps its order.
 - Scales are multiplied with each other, (x * a) * c becomes x * (a * c), and shifts with later scales, as far as the
   products stay normal numbers: `ranges`.
