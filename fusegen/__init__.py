@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-# A literal, not installed metadata: the generator's version must be the same in a checkout and in a wheel.
-__version__ = "0.1.0"
+from fusegen.version import __version__
 
 __all__ = ["__version__", "load"]
 

@@ -20,10 +20,10 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from fusegen import __version__
 from fusegen.bench.names import DEFAULT_PRECISIONS, MODES, PEERS, TYPICAL
 from fusegen.errors import FusegenError, InternalError, SpecError
 from fusegen.paths import DEFAULT_OUTPUT, DEFAULT_SPECS
+from fusegen.version import __version__
 
 
 class Commands(TyperGroup):

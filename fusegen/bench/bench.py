@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from fusegen import __version__
 from fusegen.bench.bytes import tail_bytes
 from fusegen.bench.ceilings import Ceilings, matmul_settings
 from fusegen.bench.checks import Checks
@@ -25,6 +24,7 @@ from fusegen.errors import FusegenError
 from fusegen.plan.model import Mode
 from fusegen.verify.sizes import Sizes
 from fusegen.verify.subject import Subject
+from fusegen.version import __version__
 
 _MESSAGE_LENGTH = 300
 

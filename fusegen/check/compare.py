@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fusegen import __version__
 from fusegen.check.disk import Disk
 from fusegen.check.findings import Finding, Kind, Repair
 from fusegen.paths import SUPPORT
@@ -18,6 +17,7 @@ from fusegen.render.manifest import (
     manifest_version,
 )
 from fusegen.render.package import Files
+from fusegen.version import __version__
 
 PLAN = "plan.json"
 

@@ -1,7 +1,7 @@
 """Runs emitted CUDA sources on the CPU, for small shapes and for correctness only."""
 
-from .buffer import Buffer
-from .errors import EmulationBuildError, EmulationError
-from .library import EmulatedLibrary, compile_kernels
+from fusegen.emulate.buffer import Buffer
+from fusegen.emulate.errors import EmulationBuildError, EmulationError
+from fusegen.emulate.library import EmulatedLibrary, compile_kernels
 
 __all__ = ["Buffer", "EmulatedLibrary", "EmulationBuildError", "EmulationError", "compile_kernels"]

@@ -7,7 +7,7 @@ import mmap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .errors import EmulationError
+from fusegen.emulate.errors import EmulationError
 
 if TYPE_CHECKING:
     import torch

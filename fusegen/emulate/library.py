@@ -13,10 +13,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fusegen.emulate.buffer import Buffer
+from fusegen.emulate.errors import EmulationBuildError, EmulationError
 from fusegen.runtime.structs import Struct
-
-from .buffer import Buffer
-from .errors import EmulationBuildError, EmulationError
 
 _HERE = Path(__file__).resolve().parent
 _INCLUDE = _HERE / "include"

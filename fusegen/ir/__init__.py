@@ -1,1 +1,1 @@
-"""The graph of a chain, its gradient and its simplification. Nothing here knows CUDA or torch."""
+"""The graph, its functions and reductions, its gradient and its rewriting. Nothing here knows of specs, CUDA or torch."""

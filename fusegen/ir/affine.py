@@ -8,9 +8,9 @@ What rounding allows:
 - A center is what a normalisation subtracts. It stays a subtraction before the scaling: x * a + (b - mean * a)
   is exact algebra, but where |mean| is far above the deviation both terms are large and their difference has lost the
   low bits.
-- Shifts behind a scale or a center are added to each other before they are added to the value: (x a + b) + c becomes
+- Shifts after a scale or a center are added to each other before they are added to the value: (x a + b) + c becomes
   x a + (b + c), and (x + b) + c - mean becomes x - (mean - (b + c)). The rounding error of b + c is one of b, c or
-  their sum, as is the error of x + b. Only where x is exact and cancels b could eager have none; `Simplifier` says
+  their sum, as is the error of x + b. Only where x is exact and cancels b could eager have none; `Rewriter` says
   what counts as exact. A sum by itself, (x + b) + c, keeps its order.
 - Scales are multiplied with each other, (x * a) * c becomes x * (a * c), and shifts with later scales, as far as the
   products stay normal numbers: `ranges`.
@@ -106,16 +106,16 @@ def emit(graph: Graph, coefficient: Coefficient, name: str) -> Node:
     return graph.add(coefficient[0], *(_inside(graph, part, name) for part in coefficient[1:]), name=name)
 
 
-def _inside(graph: Graph, coefficient: Coefficient, whole: str) -> Node:
-    """A part of the coefficient called `whole`: its name says what it is, unless that is too long."""
+def _inside(graph: Graph, coefficient: Coefficient, outer: str) -> Node:
+    """A part of the coefficient called `outer`: its name says what it is, unless that is too long."""
     if isinstance(coefficient, Node):
         return coefficient
     op, *parts = coefficient
-    operands = [_inside(graph, part, whole) for part in parts]
+    operands = [_inside(graph, part, outer) for part in parts]
     name = f"_{_VERBS.get(op, op)}_".join(operand.name for operand in operands)
     if len(operands) == 1:
         name = f"{op}_{name}"
-    return graph.add(op, *operands, name=name if len(name) <= _LONGEST_NAME else f"{whole}_part", temporary=True)
+    return graph.add(op, *operands, name=name if len(name) <= _LONGEST_NAME else f"{outer}_part", temporary=True)
 
 
 def product(graph: Graph, factors: Iterable[Node], name: str) -> Node | None:

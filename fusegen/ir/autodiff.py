@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from fusegen.errors import InternalError
 from fusegen.ir.extent import Extent
+from fusegen.ir.functions.catalogue import FUNCTIONS
 from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reduce import sum_to
-from fusegen.ops.functions import FUNCTIONS
 
 # Results of normalisation statistics: the gradient through them is part of `standardize`'s rule.
 _STATISTICS = frozenset({"moments", "mean", "variance", "sum"})
@@ -17,9 +17,8 @@ _STATISTICS = frozenset({"moments", "mean", "variance", "sum"})
 def differentiate(graph: Graph, result: Node, grad: Node, leaves: Sequence[Node]) -> dict[Node, Node]:
     """The gradient of each leaf that `result` depends on, as nodes of the same graph.
 
-    grad: the gradient that flows into `result`. Contributions to one value are added before they are summed
-    over the axes
-    that the value lacks, so a parameter that is used twice costs one reduction.
+    grad: the gradient that flows into `result`. Contributions to one value are added before they are summed over the
+    axes that the value lacks, so a parameter that is used twice costs one reduction.
     """
     wanted = _depend_on(ancestors([result]), leaves)
     contributions: dict[Node, dict[Extent, Node]] = {result: {grad.extent: grad}}
@@ -31,15 +30,14 @@ def differentiate(graph: Graph, result: Node, grad: Node, leaves: Sequence[Node]
         if node.is_leaf:
             gradients[node] = total
             continue
-        if node.op == "detach" or node.op in _STATISTICS:
+        if node.op in _STATISTICS:
             continue
         function = FUNCTIONS.get(node.op)
         if function is None:
             raise InternalError(f"no function is called '{node.op}', which {node!r} applies")
         if function.gradient is None:
             raise InternalError(f"no gradient rule for {node!r}")
-        rule = function.gradient
-        for operand, part in zip(node.operands, rule(graph, node, total), strict=True):
+        for operand, part in zip(node.operands, function.gradient(graph, node, total), strict=True):
             if part is not None and operand in wanted:
                 _accumulate(graph, contributions.setdefault(operand, {}), part, operand)
     return gradients

@@ -14,18 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fusegen.ir.affine import Coefficient, Form, extent_of, factors_of, fits, product, written
 from fusegen.ir.extent import Extent
 from fusegen.ir.graph import Node
 from fusegen.ir.ranges import is_in_range
-
-if TYPE_CHECKING:
-    from fusegen.ir.simplify import Simplifier
+from fusegen.ir.rewriter import Rewriter, Rule
 
 
-def _standardize(s: Simplifier, node: Node) -> Form:
+def _standardize(s: Rewriter, node: Node) -> Form:
     x, mean, rstd = node.operands
     owner, inverse = _owner(node), s.value(rstd)
     form = _centered(s, x, s.value(mean), owner)
@@ -34,13 +31,13 @@ def _standardize(s: Simplifier, node: Node) -> Form:
     return form.scaled((inverse,))
 
 
-def _centered(s: Simplifier, x: Node, mean: Node, owner: str) -> Form:
+def _centered(s: Rewriter, x: Node, mean: Node, owner: str) -> Form:
     """x - mean, from the mean itself also where that was computed from the mean of the form's base.
 
     The backward program knows the saved mean only: so both programs round alike, and statistics that a later norm
     took of these values are those of the values that its gradient computes again.
 
-    Behind a scale it is the mean of scaled values: (base * scale) - (mean - shift) is taken first, and only then
+    After a scale it is the mean of scaled values: (base * scale) - (mean - shift) is taken first, and only then
     multiplied by 1 / deviation.
     """
     form = s.settled(x)
@@ -53,7 +50,7 @@ def _centered(s: Simplifier, x: Node, mean: Node, owner: str) -> Form:
     return Form(written(s.graph, Form(scaled, center, owner=owner), f"{owner}_centered", True), owner=owner)
 
 
-def _rescale(s: Simplifier, node: Node) -> Form:
+def _rescale(s: Rewriter, node: Node) -> Form:
     x, rrms = node.operands
     form, inverse = s.forms[x], s.value(rrms)
     if form.shift is not None or extent_of(*form.scales, inverse).is_full or not form.can_be_scaled((inverse,)):
@@ -61,18 +58,18 @@ def _rescale(s: Simplifier, node: Node) -> Form:
     return replace(form.scaled((inverse,)), owner=_owner(node))
 
 
-def _standardize_backward(s: Simplifier, node: Node) -> Form:
+def _standardize_backward(s: Rewriter, node: Node) -> Form:
     g, hat, rstd, sum_g, sum_g_xhat, inverse_n = node.operands
     return _through_norm(s, node, g, hat, rstd, (sum_g_xhat, sum_g), inverse_n)
 
 
-def _rescale_backward(s: Simplifier, node: Node) -> Form:
+def _rescale_backward(s: Rewriter, node: Node) -> Form:
     g, hat, rrms, sum_g_xhat, inverse_n = node.operands
     return _through_norm(s, node, g, hat, rrms, (sum_g_xhat,), inverse_n)
 
 
 def _through_norm(
-    s: Simplifier, node: Node, g: Node, hat: Node, inverse: Node, sums: Sequence[Node], inverse_n: Node
+    s: Rewriter, node: Node, g: Node, hat: Node, inverse: Node, sums: Sequence[Node], inverse_n: Node
 ) -> Form:
     """k r (h - (t q + s)), where t is xhat or what xhat is a multiple of.
 
@@ -97,7 +94,7 @@ def _through_norm(
 
 
 def _common_factors(
-    s: Simplifier, g: Node, sums: Sequence[Node], over: Extent, inverse: Node
+    s: Rewriter, g: Node, sums: Sequence[Node], over: Extent, inverse: Node
 ) -> tuple[Node, tuple[Node, ...], list[tuple[Node, ...]]]:
     """(h, k, the factors of each sum without k) with g = h k, for a k that every sum has as well, and that may be
     multiplied by 1 / deviation."""
@@ -127,7 +124,7 @@ def _owner(hat: Node) -> str:
     return hat.name.removesuffix("_hat")
 
 
-RULES = {
+RULES: dict[str, Rule] = {
     "standardize": _standardize,
     "rescale": _rescale,
     "standardize_backward": _standardize_backward,

@@ -18,7 +18,7 @@ class Node:
 
     op: "tensor", "scalar", "literal" and "count" are leaves; "sum" and "moments" reduce their operand to `extent`;
         "mean" and "variance" pick one result of "moments"; everything else is an element-wise function of
-        `fusegen.ops.functions`.
+        `fusegen.ir.functions`.
     attribute: what `op` needs besides its operands: a tensor's or scalar's name, a literal's value; for "count", the
         extent whose elements are counted.
     name: the identifier that emitted code uses.
@@ -51,7 +51,7 @@ class Graph:
     """Builds nodes, each expression once. Node indices are a topological order.
 
     spec_names: names that the spec gives to tensors and constants; only they may have them. Everything else gives way,
-        by a number behind its name.
+        by a number after its name.
     first_index: the index of the first node made here; those of adopted nodes are below.
     """
 
@@ -128,7 +128,7 @@ def _key(op: str, operands: tuple[Node, ...], attribute: object, extent: Extent)
 
 
 def ancestors(sinks: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
-    """Everything that `sinks` need, in topological order; nodes in `stop` are included but not looked behind."""
+    """Everything that `sinks` need, in topological order; nodes in `stop` are included, but not what only they need."""
     border = set(stop)
     seen: set[Node] = set()
     stack = list(sinks)

@@ -1,1 +1,1 @@
-"""The operator catalogue: what a chain may contain, how it is computed, differentiated and written in PyTorch."""
+"""The operator catalogue: the steps of a chain, each with its fields, its nodes in the graph and its form in PyTorch."""

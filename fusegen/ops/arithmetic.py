@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from fusegen.chain.diagnostics import StepError
 from fusegen.ir.extent import SCALAR, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Number, Scalar, scalar_text
-from fusegen.ops.step import Dtypes, Step, StepError, promote
+from fusegen.ops.step import Dtypes, Step, promote
 from fusegen.spec.base import Given, meaning
 from fusegen.spec.model import Shape
 from fusegen.spec.names import AttributeName, Identifier

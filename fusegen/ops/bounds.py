@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from fusegen.chain.diagnostics import StepError
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Scalar, scalar_text
-from fusegen.ops.step import Step, StepError
+from fusegen.ops.step import Step
 from fusegen.spec.base import Given, meaning
 
 

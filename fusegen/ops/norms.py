@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Dim, segment
+from fusegen.ir.functions import normalisation
 from fusegen.ir.graph import Node
-from fusegen.ops import normalisation
 from fusegen.ops.scalars import NotNegative, Positive, scalar_text
 from fusegen.ops.step import Step
 from fusegen.spec.base import meaning

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
+from fusegen.chain.builder import ChainBuilder
 from fusegen.ir.extent import Dim
 from fusegen.ir.graph import Node
 from fusegen.spec.base import Given, meaning
 from fusegen.spec.names import Identifier
-
-if TYPE_CHECKING:
-    from fusegen.ir.builder import ChainBuilder
 
 WIDTH = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -32,14 +30,6 @@ class Dtypes:
     parameter: str
     autocast: bool
     named: Mapping[str, str]
-
-
-class StepError(Exception):
-    """A step that does not fit its chain. field: the key of the step it is about."""
-
-    def __init__(self, code: str, message: str, field: str | None = None, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.code, self.message, self.field, self.hint = code, message, field, hint
 
 
 class Step(BaseModel):

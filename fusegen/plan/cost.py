@@ -2,7 +2,7 @@
 
 An addition whose operand is a product that nothing else uses is one fused multiply-add. Sums add their operand;
 moments update sums around a pilot (`add_value`), or sum values and then distances, where they stay in registers.
-Functions count as one each: no choice here depends on them.
+A function says in its entry what it costs.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from fusegen.ir.extent import CHANNEL, ROW
+from fusegen.ir.functions.catalogue import known_of
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Kernel, Pass, Program, Schedule
 
-_PRODUCTS = frozenset({"mul", "standardize", "rescale"})
-_OPERATIONS = {"detach": 0, "negate": 0, "standardize": 2, "standardize_backward": 3, "rescale_backward": 3}
 _PILOT_SUMS, _SUM_AND_DISTANCES = 3, 4
 _PER_VECTOR = 0.25  # of what is computed once for the neighbouring columns of a thread, four in float32
 
@@ -80,8 +79,8 @@ def _results(passes: Sequence[Pass]) -> set[Node]:
 def _sweep(values: Sequence[Node], sums: Sequence[Node], sinks: Sequence[Node]) -> int:
     uses = Counter(operand for node in values for operand in node.operands)
     uses.update(sinks)
-    single = {node for node in values if node.op in _PRODUCTS and uses[node] == 1}
-    total = sum(_OPERATIONS.get(node.op, 1) for node in values)
+    single = {node for node in values if known_of(node).is_product and uses[node] == 1}
+    total = sum(known_of(node).operations for node in values)
     total -= sum(node.op in ("add", "sub") and any(o in single for o in node.operands) for node in values)
     plain = [node for node in sums if node.op == "sum"]
     return total + len(plain) - sum(node.operands[0] in single for node in plain)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from fusegen.ir.functions.catalogue import is_costly, is_slope
 from fusegen.ir.graph import Node, ancestors
-from fusegen.ops.functions import is_costly, is_slope
 from fusegen.plan.model import Kernel, Pass
 
 

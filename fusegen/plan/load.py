@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from fusegen.chain.build import examine_chain
 from fusegen.errors import Diagnostic, SpecError
-from fusegen.ir.examine import examine_chain
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
 from fusegen.plan.plan import Plan, make_plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fusegen.ir.chain import Chain
+from fusegen.chain.model import Chain
 from fusegen.ir.extent import Dim, Extent
 from fusegen.ir.graph import Node
 

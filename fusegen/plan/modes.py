@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fusegen.ir.chain import Chain
+from fusegen.chain.model import Chain
 from fusegen.ops.step import Dtypes
 from fusegen.plan.model import Mode, Role
 

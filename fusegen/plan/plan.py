@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fusegen.chain.build import build_chain, examine_chain
+from fusegen.chain.model import Chain
 from fusegen.errors import SpecError
 from fusegen.ir.autodiff import differentiate
-from fusegen.ir.chain import Chain
-from fusegen.ir.examine import build_chain, examine_chain
 from fusegen.ir.extent import FULL
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.devices import Device, planning_device

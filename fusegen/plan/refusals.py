@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fusegen.chain.model import Chain
 from fusegen.errors import Diagnostic
-from fusegen.ir.chain import Chain
 from fusegen.ops.norms import Norm
 from fusegen.plan.devices import DEVICES, is_known
 

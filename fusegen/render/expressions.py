@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from fusegen.errors import InternalError
 from fusegen.ir.extent import CHANNEL, ROW, Extent
+from fusegen.ir.functions.catalogue import FUNCTIONS
 from fusegen.ir.graph import Node
-from fusegen.ops.functions import FUNCTIONS
 
 Reference = Callable[[Node], str]
 
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
+_UNARY = 3
 _ATOM = 9
 _LONGEST_INLINE = 76
 
@@ -94,21 +95,22 @@ class Expressions:
                 if node.extent == CHANNEL:
                     return f"{moments}.m2 / Acc(rows)", 2
                 return f"{moments}.m2 * k.{inverse_length(node.extent)}", 2
-            case "vanishing":
-                return f"{_bracket(operands[0], 2)} * Acc(0)", 2
-            case "detach":
-                return operands[0]
-            case "negate":
-                return f"-{_bracket(operands[0], 3)}", 3
         function = FUNCTIONS.get(node.op)
         if function is None:
             raise InternalError(f"{node!r} has no C++ form")
-        if not function.is_infix:
+        if function.is_call:
             return f"{function.call}({', '.join(texts)})", _ATOM
-        rank = _PRECEDENCE[function.cpp]
-        left = _bracket(operands[0], rank)
-        right = _bracket(operands[1], rank + (function.cpp in "-/"))
-        return f"{left} {function.cpp} {right}", rank
+        return _filled(function.cpp, operands)
+
+
+def _filled(pattern: str, operands: Sequence[tuple[str, int]]) -> tuple[str, int]:
+    """The operands in a pattern such as "{} - {}", in brackets where its operator binds more tightly than theirs."""
+    if pattern == "{}":
+        return operands[0]
+    operator = next(character for character in pattern if character in _PRECEDENCE)
+    rank = _UNARY if pattern.startswith(operator) else _PRECEDENCE[operator]
+    ranks = (rank, rank + (operator in "-/"))
+    return pattern.format(*(_bracket(*each) for each in zip(operands, ranks, strict=False))), rank
 
 
 def _bracket(operand: tuple[str, int], rank: int) -> str:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from fusegen import __version__
 from fusegen.errors import Diagnostic, SpecError
+from fusegen.version import __version__
 
 MANIFEST = "manifest.json"
 _FORMAT = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from fusegen.ir.chain import Chain
+from fusegen.chain.model import Chain
 from fusegen.ir.extent import Dim
 from fusegen.render.functions import as_tuple
 from fusegen.spec.model import SpecModel

@@ -2,7 +2,7 @@
 
 These look at the document's raw data and step over whatever has the wrong type, which is reported
 elsewhere: a misspelt key then does not hide an undeclared symbol. What the chain says of symbols and
-arguments is checked where the ops are known, in fusegen.ir.
+arguments is checked where the steps are built, in fusegen.chain.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import pytest
 from fusegen.errors import InternalError
 from fusegen.ir.autodiff import differentiate
 from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR, segment
+from fusegen.ir.functions import normalisation
 from fusegen.ir.graph import Graph, Node, ancestors, reductions, verify
-from fusegen.ops import normalisation
 
 
 class Example:

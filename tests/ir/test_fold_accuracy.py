@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.ir import fold_norms, simplify  # noqa: E402
+from fusegen.ir import fold_arithmetic, fold_norms, fold_reductions, rewriter  # noqa: E402
 from fusegen.ir.affine import written  # noqa: E402
 from fusegen.plan.folding import Folding  # noqa: E402
 from fusegen.plan.plan import Plan  # noqa: E402
@@ -252,8 +252,8 @@ def cancelling(graph, form, name, temporary):
 
 @pytest.mark.parametrize("chain", ["bias and division", "biases before"])
 def test_the_cancelling_way_is_seen(directory, monkeypatch, chain: str) -> None:
-    monkeypatch.setattr(simplify, "written", cancelling)
-    monkeypatch.setattr(fold_norms, "written", cancelling)
+    for module in (rewriter, fold_arithmetic, fold_norms, fold_reductions):
+        monkeypatch.setattr(module, "written", cancelling)
     broken, plain = plan_of(chain, directory), step_by_step(chain, directory)
     check(broken, plain, SPREADS["ordinary"])
     with pytest.raises(AssertionError, match="train"):
@@ -262,7 +262,7 @@ def test_the_cancelling_way_is_seen(directory, monkeypatch, chain: str) -> None:
 
 def test_folding_across_an_exact_input_is_seen(directory, monkeypatch) -> None:
     """x + b is exact where b cancels x, x - (mean - b) is not: an input of the module is not a rounded product."""
-    monkeypatch.setattr(simplify.Simplifier, "settled", lambda self, node: self.forms[node])
+    monkeypatch.setattr(rewriter.Rewriter, "settled", lambda self, node: self.forms[node])
     broken, plain = plan_of("no product", directory), step_by_step("no product", directory)
     with pytest.raises(AssertionError):
         check(broken, plain, SPREADS["biases that cancel the mean"])

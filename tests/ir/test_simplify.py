@@ -20,8 +20,8 @@ class Example:
     def apply(self, op: str, *operands: Node, extent=None, name: str = "") -> Node:
         return self.graph.add(op, *operands, extent=extent, name=name or f"{op}_value")
 
-    def simplified(self, *sinks: Node, opaque=()) -> list[Node]:
-        found = simplify(self.graph, sinks, (), {self.x}, opaque)
+    def simplified(self, *sinks: Node, barriers=()) -> list[Node]:
+        found = simplify(self.graph, sinks, (), {self.x}, barriers)
         return [found[sink] for sink in sinks]
 
 
@@ -67,10 +67,10 @@ def test_coefficients_of_rows_and_of_columns_do_not_meet() -> None:
     assert text(found) == "mul(mul(x, r), a)"
 
 
-def test_an_opaque_value_is_kept() -> None:
+def test_nothing_is_folded_across_a_barrier() -> None:
     e = Example()
     value = e.apply("mul", e.x, e.a, name="kept_value")
-    (found,) = e.simplified(e.apply("mul", value, e.b), opaque=[value])
+    (found,) = e.simplified(e.apply("mul", value, e.b), barriers=[value])
     assert text(found) == "mul(mul(x, a), b)" and found.operands[0].name == "kept_value"
 
 

@@ -38,13 +38,10 @@ class Contraction:
 class Parameter:
     """A learnable tensor that the tail reads.
 
-    attribute: where the module holds it, such as "bn.weight". in_product: it is a linear layer's bias. In
-    16-bit dtypes the
-    library adds it, before the product is rounded, and the kernels get a null pointer: rounding the product
-    first would lose
-    the sum's low bits where the two cancel. In float32 the kernels add it: nothing is lost, and the library's
-    epilogue that
-    would is slower than the plain product.
+    attribute: where the module holds it, such as "bn.weight". in_product: it is a linear layer's bias. In 16-bit
+    dtypes the library adds it, before the product is rounded, and the kernels get a null pointer: rounding the product
+    first would lose the sum's low bits where the two cancel. In float32 the kernels add it: nothing is lost, and the
+    library's epilogue that would is slower than the plain product.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The mistakes of a chain, collected while it is built step by step."""
+"""The diagnostics of a chain, collected while it is built step by step."""
 
 from __future__ import annotations
 
@@ -14,11 +14,19 @@ Field = str | DocumentPath | None
 _OF_ONE_KEY = frozenset({"FG206", "FG208", "FG209", "FG301", "FG302", "FG305"})
 
 
-class Mistakes:
-    """Notes mistakes with their place.
+class StepError(Exception):
+    """A step that does not fit its chain. field: the key of the step it is about."""
+
+    def __init__(self, code: str, message: str, field: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.field, self.hint = code, message, field, hint
+
+
+class Diagnostics:
+    """Collects what is wrong, each with its place, in `found`.
 
     unreadable: what is missing from the spec at hand. missing_keys: those of the present step. Without them it may seem
-    to have mistakes that are only echoes of that.
+    to have errors that only follow from that.
     """
 
     def __init__(self, document: Document, unreadable: Collection[DocumentPath]) -> None:
@@ -35,7 +43,7 @@ class Mistakes:
         self.missing_keys = frozenset(path[2] for path in self._unreadable if path[:2] == here and len(path) > 2)
 
     def refuse(self, code: str, message: str, field: Field = None, hint: str | None = None) -> None:
-        """Notes a mistake of the present step."""
+        """Adds an error of the present step."""
         place = self.place(field)
         if self.missing_keys and (code not in _OF_ONE_KEY or place[2:3] == () or place[2] in self.missing_keys):
             return
@@ -44,7 +52,7 @@ class Mistakes:
     def add(
         self, code: str, message: str, path: DocumentPath, hint: str | None = None, *, key: bool = False, last=False
     ) -> None:
-        """Notes a mistake anywhere. key: at the key of the path. last: unless its place has one already."""
+        """Adds an error anywhere. key: at the key of the path. last: unless its place has one already."""
         diagnostic = self.document.diagnostic(code, message, path, key=key, hint=hint)
         if not last or all(other.location != diagnostic.location for other in self.found):
             self.found.append(diagnostic)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fusegen.chain.diagnostics import Diagnostics, Field
+from fusegen.chain.references import References
 from fusegen.ir.extent import Dim
-from fusegen.ir.mistakes import Field, Mistakes
-from fusegen.ir.references import References
 from fusegen.spec.names import is_spoilt
 from fusegen.spec.wording import alternatives, nearest
 
@@ -18,21 +18,21 @@ SIZE_HINT = "add it to 'arguments' as {type: dim}"
 class Symbols:
     """Looks names up for the steps of a chain. None, as a size or an argument, is one that nobody could read."""
 
-    def __init__(self, spec, mistakes: Mistakes) -> None:
+    def __init__(self, spec, diagnostics: Diagnostics) -> None:
         self.spec = spec
-        self.mistakes = mistakes
-        self.references = References(mistakes.document, spec.unreadable)
+        self.diagnostics = diagnostics
+        self.references = References(diagnostics.document, spec.unreadable)
         self._reported: set[str] = set()
         for name, argument in spec.arguments.items():
             if argument is not None and argument.type == "dim" and name not in spec.dims:
-                # Meant for another symbol; that this one has no argument is the same mistake.
+                # Meant for another symbol; that this one has no argument is the same error.
                 self._reported.add(nearest(name, list(spec.dims)) or "")
                 self.references.missing("symbol", name, spec.dims)
         for name, argument in spec.arguments.items():
             for index, dim in enumerate(argument.is_ if argument is not None and argument.type == "shape" else ()):
                 self._declared(dim)
                 for symbol in self._unconstructible([dim]):
-                    mistakes.add("FG301", NO_SIZE.format(symbol), ("arguments", name, "is", index), SIZE_HINT)
+                    diagnostics.add("FG301", NO_SIZE.format(symbol), ("arguments", name, "is", index), SIZE_HINT)
 
     # Sizes
 
@@ -51,7 +51,7 @@ class Symbols:
         known = self._declared(value)
         if known is None and not self.is_unread("dims", str(value)):
             hint = self.references.missing("symbol", str(value), self.spec.dims)
-            self.mistakes.refuse("FG209", f"'{value}' is not a symbol of dims", field, hint)
+            self.diagnostics.refuse("FG209", f"'{value}' is not a symbol of dims", field, hint)
         return known
 
     def of_input(self, name: str) -> tuple[Dim | None, ...]:
@@ -61,7 +61,7 @@ class Symbols:
         if name == next(iter(self.spec.inputs)) and len(shape) != 2:
             if written is not None:
                 message = "the first input must have the shape [rows, channels]"
-                self.mistakes.add("FG303", message, ("inputs", name))
+                self.diagnostics.add("FG303", message, ("inputs", name))
             return None, None
         return shape
 
@@ -77,7 +77,7 @@ class Symbols:
     def constructed(self, dims: Iterable[Dim | None], field: Field) -> None:
         """Refuses sizes that the constructor needs and does not get."""
         for symbol in self._unconstructible(dims):
-            self.mistakes.refuse("FG301", NO_SIZE.format(symbol), field, SIZE_HINT)
+            self.diagnostics.refuse("FG301", NO_SIZE.format(symbol), field, SIZE_HINT)
 
     def _unconstructible(self, dims: Iterable[Dim | None]) -> list[str]:
         if ("arguments",) in self.spec.unreadable:
@@ -101,13 +101,13 @@ class Symbols:
                 fitting = [other for other, each in arguments.items() if each is None or each.type in types]
                 known = fitting if nearest(name, [*words, *fitting]) else arguments
                 hint = self.references.missing("argument", name, known, words)
-                self.mistakes.refuse("FG301", f"no argument named '{name}'", field, hint)
+                self.diagnostics.refuse("FG301", f"no argument named '{name}'", field, hint)
             return None
         self.references.use("argument", name)
         argument = arguments[name]
         if argument is not None and argument.type not in types:
             message = f"the argument '{name}' is of type {argument.type}, but {alternatives(types)} is needed here"
-            self.mistakes.refuse("FG302", message, field)
+            self.diagnostics.refuse("FG302", message, field)
             return None
         return argument
 
@@ -115,7 +115,7 @@ class Symbols:
 
     def report_unused(self, saved: dict[str, int]) -> None:
         """Notes every name that nothing refers to. saved: the step that saves each value."""
-        arguments, references, add = self.spec.arguments, self.references, self.mistakes.add
+        arguments, references, add = self.spec.arguments, self.references, self.diagnostics.add
         dims = {name for name, argument in arguments.items() if argument is not None and argument.type == "dim"}
         for name in references.unused("symbol", [name for name in self.spec.dims if name not in arguments]):
             add("FG210", f"nothing uses the symbol '{name}'", ("dims", name), key=True, last=True)

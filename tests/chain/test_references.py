@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusegen.ir.references import References
+from fusegen.chain.references import References
 from fusegen.spec.yaml import parse_yaml
 
 TEXT = """\

@@ -3,9 +3,8 @@ dependence on x.
 
 With n reduced elements, mean m, r = 1/sqrt(var + eps) and xhat = (x - m) r, the chain rule through m and r gives
     dx = r (g - (sum(g) + xhat sum(g xhat)) / n)
-(Ioffe and Szegedy 2015, section 3, rearranged), and without centring (RMSNorm) the term sum(g) is absent.
-Statistics are
-therefore no operands of their own to autodiff: no gradient flows into them twice.
+(Ioffe and Szegedy 2015, section 3, rearranged), and without centring (RMSNorm) the term sum(g) is absent. Statistics
+are therefore no operands of their own to autodiff: no gradient flows into them twice.
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fusegen.ir.extent import SCALAR, Extent
+from fusegen.ir.functions.function import Function
+from fusegen.ir.functions.gradients import multiply
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.reduce import sum_to
-from fusegen.ops.functions import define, multiply
 
 BATCH_STATISTICS = "statistics of x"
 GIVEN_STATISTICS = "given statistics"
@@ -78,7 +78,9 @@ def _rescale(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     return graph.add("rescale_backward", *operands, name=f"d_{x.name}"), None
 
 
-define("standardize", gradient=_standardize)
-define("rescale", gradient=_rescale)
-define("standardize_backward")
-define("rescale_backward")
+FUNCTIONS = (
+    Function("standardize", _standardize, operations=2, is_product=True),
+    Function("rescale", _rescale, is_product=True),
+    Function("standardize_backward", operations=3),
+    Function("rescale_backward", operations=3),
+)

@@ -1,0 +1,44 @@
+"""From a spec to a Chain: walks the steps, lets each add itself, and collects the diagnostics."""
+
+from __future__ import annotations
+
+from fusegen.chain.builder import ChainBuilder
+from fusegen.chain.diagnostics import Diagnostics, StepError
+from fusegen.chain.model import Chain
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.ir.graph import verify
+
+
+def build_chain(spec, document, training: bool) -> Chain:
+    """The chain of `spec` for training or evaluation. Raises SpecError with all diagnostics."""
+    chain, diagnostics = examine_chain(spec, document, training)
+    if diagnostics:
+        raise SpecError(diagnostics)
+    return chain
+
+
+def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnostic]]:
+    """The chain and all diagnostics. A chain with any is good for nothing but to look for more of them.
+
+    spec: a SpecModel, or a PartialSpec. document: where its fields stand in the file.
+    """
+    diagnostics = Diagnostics(document, spec.unreadable)
+    builder = ChainBuilder(spec, diagnostics, training)
+    written = document.data.get("chain", [])
+    running = builder.start()
+    for index, step in enumerate(spec.chain):
+        diagnostics.enter(index)
+        builder.step = index
+        if step is None:
+            builder.pass_over(written[index], running)
+            continue
+        try:
+            running = step.build(builder, running)
+        except StepError as error:
+            diagnostics.refuse(error.code, error.message, error.field, error.hint)
+        builder.remember(step.save, running)
+        builder.assume([written[index].get(key) for key in sorted(diagnostics.missing_keys)], running)
+    chain = builder.finish(running)
+    if not diagnostics.found:
+        verify([chain.result, *chain.updates.values()])
+    return chain, diagnostics.found

@@ -1,0 +1,163 @@
+"""The running value from the first step of a chain to the last, and the values and inputs that steps take besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fusegen.chain.diagnostics import Diagnostics
+from fusegen.chain.model import Chain, Contraction
+from fusegen.chain.module import ModuleBuilder, shape_text
+from fusegen.ir.extent import FULL, Dim
+from fusegen.ir.graph import Node
+from fusegen.spec.document import DocumentPath
+from fusegen.spec.wording import nearest
+
+
+class ChainBuilder(ModuleBuilder):
+    """What a step uses to add itself to the graph."""
+
+    def __init__(self, spec, diagnostics: Diagnostics, training: bool) -> None:
+        super().__init__(spec, diagnostics)
+        self.training = training
+        self.tail_inputs: dict[str, Node] = {}
+        self.contraction: Contraction | None = None
+        self.updates: dict[str, Node] = {}
+        self.batch_norms: list[tuple[str, bool]] = []
+        self.group_counts: dict[Dim, DocumentPath] = {}
+        self._saved: dict[str, Node] = {}
+        self._saved_by: dict[str, int] = {}
+        self._source: Node | None = None
+
+    # From the first step to the last
+
+    def start(self) -> Node | None:
+        """The running value before the first step; None where that is a linear layer, whose product is a leaf."""
+        first = self.spec.chain[0] if self.spec.chain else None
+        if first is not None and first.op == "linear":
+            return None
+        return self._begin(self.inputs[0].name if self.inputs else "x")
+
+    def _begin(self, name: str) -> Node:
+        self._source = self.graph.tensor(name, FULL)
+        return self._source
+
+    def contract(self, step, x: Node | None) -> Node:
+        """The product of a linear layer with the running value x."""
+        self.own(step.name)
+        out = self.symbols.size(step.out_features, "out_features")
+        if x is not None:
+            self.refuse("FG308", "linear can only be the first step of a chain")
+            self.channels = None
+            return x
+        self.symbols.constructed((self.channels,), None)
+        self.symbols.constructed((out,), "out_features")
+        source = self.inputs[0].name if self.inputs else "x"
+        names = [self.name_of(step.name, key) for key in ("input", "weight", "product")]
+        self.contraction = Contraction(step.name, source, self.channels, out, *names)
+        self.places.setdefault(step.name, self.diagnostics.place("name"))
+        self.channels = out
+        return self._begin(self.contraction.product)
+
+    def remember(self, name: str | None, value: Node | None) -> None:
+        """Keeps the result of a step under the name that it is saved by."""
+        if name is None:
+            return
+        if name in self._saved:
+            self.refuse("FG208", f"a value named '{name}' exists already", "save")
+        elif name in self.spec.inputs:
+            self.refuse("FG208", f"'{name}' is an input: a value needs another name", "save")
+        self._saved.setdefault(name, value or self.graph.tensor(name, FULL))
+        self._saved_by.setdefault(name, self.step)
+
+    def pass_over(self, written: Any, running: Node | None) -> None:
+        """Takes a step that nobody can read for one that makes whatever it says."""
+        op = written.get("op") if isinstance(written, dict) else None
+        like_linear = not isinstance(op, str) or nearest(op, ["linear"]) or "out_features" in written
+        if self.step == 0 and like_linear:
+            self.channels = None
+        if isinstance(written, dict):
+            self.assume([written.get("save"), written.get("parameter")], running)
+
+    def assume(self, names: Iterable[object], running: Node | None) -> None:
+        """Takes the names for those of values and parameters: nobody can read what they are."""
+        for name in names:
+            if isinstance(name, str):
+                self._saved.setdefault(name, running or self.graph.tensor("x", FULL))
+                self.stand_in(name)
+
+    def finish(self, result: Node | None) -> Chain:
+        if self.training:  # evaluation has no use for everything
+            self.symbols.report_unused(self._saved_by)
+        source = self._source or self._begin("x")
+        return Chain(
+            graph=self.graph,
+            rows=self.rows,
+            channels=self.channels,
+            inputs=self.inputs,
+            source=source,
+            result=result or source,
+            contraction=self.contraction,
+            training=self.training,
+            parameters=self.parameters,
+            buffers=self.buffers,
+            constants=self.constants,
+            tail_inputs=self.tail_inputs,
+            updates=self.updates,
+            batch_norms=self.batch_norms,
+            group_counts=self.group_counts,
+            places=self.places,
+        )
+
+    # Norms
+
+    def groups(self, value: Dim) -> Dim:
+        """The number of groups of a norm: a number, or an argument."""
+        if isinstance(value, str) and self.symbols.argument(value, "num_groups", ("int",)) is None:
+            return value
+        count, channels = self.symbols.typical(value), self.symbols.typical(self.channels)
+        if count is not None and channels is not None and (count < 1 or channels % count):
+            self.refuse("FG304", f"{count} groups do not divide {channels} channels", "num_groups")
+        self.group_counts.setdefault(value, self.diagnostics.place("num_groups"))
+        return value
+
+    def update_buffer(self, buffer: Node, value: Node) -> None:
+        self.updates[buffer.name] = value
+
+    def uses_batch_statistics(self, name: str, tracked: bool) -> None:
+        self.own(name)
+        self.batch_norms.append((name, tracked))
+
+    # Values and inputs
+
+    def value(self, name: str) -> Node:
+        """The result of an earlier step."""
+        if name not in self._saved:
+            hint = self.symbols.references.missing("value", name, self._saved)
+            if name in self.spec.inputs:
+                hint = f"'{name}' is an input: give it as one"
+            self.refuse("FG301", f"no step before this one saves '{name}'", "value", hint)
+            return self.graph.tensor(name, FULL)
+        self.symbols.references.use("value", name)
+        return self._saved[name]
+
+    def input(self, name: str) -> Node:
+        """An input of the module, in the shape of the running value."""
+        known = {tensor.name: tensor.shape for tensor in self.inputs}
+        if name not in known:
+            if not self.symbols.is_unread("inputs", name):
+                hint = self.symbols.references.missing("input", name, known)
+                if name in self._saved:
+                    hint = f"'{name}' is a value: give it as one"
+                self.refuse("FG301", f"no input named '{name}'", "input", hint)
+            return self.graph.tensor(name, FULL)
+        self.symbols.references.use("input", name)
+        sizes = (self.rows, self.channels)
+        unknown = None in (*sizes, *known[name]) or self.spec.inputs[name] is None
+        if not unknown and known[name] != sizes:
+            message = (
+                f"the input '{name}' has the shape {shape_text(known[name])}, but {shape_text(sizes)} is needed here"
+            )
+            self.refuse("FG303", message, "input")
+        self.tail_inputs[name] = self.graph.tensor(name, FULL)
+        return self.tail_inputs[name]

@@ -1,0 +1,188 @@
+"""What the steps make the module own: parameters, buffers and constants, and what the ops call them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeVar
+
+from fusegen.chain.diagnostics import Diagnostics, Field
+from fusegen.chain.model import Buffer, Constant, Input, Parameter
+from fusegen.chain.symbols import Symbols
+from fusegen.ir.extent import ALL, CHANNEL, SCALAR, Dim, Extent
+from fusegen.ir.graph import Graph, Node
+from fusegen.spec.document import DocumentPath
+
+Owned = TypeVar("Owned", Parameter, Buffer, Constant)
+
+INITS = ("randn", "rand", "ones", "zeros")
+
+
+class ModuleBuilder:
+    """Declares what the module owns, as nodes of the chain's graph.
+
+    A method that finds an error adds a diagnostic and returns a stand-in, so that the step's other errors are found
+    too. step: the index of the present step. rows, channels: the sizes of the running value; None where nobody can
+    tell.
+    """
+
+    def __init__(self, spec, diagnostics: Diagnostics) -> None:
+        self.spec = spec
+        self.diagnostics = diagnostics
+        self.refuse = diagnostics.refuse
+        self.step = 0
+        self.graph = Graph(_names(spec))
+        self.symbols = Symbols(spec, diagnostics)
+        self.inputs = [Input(name, self.symbols.of_input(name)) for name in spec.inputs]
+        self.rows, self.channels = self.inputs[0].shape if self.inputs else (None, None)
+        self.parameters: dict[str, Parameter] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self.constants: dict[str, Constant] = {}
+        self.places: dict[str, DocumentPath] = {name: ("inputs", name) for name in spec.inputs}
+        self._stand_ins: set[str] = set()
+        # Before any value has a name, so that they are called alike in training and in evaluation.
+        owned = [(step.name, key) for step in spec.chain if step is not None for key in (*step.tensors, *step.owns)]
+        self._derived = {each: self.graph.claim("_".join(each)) for each in dict.fromkeys(owned)}
+        self._owners: dict[str, object] = {}
+
+    # Parameters and buffers
+
+    def parameter(self, name: str, shape: object, init: object) -> Node:
+        """A parameter of the module itself. A second use of it has neither a shape nor an init."""
+        if shape is None:
+            return self._again(name, init)
+        hint = "a parameter that is used again is only named" if name in self.parameters else None
+        self.own(name, "parameter", hint=hint)
+        if init is None:
+            self.refuse("FG202", f"parameter '{name}' needs an init", "parameter")
+        elif isinstance(init, str) and init not in INITS:
+            self.symbols.argument(init, "init", ("float", "int"), INITS)
+        dims = self._shape(shape)
+        extent = None if dims is None else self._extent_of(dims, "shape")
+        if dims is None or extent is None:
+            return self.stand_in(name)
+        self.symbols.constructed(dims, "shape")
+        self._declare(self.parameters, Parameter(name, name, dims, extent), "parameter")
+        return self.graph.tensor(name, extent)
+
+    def _again(self, name: str, init: object) -> Node:
+        """A parameter that an earlier step has made."""
+        if name in self.parameters:
+            if init is not None:
+                self.refuse("FG205", f"parameter '{name}' has its init where its shape is given", "init")
+            return self.graph.tensor(name, self.parameters[name].extent)
+        if name not in self._stand_ins and not self.diagnostics.missing_keys:
+            hint = self.symbols.references.missing("parameter", name, [*self.parameters, *sorted(self._stand_ins)])
+            self.refuse("FG301", f"parameter '{name}' is used here before a step gives its shape", "parameter", hint)
+        return self.stand_in(name)
+
+    def stand_in(self, name: str) -> Node:
+        """A parameter of unknown shape, which later steps may use."""
+        self._stand_ins.add(name)
+        return self.graph.tensor(name, CHANNEL)
+
+    def _shape(self, shape: Any) -> tuple[Dim | None, ...] | None:
+        if isinstance(shape, str):
+            argument = self.symbols.argument(shape, "shape", ("shape",))
+            # The spec's own checks report a symbol in `is` that is not declared.
+            return argument and tuple(dim if self._is_size(dim) else None for dim in argument.is_)
+        return tuple(self.symbols.size(dim, ("shape", index)) for index, dim in enumerate(shape))
+
+    def _is_size(self, dim: Dim) -> bool:
+        return isinstance(dim, int) or dim in self.spec.dims
+
+    def owned_parameter(
+        self, module: str, key: str, shape: tuple[Dim, ...], extent: Extent, in_product: bool = False
+    ) -> Node:
+        """A parameter of the submodule `module`."""
+        name = self.name_of(module, key)
+        self.own(module)
+        self._declare(self.parameters, Parameter(name, f"{module}.{key}", shape, extent, in_product), "name")
+        return self.graph.tensor(name, extent)
+
+    def buffer(self, module: str, key: str, extent: Extent = CHANNEL) -> Node:
+        name = self.name_of(module, key)
+        self._declare(self.buffers, Buffer(name, f"{module}.{key}", extent, integer=extent == SCALAR), "name")
+        return self.graph.tensor(name, extent)
+
+    def _extent_of(self, shape: tuple[Dim | None, ...], field: Field) -> Extent | None:
+        """Where a tensor of this shape varies when it is broadcast to [rows, channels]; None if it does not fit."""
+        rows, channels = ((1,) * (2 - len(shape)) + shape)[-2:]
+        pairs = ((rows, self.rows), (channels, self.channels))
+        if len(shape) > 2 or any(dim not in (1, full, None) and full is not None for dim, full in pairs):
+            to = shape_text((self.rows, self.channels))
+            self.refuse("FG303", f"the shape {shape_text(shape)} does not broadcast to {to}", field)
+            return None
+        return Extent(rows != 1, 1 if channels == 1 else ALL)
+
+    # Constants
+
+    def scalar(self, value: float | str, field: str) -> Node:
+        """A step's constant: a literal, or an argument that the module keeps as an attribute."""
+        if not isinstance(value, str):
+            return self.graph.literal(value)
+        self.symbols.argument(value, field, ("float", "int"))
+        self.own(value, field, owner="argument")
+        self._declare(self.constants, Constant(value, value), field)
+        return self.graph.scalar(value)
+
+    def constant(self, value: float | str, name: str | None) -> Node:
+        """An operand that is a constant. name: the attribute that holds a number."""
+        if name is None:
+            return self.scalar(value, "constant")
+        self.own(name)
+        self._declare(self.constants, Constant(name, name), "name")
+        return self.graph.scalar(name)
+
+    def inverse(self, constant: Node, field: str) -> Node:
+        """1 / constant. Refuses a number of which a double cannot hold that."""
+        if constant.op != "literal":
+            return self.graph.add("reciprocal", constant, name=f"inverse_{constant.name}")
+        value = constant.attribute
+        inverse = 1.0 / value if value else 0.0
+        if value == 0:
+            self.refuse("FG205", f"division by the {field} 0", field)
+        elif math.isinf(inverse):
+            self.refuse("FG205", f"1 / {value} is too large for a double", field)
+        return self.graph.literal(inverse)
+
+    def owned_scalar(self, value: float | str | None, module: str, key: str) -> Node:
+        """A constant that a norm holds, read there at run time so that later changes to it count."""
+        self.own(module)
+        self.symbols.constructed((self.channels,), None)
+        if isinstance(value, str):
+            self.symbols.argument(value, key, ("float", "int"))
+        name = self.name_of(module, key)
+        self._declare(self.constants, Constant(name, f"{module}.{key}"), "name")
+        return self.graph.scalar(name)
+
+    # Names
+
+    def name_of(self, module: str, key: str) -> str:
+        """The ops' name of what the module calls `bn.weight`: bn_weight, unless the spec so calls something else."""
+        return self._derived[module, key]
+
+    def _declare(self, table: dict[str, Owned], thing: Owned, field: str) -> None:
+        """Adds something that the module holds. It and the inputs are arguments of one op."""
+        if thing.name in self.spec.inputs and thing.name not in table:
+            self.refuse("FG305", f"'{thing.name}' is an input, too", field, "rename one")
+        table[thing.name] = thing
+        self.places.setdefault(thing.name, self.diagnostics.place(field))
+
+    def own(self, name: str, field: str = "name", owner: str | None = None, hint: str | None = None) -> None:
+        """Adds an attribute of the module; two steps cannot own the same. owner: "argument" if that holds it for
+        all steps."""
+        if self._owners.setdefault(name, owner or self.step) != (owner or self.step):
+            self.refuse("FG305", f"two steps would own the attribute '{name}'", field, hint)
+
+
+def shape_text(shape: tuple[Dim | None, ...]) -> str:
+    return f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
+
+
+def _names(spec) -> frozenset[str]:
+    """What the spec calls its tensors and constants."""
+    steps = [step for step in spec.chain if step is not None]
+    operands = [step.parameter or step.name for step in steps if hasattr(step, "parameter")]
+    # An argument of a norm is its attribute, not the module's.
+    constants = [value for step in steps if not step.module for value in vars(step).values() if isinstance(value, str)]
+    return frozenset({*spec.inputs, *operands, *spec.arguments.keys() & constants} - {None})

@@ -1,0 +1,67 @@
+"""Arithmetic of two values, and what autodiff and norms need besides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fusegen.ir.functions.function import Function
+from fusegen.ir.functions.gradients import multiply, negative
+from fusegen.ir.graph import Graph, Node
+
+
+def _add(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    return g, g
+
+
+def _sub(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    return g, negative(graph, g)
+
+
+def _mul(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    left, right = node.operands
+    return (
+        multiply(graph, g, right, f"d_{left.name}"),
+        multiply(graph, g, left, f"d_{right.name}"),
+    )
+
+
+def _div(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    left, right = node.operands
+    d_left = graph.add("div", g, right, name=f"d_{left.name}", temporary=True)
+    return d_left, negative(graph, multiply(graph, d_left, node, f"d_{right.name}"))
+
+
+def _negate(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    return (negative(graph, g),)
+
+
+def _detach(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    return (None,)
+
+
+def _split_at_ties(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    """Half of the gradient goes to each of two equal operands."""
+    left, right = node.operands
+    return (
+        graph.add(f"{node.op}_backward", g, left, right, name=f"d_{left.name}", temporary=True),
+        graph.add(f"{node.op}_backward", g, right, left, name=f"d_{right.name}", temporary=True),
+    )
+
+
+FUNCTIONS = (
+    Function("add", _add, "{} + {}"),
+    Function("sub", _sub, "{} - {}"),
+    Function("mul", _mul, "{} * {}", is_product=True),
+    Function("div", _div, "{} / {}"),
+    # A sign is part of the instruction that takes the value.
+    Function("negate", _negate, "-{}", operations=0),
+    Function("detach", _detach, "{}", operations=0),
+    Function("minimum", _split_at_ties),
+    Function("maximum", _split_at_ties),
+    Function("minimum_backward"),
+    Function("maximum_backward"),
+    # Zero, but NaN where the value is NaN or infinite.
+    Function("vanishing", cpp="{} * Acc(0)"),
+    # The share of the newest batch in a batch norm's running statistics.
+    Function("average_factor"),
+)

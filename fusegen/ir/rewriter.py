@@ -1,0 +1,93 @@
+"""Rewrites a program's nodes one by one: each becomes an affine form over a node of a new graph, by the rule of its
+operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from fusegen.ir.affine import Form, written
+from fusegen.ir.graph import Graph, Node, ancestors
+
+
+class Rewriter:
+    """Goes over the nodes of a program once, in topological order.
+
+    Exactness: a leaf that is not `inexact` may hold numbers that cancel a bias exactly. Nothing is folded across its
+    first addition then, as x + (b - mean) may have lost what (x + b) - mean has kept. Any other value has a rounding
+    error of its own, as large as that of the folded coefficient.
+
+    forms: each node of the program as an affine form over a node of the new graph. moments_of: for moments, the form
+    of what they are of; the new moments are of its base. summed: what a sum is taken of, and all that this needs.
+    element_wise, reductions: the rules, by the operation of the nodes that they are for.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        nodes: Sequence[Node],
+        given: Collection[Node],
+        inexact: Collection[Node],
+        barriers: Collection[Node],
+        element_wise: Mapping[str, Rule],
+        reductions: Mapping[str, Rule],
+    ) -> None:
+        self.graph = Graph(graph.reserved, first_index=graph.first_index + len(graph.nodes))
+        self.nodes, self.given, self.inexact, self.barriers = nodes, set(given), set(inexact), set(barriers)
+        self._element_wise, self._reductions = element_wise, reductions
+        sums = [operand for node in nodes if node.op == "sum" for operand in node.operands]
+        self.summed = set(ancestors(sums, self.given))
+        self.forms: dict[Node, Form] = {}
+        self.moments_of: dict[Node, Form] = {}
+        self._values: dict[Node, Node] = {}
+
+    def rewrite(self, sinks: Iterable[Node]) -> dict[Node, Node]:
+        for node in self.nodes:  # before anything else: these have their names already
+            if node.is_leaf or node in self.given:
+                self.forms[node] = Form(self.graph.adopt(node))
+        for node in self.nodes:
+            if node not in self.forms:
+                self.forms[node] = self._rule(node)(self, node)
+                if node in self.barriers:
+                    self.forms[node] = Form(self.value(node))
+        return {sink: self.value(sink) for sink in sinks}
+
+    def _rule(self, node: Node) -> Rule:
+        if node.op in self._reductions:
+            return self._reductions[node.op]
+        return self._element_wise.get(node.op, same) if node.extent.is_full else same
+
+    def value(self, node: Node) -> Node:
+        """The new node that holds this node's values."""
+        if node not in self._values:
+            form = self.forms[node]
+            if node.op in ("add", "sub") and form.center is None and not form.scales:
+                # A sum keeps its order: there is little to save, and before a kink, such as a clamp's bound, the last
+                # bit decides. This way it is eager's.
+                self._values[node] = same(self, node).base
+            else:
+                self._values[node] = written(self.graph, form, node.name, node.temporary)
+        return self._values[node]
+
+    def settled(self, node: Node) -> Form:
+        """The node's form, or the node as a value where its shift may not be taken together with another."""
+        form = self.forms[node]
+        exact = form.base.is_leaf and form.base not in self.inexact
+        if exact and form.shift is not None and form.center is None and not form.scales:
+            return Form(self.value(node))
+        return form
+
+
+Rule = Callable[[Rewriter, Node], Form]
+
+
+def same(s: Rewriter, node: Node) -> Form:
+    """The same function of the new operands."""
+    made = s.graph.add(
+        node.op,
+        *(s.value(operand) for operand in node.operands),
+        name=node.name,
+        extent=node.extent if node.is_reduction else None,
+        attribute=node.attribute,
+        temporary=node.temporary,
+    )
+    return Form(made)

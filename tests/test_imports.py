@@ -1,0 +1,109 @@
+"""No circle between modules, and no import from a lower package of a higher one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# From the lowest to the highest. A package imports from itself and from the lines above its own.
+LAYERS = (
+    ("errors", "version"),
+    ("paths",),
+    ("spec", "ir"),
+    ("chain",),
+    ("ops",),
+    ("plan",),
+    ("render", "reference"),
+    ("build", "check", "runtime"),
+    ("emulate",),
+    ("verify",),
+    ("bench",),
+    ("tune",),
+    ("fusegen", "cli"),
+    ("__main__",),
+)
+LEVELS = {package: level for level, packages in enumerate(LAYERS) for package in packages}
+
+
+def modules(root: Path) -> dict[str, str]:
+    """The text of each module of the package that lies in `root`."""
+    found = {}
+    for path in sorted((root / "fusegen").rglob("*.py")):
+        if "templates" not in path.relative_to(root).parts:
+            parts = path.relative_to(root).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text()
+    return found
+
+
+def imports(texts: Mapping[str, str]) -> dict[str, set[str]]:
+    """What each module imports of the others, anywhere in it: in functions and for type checking, too."""
+    found: dict[str, set[str]] = {}
+    for name, text in texts.items():
+        named = set()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                named |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{name} has a relative import"
+                each = {f"{node.module}.{alias.name}" for alias in node.names}
+                named |= {full if full in texts else str(node.module) for full in each}
+        found[name] = named & texts.keys()
+    return found
+
+
+def circle(found: Mapping[str, set[str]]) -> list[str]:
+    """Modules of which each imports the one before it, and the first the last; none if there is no circle."""
+    try:
+        TopologicalSorter(found).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def package(module: str) -> str:
+    return module.split(".")[1] if "." in module else module
+
+
+def upward(found: Mapping[str, set[str]]) -> list[str]:
+    """The imports of packages that are not below the importing one."""
+    arrows = [(name, other) for name, others in found.items() for other in sorted(others)]
+    between = [(name, other) for name, other in arrows if package(name) != package(other)]
+    return [f"{name} -> {other}" for name, other in between if LEVELS[package(other)] >= LEVELS[package(name)]]
+
+
+FOUND = imports(modules(ROOT))
+
+
+def test_no_circle_between_modules() -> None:
+    assert circle(FOUND) == []
+
+
+def test_no_package_imports_one_that_is_not_below() -> None:
+    assert upward(FOUND) == []
+
+
+def test_every_package_has_its_place() -> None:
+    assert {package(name) for name in FOUND} == LEVELS.keys()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import fusegen.plan.plan",
+        "from fusegen.plan import plan",
+        "from fusegen.plan.plan import Plan",
+        "if TYPE_CHECKING:\n    from fusegen.plan.plan import Plan",
+        "def late():\n    from fusegen.plan.plan import Plan",
+    ],
+)
+def test_an_arrow_up_and_its_circle_are_seen(text: str) -> None:
+    texts = modules(ROOT)
+    found = imports({**texts, "fusegen.ir.graph": f"{texts['fusegen.ir.graph']}\n{text}\n"})
+    assert upward(found) == ["fusegen.ir.graph -> fusegen.plan.plan"]
+    assert {"fusegen.ir.graph", "fusegen.plan.plan"} <= set(circle(found))
