@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR, Extent
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Program, Tensor
-from fusegen.plan.passes import BEFORE, Passes, is_group
+from fusegen.plan.passes import BEFORE, Passes
 from fusegen.render.expressions import Expressions, inverse_length
 from fusegen.render.launchers_header import struct
 from fusegen.render.spelling import spell, type_name, value
@@ -209,7 +209,7 @@ class StructRenderer:
     def _scalars(self) -> list[str]:
         """Statements that make the record of scalars."""
         lines = []
-        for tensor, made in self.passes.in_memory():
+        for tensor, made in self.passes.in_memory:
             if tensor.extent == SCALAR and made == BEFORE:
                 loaded = f"read({pointer(tensor)})"
                 present = self._present(tensor)
@@ -312,7 +312,7 @@ class StructRenderer:
     def _in_memory(self) -> dict[str, list[InMemory]]:
         found: dict[str, list[InMemory]] = {"Channel": [], "Row": [], "Group": []}
         count = len(self.passes.passes) + bool(self.program.total_sums)
-        for tensor, made in self.passes.in_memory():
+        for tensor, made in self.passes.in_memory:
             if tensor.extent == SCALAR:
                 continue
             uses = f"0b{self.passes.uses(tensor, made):0{count}b}"
@@ -323,13 +323,6 @@ class StructRenderer:
         return found
 
     # Passes
-
-    def _level(self, node: Node) -> int:
-        """The first pass that computes a value, for itself or to keep it for later ones."""
-        passes = self.passes
-        found = [i for i, each in enumerate(passes.passes) if node in each.values]
-        kept = [i - 1 for by_pass in passes.kept.values() for i, nodes in enumerate(by_pass) if node in nodes]
-        return min([*found, *kept])
 
     def _element_lines(self) -> list[list[str]]:
         passes = self.passes
@@ -346,13 +339,16 @@ class StructRenderer:
             return [_constant(node, either), f"{kept} = {value(node.name)};"]
 
         for node, text in self.expressions.each(values, sinks, bits):
-            lines[self._level(node)] += declare(node, text)
+            lines[passes.level[node]] += declare(node, text)
         return lines
 
     def _pass(self, index: int) -> PassText:
         passes, each = self.passes, self.passes.passes[index]
         operand = self.expressions.operand
-        kept = {kind: sum(1 << i for i, n in enumerate(self.kept) if n in passes.kept[kind][index]) for kind in passes.kept}
+        kept = {
+            kind: sum(1 << i for i, node in enumerate(self.kept) if node in by_pass[index])
+            for kind, by_pass in passes.kept.items()
+        }
         return PassText(
             unit=unit_name(each.unit),
             read_by=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor in each.reads),
@@ -372,7 +368,8 @@ class StructRenderer:
         finished = passes.finished[index] if index < len(passes.finished) else []
         stores = [t.node for t in passes.stored[index]]
         follow = [self._taken(node) for node in followed if node.is_reduction]
-        follow += self._small([node for node in followed if not node.is_reduction], [*stores, *(o for n in finished for o in n.operands)])
+        sinks = [*stores, *(operand for node in finished for operand in node.operands)]
+        follow += self._small([node for node in followed if not node.is_reduction], sinks)
         finish = self._small(finished, stores)
         stored, taken, taken_early = [], [], []
         for tensor in passes.stored[index]:
