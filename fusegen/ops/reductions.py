@@ -87,6 +87,7 @@ class Logsumexp(ToRows):
 
     op: Literal["logsumexp"]
     formula = "log(sum(exp(x))), by row"
+    autocast = "float32"
 
     def build(self, chain, x: Node) -> Node:
         return softmax.logsumexp(chain.graph, x, ROW, "logsumexp_value")
