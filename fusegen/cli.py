@@ -133,8 +133,12 @@ def build(
 def plan(
     specs: Specs,
     json_: Annotated[bool, typer.Option("--json", help="As JSON, the text of plan.json.")] = False,
+    rows: Annotated[int | None, typer.Option(min=1, help="What runs with so many rows, and why. Needs g++.")] = None,
+    channels: Annotated[int | None, typer.Option(min=1, help="The same with so many channels.")] = None,
+    groups: Annotated[int | None, typer.Option(min=1, help="The same with so many groups of channels.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="The same in this dtype.")] = None,
 ) -> None:
-    """Print stages, kernels, bytes, the floor and the reason of each decision."""
+    """Print stages, kernels, bytes, the floor and the reason of each decision, or what runs at one size."""
     import json
 
     from fusegen.plan.load import plan_files
@@ -142,8 +146,14 @@ def plan(
     from fusegen.plan.summary import summary
     from fusegen.spec.find import spec_files
 
+    at_one_size = any(each is not None for each in (rows, channels, groups, dtype))
     for made in plan_files(spec_files(specs)):
-        print(json.dumps(summary(made), indent=2) if json_ else report(made))
+        if at_one_size:
+            from fusegen.explain.text import Question, answer
+
+            print(answer(made, Question(rows, channels, groups, dtype)))
+        else:
+            print(json.dumps(summary(made), indent=2) if json_ else report(made))
 
 
 @app.command()

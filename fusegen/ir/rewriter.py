@@ -86,7 +86,7 @@ def same(s: Rewriter, node: Node) -> Form:
         node.op,
         *(s.value(operand) for operand in node.operands),
         name=node.name,
-        extent=node.extent if node.is_reduction else None,
+        extent=node.extent if node.is_reduction or node.op == "expand" else None,
         attribute=node.attribute,
         temporary=node.temporary,
     )

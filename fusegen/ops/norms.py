@@ -21,6 +21,7 @@ class Norm(Step):
     eps: Annotated[NotNegative | Identifier, meaning("what is added to the variance", 1e-3)] = 1e-5
     affine: Annotated[bool, meaning("whether a weight (and a bias) of each channel is learnt", False)] = True
     owns = ("eps",)
+    needs_elements = True
 
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"

@@ -39,7 +39,8 @@ class Step(BaseModel):
     jumps or has a pole: values of x, or the keys that hold them. autocast: what PyTorch's autocast does
     with the op: it leaves it alone, runs it in float32, or in its 16-bit dtype. module: the class of the submodule that
     the op is in the original, if it is one; its attribute is the step's `name`. tensors: what that reads of its own.
-    owns: what the ops have of it besides; they call `bn.weight` bn_weight, or so.
+    owns: what the ops have of it besides; they call `bn.weight` bn_weight, or so. needs_elements: whether the running
+    value must have one value for each row and channel, not one for each row.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -49,6 +50,7 @@ class Step(BaseModel):
     autocast: ClassVar[Literal["as it is", "float32", "16 bits"]] = "as it is"
     module: ClassVar[str] = ""
     tensors: ClassVar[tuple[str, ...]] = ()
+    needs_elements: ClassVar[bool] = False
     owns: ClassVar[tuple[str, ...]] = ()
 
     save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from fusegen.plan.model import KernelKind
 
-# The number of each is its place: `enum Schedule` of shapes.cuh.
+# `enum Schedule` of shapes.cuh has the same numbers.
 SCHEDULES = ("automatic", "on_chip", "panels", "split", "on_chip_if_it_fits", "panels_if_they_fit")
 AUTOMATIC, ON_CHIP, PANELS, SPLIT, ON_CHIP_IF_IT_FITS, PANELS_IF_THEY_FIT = SCHEDULES
 
@@ -26,12 +26,6 @@ class Shapes:
     column_cluster: int = 0
     panel_lag: int = 0
     segment_blocks: int = 0
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The fields as the C++ struct has them."""
-        schedule, *knobs = (getattr(self, field.name) for field in fields(self))
-        return (SCHEDULES.index(schedule), *knobs)
 
     @property
     def changes(self) -> dict[str, str | int]:

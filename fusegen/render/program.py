@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR, Extent
 from fusegen.ir.graph import Node, ancestors
+from fusegen.ir.reductions import REDUCTIONS
 from fusegen.plan.model import Program, Tensor
 from fusegen.plan.passes import BEFORE, Passes, is_group
 from fusegen.render.expressions import Expressions, inverse_length
@@ -187,7 +188,7 @@ class StructRenderer:
         if node in self.fields:
             return f"k.{value(self.fields[node])}"
         if node.is_reduction:
-            return f"total.{self._sum_name(node)}"
+            return self._total(node)
         if node in self.passes.given:
             return f"x.{value(node.name)}"
         return value(node.name)
@@ -356,8 +357,8 @@ class StructRenderer:
         return PassText(
             unit=unit_name(each.unit),
             read_by=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor in each.reads),
-            sums=[Field(self._sum_name(n), _REDUCTIONS[n.op]) for n in each.sums],
-            components=sum(2 if n.op == "moments" else 1 for n in each.sums),
+            sums=[Field(self._sum_name(n), REDUCTIONS[n.op].cpp) for n in each.sums],
+            components=sum(REDUCTIONS[n.op].components for n in each.sums),
             level=self._elements[index],
             terms=[f"sum.{self._sum_name(n)} = {operand(n.operands[0])};" for n in each.sums],
             results=[f"y.{value(t.name)} = {operand(t.node)};" for t in each.stores],
@@ -396,7 +397,11 @@ class StructRenderer:
 
     def _taken(self, node: Node) -> str:
         """Sets the field of what is a sum as it is."""
-        return f"k.{value(self.fields[node])} = total.{self._sum_name(node)};"
+        return f"k.{value(self.fields[node])} = {self._total(node)};"
+
+    def _total(self, node: Node) -> str:
+        """What all elements of a reduction add up to."""
+        return f"total.{self._sum_name(node)}{REDUCTIONS[node.op].value}"
 
     def _counts(self, index: int) -> list[Stored]:
         """The counts of batches behind running statistics that a pass moves; the field is their momentum."""
@@ -416,7 +421,7 @@ class StructRenderer:
         return PassText(
             unit=unit_name(SCALAR),
             read_by=0,
-            sums=[Field(self._sum_name(n), _REDUCTIONS[n.op]) for n in sums],
+            sums=[Field(self._sum_name(n), REDUCTIONS[n.op].cpp) for n in sums],
             components=len(sums),
             level=[],
             terms=[f"sum.{self._sum_name(n)} = {self.expressions.operand(n.operands[0])};" for n in sums],
@@ -429,7 +434,6 @@ class StructRenderer:
 
 _ORDER = ("Channel", "Row", "Group", "Scalars")
 _SHAPES = {"Channel": "[channels]", "Row": "[rows]", "Group": "[rows, groups]", "Scalars": "[1]"}
-_REDUCTIONS = {"sum": "Sum", "moments": "MeanAndSquares"}
 
 
 def unit_name(extent: Extent | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
@@ -57,16 +57,16 @@ def table(plan: Plan, program: Program) -> Table | None:
             for each in ranges(architecture.of(program.name, dtype)):
                 most = "kAnyRows" if each.most_rows is None else str(each.most_rows)
                 capability = int(architecture.target.removeprefix("sm_"))
-                shapes = _numbers(each.shapes)
+                shapes = _shapes(each.shapes)
                 lines.append(Line(capability, modes, most, each.channels, each.length, shapes, dtype))
     if not lines:
         return None
     name = f"k{type_name(program.name)}Shapes"
-    knobs = ", ".join(field.name for field in fields(Shapes))
-    columns = f"compute capability, modes, most rows, channels, channels of a group, {{{knobs}}}."
+    columns = "compute capability, modes, most rows, channels, channels of a group, launch shapes."
     return Table(name, f"{plan.spec.name}{SUFFIX}", textwrap.wrap(columns, WIDTH - 3), lines)
 
 
-def _numbers(shapes: Shapes) -> str:
-    _, *knobs = shapes.numbers
-    return ", ".join([_SCHEDULE[shapes.schedule], *map(str, knobs)])
+def _shapes(shapes: Shapes) -> str:
+    """C++: what differs from the default, by name."""
+    changes = {name: _SCHEDULE.get(value, value) for name, value in shapes.changes.items()}
+    return "Shapes{}" + "".join(f".with(&Shapes::{name}, {value})" for name, value in changes.items())

@@ -11,13 +11,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import Shapes
+from fusegen.plan.shapes import SCHEDULES, Shapes
 from fusegen.render.launchers_header import arguments, struct, symbol
 from fusegen.runtime.structs import Struct
 
@@ -34,6 +34,16 @@ class _Call(ctypes.Structure):
     ]
 
 
+class _Shapes(ctypes.Structure):
+    """`struct Shapes` of shapes.cuh."""
+
+    _fields_ = [(field.name, ctypes.c_int64) for field in fields(Shapes)]
+
+
+def _shapes(shapes: Shapes) -> Struct:
+    return Struct(_Shapes, vars(shapes) | {"schedule": SCHEDULES.index(shapes.schedule)})
+
+
 @dataclass(frozen=True)
 class Call:
     """`struct Call` of call.h, which says what the fields mean. workspace: an address, a buffer, or None."""
@@ -48,9 +58,7 @@ class Call:
 
     @property
     def struct(self) -> Struct:
-        numbers = None if self.forced is None else self.forced.numbers
-        forced = None if numbers is None else (ctypes.c_int64 * len(numbers))(*numbers)
-        return Struct(_Call, vars(self) | {"forced": forced})
+        return Struct(_Call, vars(self) | {"forced": None if self.forced is None else _shapes(self.forced)})
 
 
 class Launcher:
@@ -71,3 +79,12 @@ class Launcher:
         """tensors: an address, a buffer, or None for each."""
         values = {True: tensors, False: constants}
         return Struct(self._layout, {each.member: values[each.is_pointer][each.name] for each in self._arguments})
+
+
+def text_of(write: Callable[[ctypes.Array[ctypes.c_char], int], int]) -> str:
+    """The text that a function writes into a buffer of a size, and of which it returns the bytes that all takes."""
+    text = ctypes.create_string_buffer(1 << 12)
+    if (needed := write(text, len(text))) > len(text):
+        text = ctypes.create_string_buffer(needed)
+        write(text, needed)
+    return text.value.decode()

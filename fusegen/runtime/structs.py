@@ -8,8 +8,8 @@ from typing import Any
 
 
 class Struct:
-    """layout: its type. members: a value for each by name: a number, None for a null pointer, an address, an array for
-    its address, or whatever else has a `pointer`, such as the emulator's buffers.
+    """layout: its type. members: a value for each by name: a number, None for a null pointer, an address, an array or
+    struct for its address, or whatever else has a `pointer`, such as the emulator's buffers.
 
     Raises KeyError for a member without a value, or for a value without a member: a call must say all.
     """
@@ -23,12 +23,13 @@ class Struct:
 
     def made(self) -> ctypes.Structure:
         """The struct in memory. It keeps alive what it points to."""
-        made = self.layout(**{name: _converted(value) for name, value in self.members.items()})
-        made.kept = self.members
+        inner = {name: value.made() if isinstance(value, Struct) else value for name, value in self.members.items()}
+        made = self.layout(**{name: _converted(value) for name, value in inner.items()})
+        made.kept = inner
         return made
 
 
 def _converted(value: Any) -> int | float | None:
-    if isinstance(value, ctypes.Array):
+    if isinstance(value, ctypes.Array | ctypes.Structure):
         return ctypes.addressof(value)
     return getattr(value, "pointer", value)

@@ -22,12 +22,15 @@ from fusegen.build.key import HEADERS
 from fusegen.build.toolchain import find_toolchain
 from fusegen.emulate import EmulatedLibrary, EmulationError
 from fusegen.paths import SUPPORT
-from fusegen.runtime.launchers import Call
+from fusegen.runtime.launchers import Call, text_of
 from fusegen.runtime.structs import Struct
 
 # cudaErrorInvalidConfiguration: what a launcher answers where the schedule that was asked for does not fit.
 DOES_NOT_FIT = 9
-_FLAGS = ("-O3", "-std=c++17", "--expt-relaxed-constexpr", "-shared", "--threads=0", "--split-compile=0", "-Xcompiler", "-fPIC")
+_FLAGS = (
+    *("-O3", "-std=c++17", "--expt-relaxed-constexpr", "-shared", "--threads=0", "--split-compile=0"),
+    *("-Xcompiler", "-fPIC"),
+)
 
 
 class Launchers(Protocol):
@@ -38,6 +41,9 @@ class Launchers(Protocol):
 
     def bind(self, name: str, call: Call, arguments: Struct) -> Callable[[], int]:
         """A call of the launcher `name`, which returns a cudaError_t."""
+
+    def explain(self, name: str, call: Call) -> str:
+        """What the launcher `name` would do, as lines of JSON: see templates/support/explain.cuh."""
 
 
 class CompiledLaunchers:
@@ -55,6 +61,12 @@ class CompiledLaunchers:
         function = self._library[name]
         given = [ctypes.byref(struct.made()) for struct in (call.struct, arguments)]
         return lambda: function(*given)
+
+    def explain(self, name: str, call: Call) -> str:
+        function = self._library[f"{name}_explain"]
+        function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64], ctypes.c_int64
+        made = call.struct.made()
+        return text_of(lambda text, size: function(ctypes.addressof(made), text, size))
 
 
 def compile_launchers(names: Sequence[str], generated: Path, cache: Path, target: str) -> dict[str, CompiledLaunchers]:
@@ -96,6 +108,10 @@ class EmulatedLaunchers:
 
     def workspace(self, name: str, call: Call) -> int:
         return self._library.call_int64(f"{name}_workspace", call.struct)
+
+    def explain(self, name: str, call: Call) -> str:
+        explain = f"{name}_explain"
+        return text_of(lambda text, size: self._library.call_int64(explain, call.struct, text, size))
 
     def bind(self, name: str, call: Call, arguments: Struct) -> Callable[[], int]:
         def run() -> int:

@@ -28,7 +28,8 @@ struct BackwardArguments {
 
 // A launcher returns a cudaError_t. Its `_workspace` gives the bytes of workspace that a call
 // needs,
-// whatever the alignment of its tensors.
+// whatever the alignment of its tensors. Its `_explain` writes what a call would launch and why, as
+// lines of JSON (support/explain.cuh), and gives the bytes of that.
 extern "C" {
 const char* fusegen_gemm_add_relu_error_text(int error);
 

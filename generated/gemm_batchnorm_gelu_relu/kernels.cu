@@ -203,13 +203,7 @@ struct TrainForward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_gemm_batchnorm_gelu_relu_train_forward(const Call* call,
-    const TrainForwardArguments* arguments) {
-  return run<TrainForward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_train_forward_workspace(const Call* call) {
-  return workspace_bytes<TrainForward, Modes>(*call, TrainForwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_batchnorm_gelu_relu_train_forward, TrainForward, Untuned())
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
 // ---- train backward ----------------------------------------------------------------------------
@@ -374,13 +368,7 @@ struct TrainBackward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_gemm_batchnorm_gelu_relu_train_backward(const Call* call,
-    const TrainBackwardArguments* arguments) {
-  return run<TrainBackward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_train_backward_workspace(const Call* call) {
-  return workspace_bytes<TrainBackward, Modes>(*call, TrainBackwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_batchnorm_gelu_relu_train_backward, TrainBackward, Untuned())
 #endif
 #ifndef FUSEGEN_BACKWARD_ONLY
 // ---- eval forward ------------------------------------------------------------------------------
@@ -461,13 +449,7 @@ struct EvalForward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_gemm_batchnorm_gelu_relu_eval_forward(const Call* call,
-    const EvalForwardArguments* arguments) {
-  return run<EvalForward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_eval_forward_workspace(const Call* call) {
-  return workspace_bytes<EvalForward, Modes>(*call, EvalForwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_batchnorm_gelu_relu_eval_forward, EvalForward, Untuned())
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
 // ---- eval backward -----------------------------------------------------------------------------
@@ -585,13 +567,7 @@ struct EvalBackward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_gemm_batchnorm_gelu_relu_eval_backward(const Call* call,
-    const EvalBackwardArguments* arguments) {
-  return run<EvalBackward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_gemm_batchnorm_gelu_relu_eval_backward_workspace(const Call* call) {
-  return workspace_bytes<EvalBackward, Modes>(*call, EvalBackwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_batchnorm_gelu_relu_eval_backward, EvalBackward, Untuned())
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY

@@ -171,13 +171,7 @@ struct Forward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_gemm_bias_hardtanh_mish_groupnorm_forward(const Call* call,
-    const ForwardArguments* arguments) {
-  return run<Forward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_forward_workspace(const Call* call) {
-  return workspace_bytes<Forward, Modes>(*call, ForwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_bias_hardtanh_mish_groupnorm_forward, Forward, Untuned())
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
 // ---- backward ----------------------------------------------------------------------------------
@@ -364,13 +358,7 @@ struct Backward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_gemm_bias_hardtanh_mish_groupnorm_backward(const Call* call,
-    const BackwardArguments* arguments) {
-  return run<Backward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_backward_workspace(const Call* call) {
-  return workspace_bytes<Backward, Modes>(*call, BackwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_bias_hardtanh_mish_groupnorm_backward, Backward, Untuned())
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY

@@ -171,23 +171,17 @@ struct Forward : Program {
 
 // Launch shapes that were measured to be fastest, from
 // specs/gemm_groupnorm_swish_multiply_swish.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster, panel_lag, segment_blocks}.
+// compute capability, modes, most rows, channels, channels of a group, launch shapes.
 constexpr Tuned kForwardShapes[] = {
-    {90, modes(2, 4), 5792, 8192, 32, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 32, {kOnChipIfItFits, 0, 2, 0, 0, 0, 0, 0}},  // float16
+    {90, modes(2, 4), 5792, 8192, 32, {Shapes{}}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 32,
+        {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::row_waves, 2)}},
+        // float16
 };
 
 }  // namespace
 
-extern "C" int fusegen_gemm_groupnorm_swish_multiply_swish_forward(const Call* call,
-    const ForwardArguments* arguments) {
-  return run<Forward, Modes>(*call, *arguments, shapes_of(*call, kForwardShapes));
-}
-extern "C" int64_t fusegen_gemm_groupnorm_swish_multiply_swish_forward_workspace(const Call* call) {
-  return workspace_bytes<Forward, Modes>(*call, ForwardArguments{},
-      shapes_of(*call, kForwardShapes));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_groupnorm_swish_multiply_swish_forward, Forward, kForwardShapes)
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
 // ---- backward ----------------------------------------------------------------------------------
@@ -387,13 +381,7 @@ struct Backward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_gemm_groupnorm_swish_multiply_swish_backward(const Call* call,
-    const BackwardArguments* arguments) {
-  return run<Backward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_gemm_groupnorm_swish_multiply_swish_backward_workspace(const Call* call) {
-  return workspace_bytes<Backward, Modes>(*call, BackwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_groupnorm_swish_multiply_swish_backward, Backward, Untuned())
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY

@@ -196,13 +196,7 @@ struct TrainForward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_gemm_scale_bn_train_forward(const Call* call,
-    const TrainForwardArguments* arguments) {
-  return run<TrainForward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_gemm_scale_bn_train_forward_workspace(const Call* call) {
-  return workspace_bytes<TrainForward, Modes>(*call, TrainForwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_scale_bn_train_forward, TrainForward, Untuned())
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
 // ---- train backward ----------------------------------------------------------------------------
@@ -366,24 +360,18 @@ struct TrainBackward : Program {
 };
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster, panel_lag, segment_blocks}.
+// compute capability, modes, most rows, channels, channels of a group, launch shapes.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(0), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
-    {90, modes(0), 2047, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 4, 1, 0, 0}},  // float32
-    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
+    {90, modes(0), 861, 8192, 8192, {Shapes{}}},  // float32
+    {90, modes(0), 2047, 8192, 8192,
+        {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_width,
+        4).with(&Shapes::column_cluster, 1)}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {Shapes{}}},  // float32
 };
 
 }  // namespace
 
-extern "C" int fusegen_gemm_scale_bn_train_backward(const Call* call,
-    const TrainBackwardArguments* arguments) {
-  return run<TrainBackward, Modes>(*call, *arguments, shapes_of(*call, kTrainBackwardShapes));
-}
-extern "C" int64_t fusegen_gemm_scale_bn_train_backward_workspace(const Call* call) {
-  return workspace_bytes<TrainBackward, Modes>(*call, TrainBackwardArguments{},
-      shapes_of(*call, kTrainBackwardShapes));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_scale_bn_train_backward, TrainBackward, kTrainBackwardShapes)
 #endif
 #ifndef FUSEGEN_BACKWARD_ONLY
 // ---- eval forward ------------------------------------------------------------------------------
@@ -462,13 +450,7 @@ struct EvalForward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_gemm_scale_bn_eval_forward(const Call* call,
-    const EvalForwardArguments* arguments) {
-  return run<EvalForward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_gemm_scale_bn_eval_forward_workspace(const Call* call) {
-  return workspace_bytes<EvalForward, Modes>(*call, EvalForwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_scale_bn_eval_forward, EvalForward, Untuned())
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
 // ---- eval backward -----------------------------------------------------------------------------
@@ -580,28 +562,20 @@ struct EvalBackward : Program {
 };
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster, panel_lag, segment_blocks}.
+// compute capability, modes, most rows, channels, channels of a group, launch shapes.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(0), 511, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
-    {90, modes(0), 861, 8192, 8192, {kAutomatic, 2, 1, 0, 0, 0, 0, 0}},  // float32
-    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
-    {90, modes(1, 3), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 2, 1, 0, 0, 0, 0, 0}},  // float16
+    {90, modes(0), 511, 8192, 8192, {Shapes{}}},  // float32
+    {90, modes(0), 861, 8192, 8192, {Shapes{}.with(&Shapes::sum_blocks, 2)}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {Shapes{}}},  // float32
+    {90, modes(1, 3), 5792, 8192, 8192, {Shapes{}}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {Shapes{}.with(&Shapes::sum_blocks, 16)}},  // bfloat16
+    {90, modes(2, 4), 5792, 8192, 8192, {Shapes{}}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {Shapes{}.with(&Shapes::sum_blocks, 2)}},  // float16
 };
 
 }  // namespace
 
-extern "C" int fusegen_gemm_scale_bn_eval_backward(const Call* call,
-    const EvalBackwardArguments* arguments) {
-  return run<EvalBackward, Modes>(*call, *arguments, shapes_of(*call, kEvalBackwardShapes));
-}
-extern "C" int64_t fusegen_gemm_scale_bn_eval_backward_workspace(const Call* call) {
-  return workspace_bytes<EvalBackward, Modes>(*call, EvalBackwardArguments{},
-      shapes_of(*call, kEvalBackwardShapes));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_scale_bn_eval_backward, EvalBackward, kEvalBackwardShapes)
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY

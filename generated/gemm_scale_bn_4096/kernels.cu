@@ -195,28 +195,24 @@ struct TrainForward : Program {
 };
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster, panel_lag, segment_blocks}.
+// compute capability, modes, most rows, channels, channels of a group, launch shapes.
 constexpr Tuned kTrainForwardShapes[] = {
-    {90, modes(0), 2896, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
-    {90, modes(0), 5792, 4096, 4096, {kPanelsIfTheyFit, 0, 1, 0, 0, 0, 0, 0}},  // float32
-    {90, modes(0), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
-    {90, modes(1, 3), 2896, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 5792, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 8, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 92681, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kSplit, 16, 1, 0, 0, 0, 0, 0}},  // bfloat16
+    {90, modes(0), 2896, 4096, 4096, {Shapes{}}},  // float32
+    {90, modes(0), 5792, 4096, 4096, {Shapes{}.with(&Shapes::schedule, kPanelsIfTheyFit)}},
+        // float32
+    {90, modes(0), kAnyRows, 4096, 4096, {Shapes{}}},  // float32
+    {90, modes(1, 3), 2896, 4096, 4096, {Shapes{}}},  // bfloat16
+    {90, modes(1, 3), 5792, 4096, 4096,
+        {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_width, 8)}},
+        // bfloat16
+    {90, modes(1, 3), 92681, 4096, 4096, {Shapes{}}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, 4096,
+        {Shapes{}.with(&Shapes::schedule, kSplit).with(&Shapes::sum_blocks, 16)}},  // bfloat16
 };
 
 }  // namespace
 
-extern "C" int fusegen_gemm_scale_bn_4096_train_forward(const Call* call,
-    const TrainForwardArguments* arguments) {
-  return run<TrainForward, Modes>(*call, *arguments, shapes_of(*call, kTrainForwardShapes));
-}
-extern "C" int64_t fusegen_gemm_scale_bn_4096_train_forward_workspace(const Call* call) {
-  return workspace_bytes<TrainForward, Modes>(*call, TrainForwardArguments{},
-      shapes_of(*call, kTrainForwardShapes));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_scale_bn_4096_train_forward, TrainForward, kTrainForwardShapes)
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
 // ---- train backward ----------------------------------------------------------------------------
@@ -380,27 +376,23 @@ struct TrainBackward : Program {
 };
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn_4096.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster, panel_lag, segment_blocks}.
+// compute capability, modes, most rows, channels, channels of a group, launch shapes.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(1, 3), 1448, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 2896, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 4, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 1448, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 2896, 4096, 4096, {kOnChipIfItFits, 0, 1, 0, 0, 1, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 4096, 4096, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
+    {90, modes(1, 3), 1448, 4096, 4096, {Shapes{}}},  // bfloat16
+    {90, modes(1, 3), 2896, 4096, 4096,
+        {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_width, 4)}},
+        // bfloat16
+    {90, modes(1, 3), kAnyRows, 4096, 4096, {Shapes{}}},  // bfloat16
+    {90, modes(2, 4), 1448, 4096, 4096, {Shapes{}}},  // float16
+    {90, modes(2, 4), 2896, 4096, 4096,
+        {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_cluster, 1)}},
+        // float16
+    {90, modes(2, 4), kAnyRows, 4096, 4096, {Shapes{}}},  // float16
 };
 
 }  // namespace
 
-extern "C" int fusegen_gemm_scale_bn_4096_train_backward(const Call* call,
-    const TrainBackwardArguments* arguments) {
-  return run<TrainBackward, Modes>(*call, *arguments, shapes_of(*call, kTrainBackwardShapes));
-}
-extern "C" int64_t fusegen_gemm_scale_bn_4096_train_backward_workspace(const Call* call) {
-  return workspace_bytes<TrainBackward, Modes>(*call, TrainBackwardArguments{},
-      shapes_of(*call, kTrainBackwardShapes));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_scale_bn_4096_train_backward, TrainBackward, kTrainBackwardShapes)
 #endif
 #ifndef FUSEGEN_BACKWARD_ONLY
 // ---- eval forward ------------------------------------------------------------------------------
@@ -479,13 +471,7 @@ struct EvalForward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_gemm_scale_bn_4096_eval_forward(const Call* call,
-    const EvalForwardArguments* arguments) {
-  return run<EvalForward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_gemm_scale_bn_4096_eval_forward_workspace(const Call* call) {
-  return workspace_bytes<EvalForward, Modes>(*call, EvalForwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_scale_bn_4096_eval_forward, EvalForward, Untuned())
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
 // ---- eval backward -----------------------------------------------------------------------------
@@ -598,13 +584,7 @@ struct EvalBackward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_gemm_scale_bn_4096_eval_backward(const Call* call,
-    const EvalBackwardArguments* arguments) {
-  return run<EvalBackward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_gemm_scale_bn_4096_eval_backward_workspace(const Call* call) {
-  return workspace_bytes<EvalBackward, Modes>(*call, EvalBackwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_scale_bn_4096_eval_backward, EvalBackward, Untuned())
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY

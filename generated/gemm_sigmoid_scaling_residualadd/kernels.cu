@@ -98,13 +98,7 @@ struct Forward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_gemm_sigmoid_scaling_residualadd_forward(const Call* call,
-    const ForwardArguments* arguments) {
-  return run<Forward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_gemm_sigmoid_scaling_residualadd_forward_workspace(const Call* call) {
-  return workspace_bytes<Forward, Modes>(*call, ForwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_sigmoid_scaling_residualadd_forward, Forward, Untuned())
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
 // ---- backward ----------------------------------------------------------------------------------
@@ -192,13 +186,7 @@ struct Backward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_gemm_sigmoid_scaling_residualadd_backward(const Call* call,
-    const BackwardArguments* arguments) {
-  return run<Backward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_gemm_sigmoid_scaling_residualadd_backward_workspace(const Call* call) {
-  return workspace_bytes<Backward, Modes>(*call, BackwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_gemm_sigmoid_scaling_residualadd_backward, Backward, Untuned())
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY

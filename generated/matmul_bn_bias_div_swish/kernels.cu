@@ -202,13 +202,7 @@ struct TrainForward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_matmul_bn_bias_div_swish_train_forward(const Call* call,
-    const TrainForwardArguments* arguments) {
-  return run<TrainForward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_forward_workspace(const Call* call) {
-  return workspace_bytes<TrainForward, Modes>(*call, TrainForwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_matmul_bn_bias_div_swish_train_forward, TrainForward, Untuned())
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
 // ---- train backward ----------------------------------------------------------------------------
@@ -402,30 +396,29 @@ struct TrainBackward : Program {
 };
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster, panel_lag, segment_blocks}.
+// compute capability, modes, most rows, channels, channels of a group, launch shapes.
 constexpr Tuned kTrainBackwardShapes[] = {
-    {90, modes(0), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
-    {90, modes(0), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 8, 4, 0, 0}},  // float32
-    {90, modes(0), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float32
-    {90, modes(1, 3), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 16, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 861, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 1217, 8192, 8192, {kOnChipIfItFits, 0, 1, 0, 16, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
+    {90, modes(0), 861, 8192, 8192, {Shapes{}}},  // float32
+    {90, modes(0), 1217, 8192, 8192,
+        {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_width,
+        8).with(&Shapes::column_cluster, 4)}},  // float32
+    {90, modes(0), kAnyRows, 8192, 8192, {Shapes{}}},  // float32
+    {90, modes(1, 3), 861, 8192, 8192, {Shapes{}}},  // bfloat16
+    {90, modes(1, 3), 1217, 8192, 8192,
+        {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_width, 16)}},
+        // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {Shapes{}}},  // bfloat16
+    {90, modes(2, 4), 861, 8192, 8192, {Shapes{}}},  // float16
+    {90, modes(2, 4), 1217, 8192, 8192,
+        {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_width, 16)}},
+        // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {Shapes{}}},  // float16
 };
 
 }  // namespace
 
-extern "C" int fusegen_matmul_bn_bias_div_swish_train_backward(const Call* call,
-    const TrainBackwardArguments* arguments) {
-  return run<TrainBackward, Modes>(*call, *arguments, shapes_of(*call, kTrainBackwardShapes));
-}
-extern "C" int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(const Call* call) {
-  return workspace_bytes<TrainBackward, Modes>(*call, TrainBackwardArguments{},
-      shapes_of(*call, kTrainBackwardShapes));
-}
+FUSEGEN_LAUNCHER(fusegen_matmul_bn_bias_div_swish_train_backward, TrainBackward,
+    kTrainBackwardShapes)
 #endif
 #ifndef FUSEGEN_BACKWARD_ONLY
 // ---- eval forward ------------------------------------------------------------------------------
@@ -516,13 +509,7 @@ struct EvalForward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_matmul_bn_bias_div_swish_eval_forward(const Call* call,
-    const EvalForwardArguments* arguments) {
-  return run<EvalForward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(const Call* call) {
-  return workspace_bytes<EvalForward, Modes>(*call, EvalForwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_matmul_bn_bias_div_swish_eval_forward, EvalForward, Untuned())
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
 // ---- eval backward -----------------------------------------------------------------------------
@@ -684,27 +671,19 @@ struct EvalBackward : Program {
 };
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:
-// compute capability, modes, most rows, channels, channels of a group, {schedule, sum_blocks,
-// row_waves, row_share, column_width, column_cluster, panel_lag, segment_blocks}.
+// compute capability, modes, most rows, channels, channels of a group, launch shapes.
 constexpr Tuned kEvalBackwardShapes[] = {
-    {90, modes(1, 3), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0, 0, 0}},  // bfloat16
-    {90, modes(2, 4), 511, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 861, 8192, 8192, {kAutomatic, 4, 1, 0, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), 5792, 8192, 8192, {kAutomatic, 0, 1, 0, 0, 0, 0, 0}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 8192, {kAutomatic, 16, 1, 0, 0, 0, 0, 0}},  // float16
+    {90, modes(1, 3), 5792, 8192, 8192, {Shapes{}}},  // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {Shapes{}.with(&Shapes::sum_blocks, 16)}},  // bfloat16
+    {90, modes(2, 4), 511, 8192, 8192, {Shapes{}}},  // float16
+    {90, modes(2, 4), 861, 8192, 8192, {Shapes{}.with(&Shapes::sum_blocks, 4)}},  // float16
+    {90, modes(2, 4), 5792, 8192, 8192, {Shapes{}}},  // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {Shapes{}.with(&Shapes::sum_blocks, 16)}},  // float16
 };
 
 }  // namespace
 
-extern "C" int fusegen_matmul_bn_bias_div_swish_eval_backward(const Call* call,
-    const EvalBackwardArguments* arguments) {
-  return run<EvalBackward, Modes>(*call, *arguments, shapes_of(*call, kEvalBackwardShapes));
-}
-extern "C" int64_t fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(const Call* call) {
-  return workspace_bytes<EvalBackward, Modes>(*call, EvalBackwardArguments{},
-      shapes_of(*call, kEvalBackwardShapes));
-}
+FUSEGEN_LAUNCHER(fusegen_matmul_bn_bias_div_swish_eval_backward, EvalBackward, kEvalBackwardShapes)
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY

@@ -105,13 +105,7 @@ struct Forward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_matmul_min_subtract_forward(const Call* call,
-    const ForwardArguments* arguments) {
-  return run<Forward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_matmul_min_subtract_forward_workspace(const Call* call) {
-  return workspace_bytes<Forward, Modes>(*call, ForwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_matmul_min_subtract_forward, Forward, Untuned())
 #endif
 #ifndef FUSEGEN_FORWARD_ONLY
 // ---- backward ----------------------------------------------------------------------------------
@@ -241,13 +235,7 @@ struct Backward : Program {
 
 }  // namespace
 
-extern "C" int fusegen_matmul_min_subtract_backward(const Call* call,
-    const BackwardArguments* arguments) {
-  return run<Backward, Modes>(*call, *arguments, shapes_of(*call));
-}
-extern "C" int64_t fusegen_matmul_min_subtract_backward_workspace(const Call* call) {
-  return workspace_bytes<Backward, Modes>(*call, BackwardArguments{}, shapes_of(*call));
-}
+FUSEGEN_LAUNCHER(fusegen_matmul_min_subtract_backward, Backward, Untuned())
 #endif
 
 #ifndef FUSEGEN_BACKWARD_ONLY

@@ -86,6 +86,13 @@ struct Shapes {
   int64_t column_cluster = 0;  // blocks that share a column tile; 0 likewise
   int64_t panel_lag = 0;       // by how many panels results are behind sums; 0 likewise
   int64_t segment_blocks = 0;  // blocks that share a segment that is read twice; 0 likewise
+
+  // The same with another value of one field.
+  constexpr Shapes with(int64_t Shapes::*field, int64_t value) const {
+    Shapes other = *this;
+    other.*field = value;
+    return other;
+  }
 };
 
 // How many rows follow each other until one begins at a multiple of a vector again, as the first

@@ -22,6 +22,7 @@
 #include "l2.cuh"
 #include "pointwise.cuh"
 #include "program.cuh"
+#include "reasons.cuh"
 #include "row_launch.cuh"
 #include "row_reduction.cuh"
 #include "scalar_reduction.cuh"
@@ -39,22 +40,32 @@ class ProgramRun {
   cudaError_t operator()() {
     if constexpr (kResident && P::kUnit[kFirst] == Unit::kChannel) {
       const Column tile = column_tile<kFirst, kVec, kPacked>(p_, shapes_);
+      if (explanation != nullptr) explain_column<kFirst, kVec, kPacked>(p_, shapes_, tile);
       if (tile.fits) return column(tile);
       if (shapes_.schedule == kOnChip) return cudaErrorInvalidConfiguration;
     } else if constexpr (kResident) {
       const RowLaunch fit = row_fit<kFirst, kVec, kPacked>(p_, shapes_);
-      if (fit.items > 0 && shapes_.schedule != kSplit) return row(fit);
+      const bool chosen = fit.items > 0 && shapes_.schedule != kSplit;
+      if (explanation != nullptr) explain_row<kFirst, kVec, kPacked>(p_, shapes_, fit, chosen);
+      if (chosen) return row(fit);
       if (fit.items == 0 && shapes_.schedule == kOnChip) return cudaErrorInvalidConfiguration;
     }
     if constexpr (P::kFitsL2) {
       const Panel shape = l2_shape<kVec, kPacked>(p_, shapes_);
+      if (explanation != nullptr) explain_l2<kVec, kPacked>(p_, shapes_, shape);
       if (shape.fits) return l2(shape);
       if (shapes_.schedule == kPanels) return cudaErrorInvalidConfiguration;
     }
+    if (explanation != nullptr) explain_two_pass(p_);
     return two_pass();
   }
 
  private:
+  // The kernel that is launched next, for an explanation.
+  static void next(const char* kernel, int first_pass, int last_pass) {
+    if (explanation != nullptr) explanation->next(kernel, first_pass, last_pass);
+  }
+
   static constexpr int kLast = P::kPasses - 1, kFirst = P::kFirstResident;
   static constexpr bool kResident = kFirst < kLast;
 
@@ -110,16 +121,19 @@ class ProgramRun {
       const cudaError_t error = over_memory<kPass>();
       return error != cudaSuccess ? error : finish_partials<kPass>();
     } else {
+      next("row_reduction", kPass, kPass);
       return launch_row_reduction<kPass, kVec, kPacked>(p_, shapes_, whole_, stream_);
     }
   }
   template <int kPass>
   cudaError_t over_memory() {
+    next("pointwise", kPass, kPass);
     return launch_pointwise<kPass, kVec, kPacked>(p_, stream_of<kPass>(), whole_, stream_);
   }
   template <int kPass>
   cudaError_t finish_partials() {
     const Stream shape = stream_of<kPass>();
+    next("final_reduction", kPass, kPass);
     return launch_final_reduction<kPass>(
         p_, partial_blocks<kPass>(), shape.lines_per_block, shape.period, stream_);
   }
@@ -136,6 +150,7 @@ class ProgramRun {
   }
 
   cudaError_t reduce_channels() {
+    next("scalar_reduction", P::kPasses, P::kPasses);
     if constexpr (P::kReducesChannels) return launch_scalar_reduction(p_, stream_);
     return cudaSuccess;
   }
@@ -146,9 +161,11 @@ class ProgramRun {
     if (take_workspace<kFirst>(std::max(own, partials_before<kFirst>()))) return cudaSuccess;
     cudaError_t error = reduce_before<kFirst>();
     if (error != cudaSuccess) return error;
+    next("row", kFirst, kLast);
     error = launch_row<kFirst, kVec, kPacked>(p_, fit, shapes_, whole_, stream_);
     if constexpr (kSums) {
       if (error != cudaSuccess) return error;
+      next("final_reduction", kLast, kLast);
       error = launch_final_reduction<kLast>(p_, int64_t(fit.grid.y), 0, 1, stream_);
     }
     return error != cudaSuccess ? error : reduce_channels();
@@ -158,6 +175,7 @@ class ProgramRun {
     if (take_workspace<kFirst>(partials_before<kFirst>())) return cudaSuccess;
     cudaError_t error = reduce_before<kFirst>();
     if (error != cudaSuccess) return error;
+    next("column", kFirst, kLast);
     error = launch_column<kFirst, kVec, kPacked>(p_, tile, stream_);
     return error != cudaSuccess ? error : reduce_channels();
   }
@@ -169,9 +187,11 @@ class ProgramRun {
     if (take_workspace<P::kPasses>(int64_t(shape.slices) * kComponents * p_.channels)) {
       return cudaSuccess;
     }
+    next("l2", 0, kLast);
     cudaError_t error = launch_l2<kVec>(p_, shape, counters, stream_);
     if constexpr (kLeavesPartials<kLast>) {
       if (error != cudaSuccess) return error;
+      next("final_reduction", kLast, kLast);
       error = launch_final_reduction<kLast>(p_, int64_t(shape.slices), 0, 1, stream_);
     }
     return error != cudaSuccess ? error : reduce_channels();

@@ -159,8 +159,27 @@ int64_t workspace_bytes(const Call& call, const Arguments& none, const Shapes& s
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
+// What run() would do, as Explanation has it, with tensors that begin at multiples of 16 bytes. The
+// bytes of the text; where they are more than `size`, not all of it is there.
+template <template <typename...> class P, class Modes, class Arguments>
+int64_t explain(
+    const Call& call, const Arguments& none, const Shapes& shapes, char* text, int64_t size) {
+  Explanation why(text, size);
+  if (call.rows == 0 || call.channels == 0) return why.bytes();
+  const Sizes sizes{call.rows, call.channels, call.groups, call.channels / call.groups};
+  Scratch scratch(text);  // nobody reads or writes there
+  explanation = &why;
+  Modes::with(call.mode, [&](auto types) {
+    const auto p = decltype(types)::template Of<P>::of(sizes, none);
+    return run_program(p, Aligned::kAll, shapes, scratch, nullptr);
+  });
+  explanation = nullptr;
+  return why.bytes();
+}
+
 // Launch shapes: those that a call asks for, else the default.
-inline Shapes shapes_of(const Call& call) {
+struct Untuned {};
+inline Shapes shapes_of(const Call& call, Untuned) {
   return call.forced != nullptr ? *call.forced : Shapes{};
 }
 // The same, else those of the first line of a table that holds.
@@ -172,3 +191,18 @@ Shapes shapes_of(const Call& call, const Tuned (&table)[kLines]) {
 }
 
 }  // namespace fusegen
+
+// The launcher of a program and what goes with it, as launchers.h declares them. Shapes: a table of
+// launch shapes, or Untuned().
+#define FUSEGEN_LAUNCHER(symbol, Program, shapes)                                             \
+  extern "C" int symbol(const fusegen::Call* call, const Program##Arguments* arguments) {      \
+    return fusegen::run<Program, Modes>(*call, *arguments, shapes_of(*call, shapes));          \
+  }                                                                                            \
+  extern "C" int64_t symbol##_workspace(const fusegen::Call* call) {                           \
+    return fusegen::workspace_bytes<Program, Modes>(                                           \
+        *call, Program##Arguments{}, shapes_of(*call, shapes));                                \
+  }                                                                                            \
+  extern "C" int64_t symbol##_explain(const fusegen::Call* call, char* text, int64_t size) {   \
+    return fusegen::explain<Program, Modes>(                                                   \
+        *call, Program##Arguments{}, shapes_of(*call, shapes), text, size);                    \
+  }

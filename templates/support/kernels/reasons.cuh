@@ -1,0 +1,116 @@
+// Why a schedule is taken or not: the words of an explanation.
+#pragma once
+
+#include <cstdio>
+
+#include "../explain.cuh"
+#include "column.cuh"
+#include "l2.cuh"
+#include "program.cuh"
+#include "row_launch.cuh"
+
+namespace fusegen {
+
+// What is said where a schedule is asked for, or another one; null where the sizes decide.
+inline const char* reason_of_request(const Shapes& shapes, bool chosen) {
+  switch (shapes.schedule) {
+    case kAutomatic:
+      return nullptr;
+    case kOnChipIfItFits:
+    case kPanelsIfTheyFit:
+      return chosen ? "measured to be fastest near this size" : nullptr;
+    default:
+      return chosen ? "asked for" : "another schedule is asked for, or this one does not fit";
+  }
+}
+
+// What a schedule that is not looked at any more would take.
+template <class P>
+void explain_slower(const P& p, const ColumnWork& work, bool packed) {
+  const char* slower = "estimated slower";
+  if (panels_fit(p.rows, p.channels, packed, work, P::kTarget.l2_bytes)) {
+    const double time = panel_microseconds(p.rows, p.channels, work);
+    explanation->considered("l2", false, slower, time);
+  }
+  explanation->considered(
+      "two_pass", false, slower, split_microseconds(p.rows, p.channels, work));
+}
+
+template <int kFirst, int kVec, bool kPacked, class P>
+void explain_column(const P& p, const Shapes& shapes, const Column& tile) {
+  constexpr ColumnWork kWork = column_work<P, kFirst>();
+  const auto microseconds = [&](const Column& each) {
+    return column_microseconds(
+        each, kWork, p.channels, kColumnsOfThread<kVec, kPacked>, kPacked, P::kTarget.shared_bytes,
+        P::kTarget.multiprocessors);
+  };
+  if (const char* asked = reason_of_request(shapes, tile.fits)) {
+    return explanation->considered("column", tile.fits, asked);
+  }
+  if (tile.fits) {
+    explanation->considered(
+        "column", true, "tiles of columns fit shared memory", microseconds(tile));
+    return explain_slower(p, kWork, kPacked);
+  }
+  const Column slower =
+      column_tile<kFirst, kVec, kPacked>(p, shapes.with(&Shapes::schedule, kOnChip));
+  if (!slower.fits) {
+    return explanation->considered("column", false, "no tile of columns fits shared memory");
+  }
+  explanation->considered(
+      "column", false, "another schedule is estimated faster", microseconds(slower));
+}
+
+template <int kVec, bool kPacked, class P>
+void explain_l2(const P& p, const Shapes& shapes, const Panel& shape) {
+  constexpr ColumnWork kWork = column_work<P, 0>();
+  if (const char* asked = reason_of_request(shapes, shape.fits)) {
+    return explanation->considered("l2", shape.fits, asked);
+  }
+  if (!panels_fit(p.rows, p.channels, kPacked, kWork, P::kTarget.l2_bytes)) {
+    return explanation->considered(
+        "l2", false,
+        "rows do not fill lines of the L2, or the L2 does not hold columns until they are read "
+        "again");
+  }
+  explanation->considered(
+      "l2", shape.fits,
+      shape.fits ? "columns stay in the L2 until they are read again"
+                 : "another schedule is estimated faster",
+      panel_microseconds(p.rows, p.channels, kWork));
+}
+
+template <int kFirst, int kVec, bool kPacked, class P>
+void explain_row(const P& p, const Shapes& shapes, const RowLaunch& fit, bool chosen) {
+  if (const char* asked = reason_of_request(shapes, chosen)) {
+    return explanation->considered("row", chosen, asked);
+  }
+  const bool of_rows = P::kUnit[kFirst] == Unit::kRow;
+  const char* what = of_rows ? "a row" : "a group";
+  const long long length = of_rows ? p.channels : p.group_length;
+  char reason[200];
+  const char* verdict = " does not fit registers";
+  if (chosen) {
+    verdict = fit.cluster > 1 ? " fits the registers of a cluster" : " fits registers";
+  } else if (row_fit<kFirst, kVec, kPacked>(p, shapes.with(&Shapes::schedule, kOnChip)).items > 0) {
+    verdict = " fits registers, but to read it twice was measured to be faster";
+  }
+  std::snprintf(reason, sizeof(reason), "%s of %lld elements%s", what, length, verdict);
+  explanation->considered("row", chosen, reason);
+  if (chosen) explanation->considered("two_pass", false, "reads elements once more");
+}
+
+template <class P>
+void explain_two_pass(const P& p) {
+  if constexpr (P::kPasses == 1) {
+    explanation->considered("pointwise", true, "nothing is reduced before the results");
+  } else if constexpr (P::kUnit[P::kFirstResident] == Unit::kChannel) {
+    explanation->considered(
+        "two_pass", true, "any size",
+        split_microseconds(p.rows, p.channels, column_work<P, P::kFirstResident>()));
+  } else {
+    explanation->considered("two_pass", true, "any size");
+  }
+}
+
+}  // namespace fusegen
