@@ -108,7 +108,9 @@ def _filled(pattern: str, operands: Sequence[tuple[str, int]]) -> tuple[str, int
     if pattern == "{}":
         return operands[0]
     operator = next(character for character in pattern if character in _PRECEDENCE)
-    rank = _UNARY if pattern.startswith(operator) else _PRECEDENCE[operator]
+    if pattern.startswith(operator):
+        return pattern.format(_bracket(operands[0], _ATOM)), _UNARY  # "--x" would be a decrement
+    rank = _PRECEDENCE[operator]
     ranks = (rank, rank + (operator in "-/"))
     return pattern.format(*(_bracket(*each) for each in zip(operands, ranks, strict=False))), rank
 
