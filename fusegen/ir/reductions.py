@@ -19,8 +19,8 @@ class Reduction:
     C++: what picks the result of what all elements add up to.
 
     gradient: None for the moments of a norm, through which the norm's own rule goes, and for the largest element, which
-    softmax shifts by without an effect. (That of amax would go to the elements that equal the largest: elements that are
-    computed anew in the backward pass need not be equal to the last bit.)
+    softmax shifts by without an effect. (That of amax would go to the elements that equal the largest: elements that
+    are computed anew in the backward pass need not be equal to the last bit.)
     """
 
     name: str

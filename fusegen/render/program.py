@@ -9,13 +9,15 @@ from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR, Extent
 from fusegen.ir.graph import Node, ancestors
 from fusegen.ir.reductions import REDUCTIONS
 from fusegen.plan.model import Program, Tensor
-from fusegen.plan.passes import BEFORE, Passes, is_group
+from fusegen.plan.passes import BEFORE, Passes
 from fusegen.render.expressions import Expressions, inverse_length
 from fusegen.render.launchers_header import struct
 from fusegen.render.spelling import spell, type_name, value
 from fusegen.render.types import element_type, pointer
 from fusegen.render.work import Work, work
 
+# Temporaries of gradients have long names and say little: what becomes of a sum is one formula where it can be.
+_LONGEST_SMALL = 200
 RECORDS = {SCALAR: "Scalars", CHANNEL: "Channel", ROW: "Row"}
 
 
@@ -205,7 +207,7 @@ class StructRenderer:
 
     def _small(self, nodes: Sequence[Node], sinks: Iterable[Node]) -> list[str]:
         pinned = [node for node in nodes if node in self.fields]
-        return self.expressions.statements(nodes, sinks, self._assign, pinned)
+        return self.expressions.statements(nodes, sinks, self._assign, pinned, longest=_LONGEST_SMALL)
 
     def _scalars(self) -> list[str]:
         """Statements that make the record of scalars."""
@@ -260,9 +262,7 @@ class StructRenderer:
             read_arguments=[f"from(a.{spell(t.name, 'arg')})" for t in passes.reads],
             write_arguments=[f"to(a.{spell(t.name, 'arg')})" for t in self.program.full_outputs],
             members=self._members(),
-            constants=[
-                Member(value(name), f"Acc(a.{spell(name, 'arg')})", "") for name in self.program.constants
-            ],
+            constants=[Member(value(name), f"Acc(a.{spell(name, 'arg')})", "") for name in self.program.constants],
             scratch=self._scratch(),
             scalars=self._scalars(),
             records=records,
@@ -317,9 +317,7 @@ class StructRenderer:
             if tensor.extent == SCALAR:
                 continue
             uses = f"0b{self.passes.uses(tensor, made):0{count}b}"
-            each = InMemory(
-                pointer(tensor), self._present(tensor), value(self.fields[tensor.node]), made, uses
-            )
+            each = InMemory(pointer(tensor), self._present(tensor), value(self.fields[tensor.node]), made, uses)
             found[record(tensor.extent)].append(each)
         return found
 
@@ -353,7 +351,7 @@ class StructRenderer:
     def _pass(self, index: int) -> PassText:
         passes, each = self.passes, self.passes.passes[index]
         operand = self.expressions.operand
-        kept = {kind: sum(1 << i for i, n in enumerate(self.kept) if n in passes.kept[kind][index]) for kind in passes.kept}
+        kept = {kind: self._bits(by_pass[index]) for kind, by_pass in passes.kept.items()}
         return PassText(
             unit=unit_name(each.unit),
             read_by=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor in each.reads),
@@ -367,13 +365,18 @@ class StructRenderer:
             kept_in_shared=kept["column"],
         )
 
+    def _bits(self, kept: set[Node]) -> int:
+        """Kept values as bits."""
+        return sum(1 << i for i, node in enumerate(self.kept) if node in kept)
+
     def _behind_sums(self, index: int) -> dict[str, list]:
         passes = self.passes
         followed = sorted((n for n in passes.followed if passes.place(n) == index), key=lambda n: n.index)
         finished = passes.finished[index] if index < len(passes.finished) else []
         stores = [t.node for t in passes.stored[index]]
         follow = [self._taken(node) for node in followed if node.is_reduction]
-        follow += self._small([node for node in followed if not node.is_reduction], [*stores, *(o for n in finished for o in n.operands)])
+        sinks = [*stores, *(operand for node in finished for operand in node.operands)]
+        follow += self._small([node for node in followed if not node.is_reduction], sinks)
         finish = self._small(finished, stores)
         stored, taken, taken_early = [], [], []
         for tensor in passes.stored[index]:
@@ -388,7 +391,10 @@ class StructRenderer:
             where.append(Stored(pointer(t), f"&{record(t.extent)}::{value(self.fields[t.node])}"))
         return dict(
             follow=[*dict.fromkeys(taken_early), *follow],
-            finish=[*dict.fromkeys(taken), *finish], stored=stored, scratch=scratch, counts=self._counts(index)
+            finish=[*dict.fromkeys(taken), *finish],
+            stored=stored,
+            scratch=scratch,
+            counts=self._counts(index),
         )
 
     def _is_total(self, tensor: Tensor, made: int) -> bool:

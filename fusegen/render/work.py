@@ -42,7 +42,8 @@ def work(program: Program, passes: Passes) -> Work:
         channel_values_by=[sum(n.extent == CHANNEL for n in each.small) for each in passes.passes],
         row_tensors_by=[passes.uses_of_elements(ROW, i) for i in range(len(passes.passes))],
         group_tensors_by=[
-            sum(passes.uses_of_elements(extent, i) for extent in _group_extents(passes)) for i in range(len(passes.passes))
+            sum(passes.uses_of_elements(extent, i) for extent in _group_extents(passes))
+            for i in range(len(passes.passes))
         ],
         tile_reads=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor.name in tiles),
         row_constants=constants,

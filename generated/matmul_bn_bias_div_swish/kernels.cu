@@ -355,9 +355,8 @@ struct TrainBackward : Program {
     if constexpr (kPass == 0) {
       k.grad_bn_bias_v = k.d_over_divide_value_sum_v * k.inverse_divide_value_v;
       k.grad_bn_weight_v = k.bn_hat_d_over_divide_value_sum_v * k.inverse_divide_value_v;
-      const Acc bn_hat_d_over_divide_value_sum_scaled_2_scaled_v =
-          k.bn_hat_d_over_divide_value_sum_v * k.bn_weight_v * k.inverse_divide_value_v;
-      k.grad_matmul_bias_v = bn_hat_d_over_divide_value_sum_scaled_2_scaled_v * Acc(0);
+      k.grad_matmul_bias_v =
+          k.bn_hat_d_over_divide_value_sum_v * k.bn_weight_v * k.inverse_divide_value_v * Acc(0);
     }
     if constexpr (kPass == 2) {
       k.grad_bias_v = total.d_over_divide_value_sum_sum_v * k.inverse_divide_value_v;

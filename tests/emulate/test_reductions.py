@@ -31,7 +31,9 @@ CHAINS = {
     "sum_alone": Other((SUM, parameter("mul", "w", "[features]")), linear=False),
     "mean": Other((SAVE, MEAN, "{op: sub, value: v, swap: true}", "{op: tanh}")),
     "logsumexp": Other((SAVE, LOGSUMEXP, "{op: sub, value: v, swap: true}")),
-    "several": Other((SAVE, SUM, "{op: tanh}", ADD, "{op: silu, save: w}", MEAN, "{op: mul, value: w}", "{op: softmax}")),
+    "several": Other(
+        (SAVE, SUM, "{op: tanh}", ADD, "{op: silu, save: w}", MEAN, "{op: mul, value: w}", "{op: softmax}")
+    ),
 }
 # Rows of part of a warp, of a warp, of a block, of a large block, and those that registers do not hold.
 SIZES = ((33, 12), (5, 33), (4, 128), (3, 1025), (3, 6000), (2, 20001))
