@@ -18,6 +18,7 @@ from fusegen.render.work import Work, work
 
 # Temporaries of gradients have long names and say little: what becomes of a sum is one formula where it can be.
 _LONGEST_SMALL = 200
+_VANISHING = "// Times zero: NaN and infinity stay visible, as in a sum over the elements."
 RECORDS = {SCALAR: "Scalars", CHANNEL: "Channel", ROW: "Row"}
 
 
@@ -207,7 +208,8 @@ class StructRenderer:
 
     def _small(self, nodes: Sequence[Node], sinks: Iterable[Node]) -> list[str]:
         pinned = [node for node in nodes if node in self.fields]
-        return self.expressions.statements(nodes, sinks, self._assign, pinned, longest=_LONGEST_SMALL)
+        lines = self.expressions.statements(nodes, sinks, self._assign, pinned, longest=_LONGEST_SMALL)
+        return [each for line in lines for each in ([_VANISHING, line] if "* Acc(0)" in line else [line])]
 
     def _scalars(self) -> list[str]:
         """Statements that make the record of scalars."""
