@@ -309,9 +309,6 @@ FUSEGEN_MATH maximum_backward(A g, A x, A other) {
   return x == other ? g * A(0.5) : (x < other ? A(0) : g);
 }
 
-// 1 where both are the same, else 0.
-FUSEGEN_MATH equals(A x, A other) { return x == other ? A(1) : A(0); }
-
 // The weight of the newest batch in running statistics; a negative momentum asks for the cumulative
 // average.
 FUSEGEN_MATH average_factor(A momentum, A batches) {
