@@ -133,6 +133,7 @@ class LayerNorm(Norm):
     autocast = "float32"
     module = "nn.LayerNorm"
     tensors = ("weight", "bias")
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         xhat, _, _ = normalisation.centred(chain.graph, x, ROW, self._eps(chain), self.name)
@@ -157,6 +158,7 @@ class RmsNorm(Norm):
     autocast = "float32"
     module = "nn.RMSNorm"
     tensors = ("weight",)
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         xhat = normalisation.uncentred(chain.graph, x, ROW, self._eps(chain), self.name)

@@ -18,6 +18,10 @@ class OverChannels(Step):
     dim: Annotated[Literal[-1, 1], meaning("the dimension of [rows, channels]: the channels", 1)] = -1
 
     needs_elements = True
+    matrix_only = "with dim: 1"
+
+    def needs_matrix(self) -> bool:
+        return self.dim != -1
 
 
 class Softmax(OverChannels):
