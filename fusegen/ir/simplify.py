@@ -30,8 +30,9 @@ def simplify(
     given: Collection[Node],
     inexact: Collection[Node] = (),
     barriers: Collection[Node] = (),
-) -> dict[Node, Node]:
-    """For each sink the node that computes it in a new graph, which shares leaves and `given` nodes with this one.
+) -> tuple[dict[Node, Node], set[Node]]:
+    """For each sink the node that computes it in a new graph, which shares leaves and `given` nodes with this one; and
+    the nodes of this graph that became forms. If one of the others were a barrier too, nothing would change.
 
     given: nodes that lie in memory. inexact: leaves that carry a rounding error of their own, such as a matrix
     product. barriers: nodes that no chain is folded across.
@@ -40,4 +41,4 @@ def simplify(
     rewriter = Rewriter(graph, nodes, given, inexact, barriers, ELEMENT_WISE, fold_reductions.RULES)
     found = rewriter.rewrite(sinks)
     verify(found.values())
-    return found
+    return found, {node for node, form in rewriter.forms.items() if not form.is_bare}

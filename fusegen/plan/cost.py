@@ -1,86 +1,164 @@
-"""How many instructions of arithmetic an element costs, over all sweeps of a program's schedules.
+"""How many instructions of arithmetic an element costs, over all passes of a schedule.
 
 An addition whose operand is a product that nothing else uses is one fused multiply-add. Sums add their operand;
 moments update sums around a pilot (`add_value`), or sum values and then distances, where they stay in registers.
 A function says in its entry what it costs.
+
+Planning tries many graphs for one program, so no kernel is built for this. A bit stands for each pass and for each
+kernel, and a node has the bits of those that compute it: one walk over the graph counts all passes at once.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.ir.functions.catalogue import known_of
-from fusegen.ir.graph import Node, ancestors
-from fusegen.plan.model import Kernel, Pass, Program, Schedule
+from fusegen.ir.graph import Node
+from fusegen.plan.kernel import Draft
+from fusegen.plan.model import Program
 
 _PILOT_SUMS, _SUM_AND_DISTANCES = 3, 4
 _PER_VECTOR = 0.25  # of what is computed once for the neighbouring columns of a thread, four in float32
 
 
+@dataclass(frozen=True)
+class Cost:
+    """elements: operations for each element. coefficients: values outside the loops over elements."""
+
+    elements: float
+    coefficients: int
+
+
 def program_operations(program: Program) -> dict[str, float]:
     """Operations per element of each schedule, but that of panels: they are those of the split one."""
-    return {schedule.kind: schedule_operations(schedule) for schedule in _different(program)}
+    return {schedule.kind: schedule.operations for schedule in program.schedules if schedule.kind != "panel"}
 
 
-def schedule_operations(schedule: Schedule) -> float:
-    return sum(kernel_operations(kernel) for kernel in schedule.kernels)
+def schedule_cost(drafts: Sequence[Draft], nodes: Sequence[Node], given: Collection[Node]) -> Cost:
+    """The cost of kernels that run one after the other. nodes: of the program, in order. given: those in memory."""
+    return _Counting(drafts, nodes, given).cost()
 
 
-def coefficient_operations(program: Program) -> int:
-    """Operations outside the loops over elements."""
-    kernels = [kernel for schedule in _different(program) for kernel in schedule.kernels]
-    return sum(len(k.setup) + sum(len(p.results) for p in k.passes) for k in kernels)
+class _Counting:
+    """Masks of bits: one bit for each pass over the elements, one for each kernel.
 
+    needed: the passes and kernels that need a node. once, twice: passes in which it is used at least so often.
+    border: those for which it is at hand. loops: bits of passes that compute small values for each element, by
+    whether only the kernels of whole rows do.
+    """
 
-def _different(program: Program) -> list[Schedule]:
-    return [schedule for schedule in program.schedules if schedule.kind != "panel"]
+    def __init__(self, drafts: Sequence[Draft], nodes: Sequence[Node], given: Collection[Node]) -> None:
+        self.nodes, self.given = nodes, given
+        self.needed: dict[Node, int] = defaultdict(int)
+        self.once: dict[Node, int] = defaultdict(int)
+        self.twice: dict[Node, int] = defaultdict(int)
+        self.border: dict[Node, int] = defaultdict(int)
+        self.own: dict[Node, int] = defaultdict(int)
+        self.kernels = self.streams = self.columns = self.loops = self.row_loops = 0
+        self.column_passes = 0
+        self.elements = 0.0
+        self.plain: list[tuple[Node, int]] = []
+        bits = sum(len(draft.sweeps) + 1 for draft in drafts)
+        self._from = 0
+        for draft in drafts:
+            self._count(draft, (1 << bits) - 1)
 
+    def _count(self, draft: Draft, every: int) -> None:
+        """Gives a kernel its bits, and notes what its passes need and what later kernels find in memory."""
+        kernel = 1 << self._from
+        self.kernels |= kernel
+        passes = [kernel << 1 + index for index in range(len(draft.sweeps))]
+        self._from += 1 + len(passes)
+        own = kernel | sum(passes)
+        for node in (*draft.finished, *(n for sweep in draft.sweeps for n in sweep.sums)):
+            self.own[node] |= own
+            self.border[node] |= own
+        for bit, sweep in zip(passes, draft.sweeps, strict=True):
+            self._sweep(draft, sweep.sums, bit)
+            for node in [*(t.node for t in sweep.stores), *(n for s in sweep.sums for n in s.operands)]:
+                self.needed[node] |= kernel
+                self._use(node, bit)
+            if draft.kind == "row":
+                for node in sweep.sums:
+                    if node.op == "moments":  # kept in registers for the passes that follow
+                        self.border[node.operands[0]] |= own & -(bit << 1)
+        for tensor in draft.vector_stores:
+            self.needed[tensor.node] |= kernel
+            if tensor.role == "accumulator":
+                self.border[tensor.node] |= every & -(1 << self._from)
+        if draft.kind == "stream":
+            self.streams |= kernel
+        elif draft.kind == "column":
+            self.columns, self.column_passes = kernel, len(passes)
+        elif draft.kind in ("row", "segment"):
+            self.loops |= sum(passes)
+            self.row_loops |= sum(passes) if draft.groups == 1 else 0
 
-def kernel_operations(kernel: Kernel) -> float:
-    if kernel.kind in ("finalise", "total"):
-        return 0
-    total, held = 0.0, set()
-    once = [node for node in kernel.setup if not _in_loop(kernel, node)]
-    if kernel.kind in ("stream", "column"):
-        total += _PER_VECTOR * sum(node.extent.is_segment for node in once) * len(kernel.passes)
-    loads = {tensor.node for pass_ in kernel.passes for tensor in pass_.loads}
-    for pass_ in kernel.passes:
-        sinks = [*(tensor.node for tensor in pass_.stores), *(n for s in pass_.sums for n in s.operands)]
-        total += _sweep(_values(kernel, sinks, loads | held), pass_.sums, sinks)
-        moments = [node for node in pass_.sums if node.op == "moments"]
-        total += len(moments) * (_SUM_AND_DISTANCES if kernel.kind == "row" else _PILOT_SUMS)
-        if kernel.kind == "row":
-            held |= {node.operands[0] for node in moments}
-    return total
+    def _sweep(self, draft: Draft, sums: Sequence[Node], bit: int) -> None:
+        moments = sum(node.op == "moments" for node in sums)
+        self.elements += moments * (_SUM_AND_DISTANCES if draft.kind == "row" else _PILOT_SUMS)
+        for node in sums:
+            if node.op == "sum":
+                self.elements += 1
+                self.plain.append((node.operands[0], bit))
 
+    def _use(self, node: Node, bits: int) -> None:
+        self.needed[node] |= bits
+        self.twice[node] |= self.once[node] & bits
+        self.once[node] |= bits
 
-def _in_loop(kernel: Kernel, node: Node) -> bool:
-    """Kernels whose threads stay in a row compute what varies over the channels for each element."""
-    if kernel.kind not in ("row", "segment"):
-        return False
-    inner = kernel.groups == 1 and node.extent.is_segment and node.extent != ROW
-    return node.extent == CHANNEL or inner
+    def cost(self) -> Cost:
+        depends = self._dependences()
+        single: dict[Node, int] = {}
+        sums: list[tuple[Node, int]] = []
+        elements, coefficients = self.elements, 0
+        for node in reversed(self.nodes):
+            needed = self.needed[node]
+            if not needed or node.is_leaf or node in self.given:
+                continue
+            computed = needed & ~self.border[node]
+            if not node.extent.is_full:
+                # Outside the loops, unless threads that stay in a row meet another value for each element.
+                kernels = computed & self.kernels
+                coefficients += kernels.bit_count()
+                if node.extent.is_segment:
+                    setup = kernels & ~depends[node]
+                    elements += _PER_VECTOR * (setup & self.streams).bit_count()
+                    elements += _PER_VECTOR * self.column_passes * bool(setup & self.columns)
+                computed = kernels | computed & self._loops(node) & ~depends[node]
+            for operand in node.operands:
+                self.needed[operand] |= computed & self.kernels
+                self._use(operand, computed & ~self.kernels)
+            computed &= ~self.kernels
+            if computed:
+                elements += known_of(node).operations * computed.bit_count()
+            if computed and known_of(node).is_product:
+                single[node] = computed & self.once[node] & ~self.twice[node]
+            elif node.op in ("add", "sub"):
+                sums.append((node, computed))
+        for node, computed in sums:
+            fused = 0
+            for operand in node.operands:
+                fused |= single.get(operand, 0)
+            elements -= (computed & fused).bit_count()
+        elements -= sum(bool(single.get(node, 0) & bit) for node, bit in self.plain)
+        return Cost(elements, coefficients)
 
+    def _loops(self, node: Node) -> int:
+        """The passes that compute a small value for each element."""
+        if node.extent == CHANNEL:
+            return self.loops
+        return self.row_loops if node.extent.is_segment and node.extent != ROW else 0
 
-def _values(kernel: Kernel, sinks: Iterable[Node], there: set[Node]) -> list[Node]:
-    """What one sweep computes for each element."""
-    setup = {node for node in kernel.setup if _in_loop(kernel, node)}
-    small = {tensor.node for tensor in kernel.vectors} | (_results(kernel.passes) | set(kernel.setup)) - setup
-    needed = ancestors(sinks, there | small)
-    return [n for n in needed if (n.extent.is_full or n in setup) and n not in there and not n.is_leaf]
-
-
-def _results(passes: Sequence[Pass]) -> set[Node]:
-    return {node for pass_ in passes for node in (*pass_.results, *pass_.sums)}
-
-
-def _sweep(values: Sequence[Node], sums: Sequence[Node], sinks: Sequence[Node]) -> int:
-    uses = Counter(operand for node in values for operand in node.operands)
-    uses.update(sinks)
-    single = {node for node in values if known_of(node).is_product and uses[node] == 1}
-    total = sum(known_of(node).operations for node in values)
-    total -= sum(node.op in ("add", "sub") and any(o in single for o in node.operands) for node in values)
-    plain = [node for node in sums if node.op == "sum"]
-    return total + len(plain) - sum(node.operands[0] in single for node in plain)
+    def _dependences(self) -> dict[Node, int]:
+        """The kernels, with their passes, whose own sums a small value follows from."""
+        found: dict[Node, int] = {}
+        for node in self.nodes:
+            behind = 0
+            for operand in node.operands if node not in self.given else ():
+                behind |= found[operand]
+            found[node] = behind & ~self.border[node] | self.own[node]
+        return found

@@ -7,11 +7,8 @@ from dataclasses import replace
 
 from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.simplify import ELEMENT_WISE, simplify
-from fusegen.plan.cost import coefficient_operations, program_operations
 from fusegen.plan.model import Program, Tensor
 from fusegen.plan.schedule import Scheduler
-
-Cost = tuple[float, int]
 
 
 class Folding:
@@ -45,28 +42,36 @@ class Folding:
         """
         kept = self._candidates()
         opaque: set[Node] = set()
-        best = self._simplified(opaque)
-        least = _cost(best)
+        best, folded = self._simplified(opaque)
+        least = _total(best)
         for node in kept:
-            attempt = self._simplified(opaque | {node})
-            cost = _cost(attempt)
+            if node not in folded:
+                continue
+            attempt, changed = self._simplified(opaque | {node})
+            cost = _total(attempt)
             if cost < least:
-                best, least, opaque = attempt, cost, opaque | {node}
-        plain = self._simplified(kept)
-        found, limits = program_operations(best), program_operations(plain)
-        return best if found.keys() == limits.keys() and all(found[k] <= limits[k] for k in found) else plain
+                best, least, opaque, folded = attempt, cost, opaque | {node}, changed
+        plain, _ = self._simplified(kept)
+        found, limits = best.costs, plain.costs
+        better = found.keys() == limits.keys() and all(found[k].elements <= limits[k].elements for k in found)
+        return (best if better else plain).program()
 
     def _candidates(self) -> list[Node]:
         nodes = ancestors([tensor.node for tensor in self.outputs], self.given)
         return [n for n in nodes if n.op in ELEMENT_WISE and n.extent.is_full and n not in self.given]
 
-    def _simplified(self, opaque: Collection[Node]) -> Program:
+    def _simplified(self, opaque: Collection[Node]) -> tuple[Scheduler, Collection[Node]]:
+        """The schedules of the simplified graph, and the values that are folded: keeping another one changes nothing.
+
+        No kernel is made before a graph has been chosen.
+        """
         nodes = [tensor.node for tensor in self.outputs]
-        found = simplify(self.graph, nodes, self.given, self.rounded, opaque)
+        found, folded = simplify(self.graph, nodes, self.given, self.rounded, opaque)
         outputs = [replace(tensor, node=found[tensor.node]) for tensor in self.outputs]
-        return Scheduler(self.name, self.inputs, outputs, self.reasons).program()
+        return Scheduler(self.name, self.inputs, outputs, self.reasons), folded
 
 
-def _cost(program: Program) -> Cost:
+def _total(scheduler: Scheduler) -> tuple[float, int]:
     """Operations for each element, then those of coefficients."""
-    return sum(program_operations(program).values()), coefficient_operations(program)
+    costs = scheduler.costs.values()
+    return sum(cost.elements for cost in costs), sum(cost.coefficients for cost in costs)

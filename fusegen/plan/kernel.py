@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fusegen.errors import InternalError
 from fusegen.ir.extent import Dim
@@ -13,89 +13,79 @@ from fusegen.plan.model import Kernel, KernelKind, Pass, Tensor
 Known = Mapping[Node, Tensor]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Sweep:
     """One pass to be: the sums it takes, the full tensors it stores."""
 
     sums: Sequence[Node] = ()
     stores: Sequence[Tensor] = ()
 
+    @property
+    def targets(self) -> list[Node]:
+        return [*(t.node for t in self.stores), *(operand for node in self.sums for operand in node.operands)]
 
-@dataclass
+
+@dataclass(frozen=True)
 class Draft:
     """A kernel to be.
 
-    known: nodes that lie in memory. vector_stores: per-channel, per-segment or scalar results; each is stored
-    as soon as its
-    sums are known. finished: reductions that are read back from partial results before anything else.
+    vector_stores: per-channel, per-segment or scalar results; each is stored as soon as its sums are known. finished:
+    reductions that are read back from partial results before anything else.
     """
 
     name: str
     kind: KernelKind
-    known: Known
     sweeps: Sequence[Sweep] = ()
     vector_stores: Sequence[Tensor] = ()
     partial_sums: Sequence[Node] = ()
     finished: Sequence[Node] = ()
     groups: Dim = 1
     purpose: str = ""
-    _place: dict[Node, int] = field(default_factory=dict)
 
-    def build(self) -> Kernel:
-        """The kernel, with every value in the order in which it can be computed."""
-        sweep_of = {node: 0 for node in self.finished}
-        for index, sweep in enumerate(self.sweeps):
-            sweep_of.update({node: index for node in sweep.sums})
-        inside = set(sweep_of)
-        stop = set(self.known) | inside
-        needed = self._needed(stop)
-        vectors: list[Node] = []
-        for node in needed:
-            if node.extent.is_full or node in inside or node in self.known or node.is_leaf:
-                continue
+    def build(self, known: Known) -> Kernel:
+        """The kernel, with every value in the order in which it can be computed. known: nodes that lie in memory."""
+        return _Build(self, known).kernel()
+
+
+class _Build:
+    """place: for sums and what follows from them, the pass that must be done first; -1 for what needs none."""
+
+    def __init__(self, draft: Draft, known: Known) -> None:
+        self.draft, self.known = draft, known
+        self.place = {node: 0 for node in draft.finished}
+        for index, sweep in enumerate(draft.sweeps):
+            self.place |= {node: index for node in sweep.sums}
+        self.stop = {*known, *self.place}
+        targets = [tensor.node for tensor in draft.vector_stores]
+        self.needed = ancestors([*targets, *(n for sweep in draft.sweeps for n in sweep.targets)], self.stop)
+        self.vectors = [n for n in self.needed if not (n.extent.is_full or n.is_leaf or n in self.stop)]
+        for node in self.vectors:
             if node.is_reduction:
-                raise InternalError(f"kernel {self.name} needs {node!r}, which nothing computes")
-            vectors.append(node)
-            self._place[node] = max((self._place_of(operand, sweep_of) for operand in node.operands), default=-1)
-        passes = tuple(self._pass(i, sweep, stop, vectors, sweep_of) for i, sweep in enumerate(self.sweeps))
-        if not self.sweeps:
-            results = tuple(node for node in vectors)
-            passes = (Pass((), (), (), (), results, tuple(self.vector_stores)),)
-            vectors = []
-        tensors = [self.known[node] for node in needed if node in self.known and not node.extent.is_full]
-        setup = tuple(node for node in vectors if self._place[node] < 0)
+                raise InternalError(f"kernel {draft.name} needs {node!r}, which nothing computes")
+            self.place[node] = max((self.place.get(operand, -1) for operand in node.operands), default=-1)
+
+    def kernel(self) -> Kernel:
+        draft = self.draft
+        if draft.sweeps:
+            passes = tuple(self._pass(index, sweep) for index, sweep in enumerate(draft.sweeps))
+            setup = tuple(node for node in self.vectors if self.place[node] < 0)
+        else:
+            passes, setup = (Pass((), (), (), (), tuple(self.vectors), tuple(draft.vector_stores)),), ()
         return Kernel(
-            name=self.name,
-            kind=self.kind,
-            vectors=tuple(tensors),
+            name=draft.name,
+            kind=draft.kind,
+            vectors=tuple(self.known[n] for n in self.needed if n in self.known and not n.extent.is_full),
             setup=setup,
             passes=passes,
-            partial_sums=tuple(self.partial_sums or self.finished),
-            groups=self.groups,
-            purpose=self.purpose,
+            partial_sums=tuple(draft.partial_sums or draft.finished),
+            groups=draft.groups,
+            purpose=draft.purpose,
         )
 
-    def _needed(self, stop: set[Node]) -> list[Node]:
-        targets = [tensor.node for tensor in self.vector_stores]
-        for sweep in self.sweeps:
-            targets += [tensor.node for tensor in sweep.stores]
-            targets += [operand for node in sweep.sums for operand in node.operands]
-        return ancestors(targets, stop)
-
-    def _place_of(self, node: Node, sweep_of: Mapping[Node, int]) -> int:
-        if node in sweep_of:
-            return sweep_of[node]
-        return self._place.get(node, -1)
-
-    def _pass(
-        self, index: int, sweep: Sweep, stop: set[Node], vectors: Sequence[Node], sweep_of: Mapping[Node, int]
-    ) -> Pass:
-        targets = [tensor.node for tensor in sweep.stores] + [
-            operand for node in sweep.sums for operand in node.operands
-        ]
-        slice_ = [node for node in ancestors(targets, stop) if node.extent.is_full]
-        loads = tuple(self.known[node] for node in slice_ if node in self.known)
-        values = tuple(node for node in slice_ if node not in self.known)
-        stored = tuple(t for t in self.vector_stores if self._place_of(t.node, sweep_of) == index)
-        results = tuple(node for node in vectors if self._place[node] == index)
+    def _pass(self, index: int, sweep: Sweep) -> Pass:
+        full = [node for node in ancestors(sweep.targets, self.stop) if node.extent.is_full]
+        loads = tuple(self.known[node] for node in full if node in self.known)
+        values = tuple(node for node in full if node not in self.known)
+        stored = tuple(t for t in self.draft.vector_stores if self.place.get(t.node, -1) == index)
+        results = tuple(node for node in self.vectors if self.place[node] == index)
         return Pass(loads, values, tuple(sweep.sums), tuple(sweep.stores), results, stored)

@@ -104,11 +104,12 @@ class Kernel:
 @dataclass(frozen=True)
 class Schedule:
     """Kernels that compute a program in order. kind: "row" or "column" hold data in a multiprocessor, "panel" in the
-    L2, "split" and "stream" do not."""
+    L2, "split" and "stream" do not. operations: of arithmetic for each element, see fusegen.plan.cost."""
 
     kind: Literal["row", "column", "panel", "split", "stream"]
     kernels: tuple[Kernel, ...]
     reason: str
+    operations: float
 
 
 @dataclass(frozen=True)

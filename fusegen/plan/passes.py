@@ -1,4 +1,4 @@
-"""A program as its passes over the elements: what each loads, computes, sums and stores, and what follows from its sums.
+"""A program as its passes over the elements: what each loads, computes, sums and stores, and what follows from sums.
 
 Every kernel of a program takes its work from here: one that keeps elements on chip does several passes, others one.
 Pass number `len(passes)` of a program with scalar results goes over the channels and reduces them to scalars.
@@ -6,7 +6,6 @@ Pass number `len(passes)` of a program with scalar results goes over the channel
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,7 +63,8 @@ class Passes:
         values = tuple(node for node in full if node not in self.given)
         used = {operand for node in (*values, *sums) for operand in node.operands} | {t.node for t in stores}
         reads = tuple(self.given[node] for node in full if node in self.given)
-        return ElementPass(unit, reads, values, tuple(sums), tuple(stores), frozenset(map_small(used)))
+        small = frozenset(node for node in used if not node.extent.is_full)
+        return ElementPass(unit, reads, values, tuple(sums), tuple(stores), small)
 
     @property
     def last(self) -> int:
@@ -80,9 +80,18 @@ class Passes:
 
     # Values of full size
 
-    def level(self, node: Node) -> int:
-        """The first pass that computes a full-size value."""
-        return next(i for i, each in enumerate(self.passes) if node in each.values)
+    @cached_property
+    def level(self) -> dict[Node, int]:
+        """The first pass that computes each full-size value, for itself or to keep it for later ones."""
+        found: dict[Node, int] = {}
+        for index, each in enumerate(self.passes):
+            for node in each.values:
+                found.setdefault(node, index)
+        for by_pass in self.kept.values():
+            for index, nodes in enumerate(by_pass):
+                for node in nodes:
+                    found[node] = min(found.get(node, index), index - 1)
+        return found
 
     @cached_property
     def kept(self) -> dict[str, list[set[Node]]]:
@@ -135,10 +144,14 @@ class Passes:
         used.append(frozenset(operand for node in self.program.total_sums for operand in node.operands))
         return [self._behind(nodes) for nodes in used]
 
+    @cached_property
+    def _border(self) -> set[Node]:
+        """Tensors, and what follows from sums."""
+        return {*self.given, *(n for n in (*self.small, *self._pass_of) if self.place(n) != BEFORE)}
+
     def _behind(self, nodes: Iterable[Node]) -> set[Node]:
         """These and what they follow from, back to tensors and to what follows from sums."""
-        border = [n for n in (*self.small, *self._pass_of) if self.place(n) != BEFORE]
-        return set(ancestors(nodes, {*self.given, *border}))
+        return set(ancestors(nodes, self._border))
 
     @cached_property
     def followed(self) -> set[Node]:
@@ -153,7 +166,8 @@ class Passes:
                 if node.is_reduction:
                     continue
                 place = self.place(node)
-                stack += [o for o in node.operands if self._follows(o) and (not o.is_reduction or self.place(o) != place)]
+                follows = [o for o in node.operands if self._follows(o)]
+                stack += [o for o in follows if not o.is_reduction or self.place(o) != place]
         return found
 
     def _follows(self, node: Node) -> bool:
@@ -199,6 +213,7 @@ class Passes:
             found[self.place(tensor.node)].append(tensor)
         return found
 
+    @cached_property
     def in_memory(self) -> list[tuple[Tensor, int]]:
         """Every tensor that is not of full size and is read, with the pass whose sums it comes from, or BEFORE."""
         found = [(tensor, BEFORE) for tensor in self.program.inputs if not tensor.extent.is_full]
@@ -206,31 +221,22 @@ class Passes:
         results += [(t, i) for i, tensors in enumerate(self.scratch) for t in tensors]
         return found + [(tensor, i) for tensor, i in results if self.uses(tensor, i)]
 
+    @cached_property
+    def _needed(self) -> list[set[Node]]:
+        """For each pass, and for the channels, what its elements need or what follows from its sums does."""
+        operands: list[list[Node]] = [[] for _ in self.needed_by_elements]
+        for node in self.followed:
+            operands[self.place(node)] += node.operands
+        return [n | self._behind(more) for n, more in zip(self.needed_by_elements, operands, strict=True)]
+
     def uses(self, tensor: Tensor, made: int = BEFORE) -> int:
-        """The passes, as bits, whose elements or what follows need a tensor, among those behind the one that made it."""
-        mask = 0
-        for index, needed in enumerate(self.needed_by_elements):
-            follow = [node for node in self.followed if self.place(node) == index]
-            needed = needed | self._behind(operand for node in follow for operand in node.operands)
-            if index > made and tensor.node in needed:
-                mask |= 1 << index
-        return mask
+        """The passes behind the one that made a tensor, as bits, whose elements or what follows need it."""
+        return sum(1 << i for i, needed in enumerate(self._needed) if i > made and tensor.node in needed)
 
-    def uses_of_elements(self, extent: Extent, index: int) -> int:
-        """How many tensors of an extent the elements of a pass need when it begins from memory."""
+    def tensors_of_elements(self, index: int) -> list[Tensor]:
+        """The tensors of fewer elements that the elements of a pass need when it begins from memory."""
         needed = self.needed_by_elements[index]
-        return sum(t.extent == extent and t.node in needed and made < index for t, made in self.in_memory())
-
-    def use_counts(self) -> Counter[Node]:
-        """How often each full-size value is used, over all passes; a use that several passes share counts once."""
-        users = {node for each in self.passes for node in each.values}
-        counts = Counter(operand for node in users for operand in node.operands)
-        counts.update(target for each in self.passes for target in each.targets)
-        return counts
-
-
-def map_small(nodes: Iterable[Node]) -> list[Node]:
-    return [node for node in nodes if not node.extent.is_full]
+        return [t for t, made in self.in_memory if made < index and t.node in needed]
 
 
 def is_group(extent: Extent) -> bool:

@@ -1,19 +1,32 @@
-"""From what a program must compute to kernels: phases of reductions, stages, and the alternatives of each stage."""
+"""From what a program must compute to kernels: the alternatives, and the kernels of each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from fusegen.ir.extent import CHANNEL, ROW
-from fusegen.ir.graph import Node, ancestors
-from fusegen.plan.kernel import Draft, Sweep
+from fusegen.ir.graph import Node
+from fusegen.plan.cost import Cost, schedule_cost
+from fusegen.plan.kernel import Draft, Known, Sweep
 from fusegen.plan.model import Kernel, Phase, Program, Schedule, Tensor
+from fusegen.plan.needs import Needs
 
 
 def _unit(phase: Phase) -> str:
     """What is reduced to one value."""
     return "column" if phase.unit == CHANNEL else "row" if phase.unit == ROW else "group"
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A schedule to be. shared: how many of its kernels, the first ones, all alternatives begin with."""
+
+    kind: str
+    drafts: tuple[Draft, ...]
+    shared: int
+    reason: str
 
 
 class Scheduler:
@@ -28,28 +41,21 @@ class Scheduler:
         self.name = name
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
-        self.reasons = list(reasons)
+        self.reasons = tuple(reasons)
         self.given = {tensor.node: tensor for tensor in inputs}
-        self.full_outputs = [t for t in outputs if t.extent.is_full]
-        # Counts are added to by the kernels that move the running statistics.
-        self.scalar_outputs = [t for t in outputs if t.extent.is_scalar and t.role != "count"]
-        self.vector_outputs = [t for t in outputs if not t.extent.is_full and not t.extent.is_scalar]
-        needed = ancestors([t.node for t in outputs], self.given)
-        self.reductions = [n for n in needed if n.is_reduction and n not in self.given and not n.extent.is_scalar]
-        self.total_sums = [n for n in needed if n.is_reduction and n.extent.is_scalar]
-        self.terminal = tuple(n for n in self.reductions if self._is_terminal(n))
-        self.phases = self._phases()
+        self.needs = Needs(self.given, outputs)
+        self.phases = self.needs.phases
 
     def program(self) -> Program:
         """The program with all its schedules; the last one fits every size."""
-        used = {node for t in self.outputs for node in ancestors([t.node], self.given)}
+        used = set(self.needs.nodes)
         inputs = tuple(t for t in self.inputs if t.node in used)
-        schedules, known = self._schedules()
         constants = sorted({node.attribute for node in used if node.op == "scalar"})
         groups = next((p.unit.blocks for p in self.phases if p.unit not in (CHANNEL, ROW)), None)
-        for node in used:
+        for node in self.needs.nodes:
             if groups is None and node.extent.is_segment and node.extent.blocks != 1:
                 groups = node.extent.blocks
+        schedules, known = self._schedules()
         return Program(
             self.name,
             inputs,
@@ -58,40 +64,20 @@ class Scheduler:
             tuple(schedules),
             self._totals(known),
             groups,
-            tuple(self.reasons),
+            (*self.reasons, *self._why_first()),
             tuple(self.phases),
-            self.terminal,
-            tuple(self.total_sums),
-            self._first_resident(),
+            self.needs.terminal,
+            tuple(self.needs.total_sums),
+            self.first_resident,
         )
 
-    # What depends on what
+    @cached_property
+    def costs(self) -> dict[str, Cost]:
+        """What each alternative costs."""
+        return {each.kind: schedule_cost(each.drafts, self.needs.nodes, self.given) for each in self.alternatives}
 
-    def _behind(self, node: Node) -> set[Node]:
-        """The reductions that `node` depends on, itself excluded."""
-        found = ancestors(node.operands, self.given) if node.operands and node not in self.given else []
-        return {other for other in found if other.is_reduction and other not in self.given}
-
-    def _is_terminal(self, node: Node) -> bool:
-        """A column sum that only feeds per-channel or scalar results: it can be taken in the last pass,
-        whatever else is there."""
-        if node.extent.rows:
-            return False
-        needed_by_full = any(node in self._behind(t.node) for t in self.full_outputs)
-        return not needed_by_full and not any(node in self._behind(other) for other in self.reductions)
-
-    def _phases(self) -> list[Phase]:
-        levels: dict[Node, int] = {}
-        for node in self.reductions:
-            if node not in self.terminal:
-                levels[node] = 1 + max((levels[other] for other in self._behind(node) if other in levels), default=0)
-        order = sorted(levels, key=lambda node: (levels[node], not node.extent.rows, str(node.extent), node.index))
-        phases = []
-        for (_, extent), nodes in groupby(order, key=lambda node: (levels[node], node.extent)):
-            phases.append(Phase(extent, tuple(nodes)))
-        return phases
-
-    def _first_resident(self) -> int:
+    @cached_property
+    def first_resident(self) -> int:
         """The first of the last phases of one unit."""
         start = len(self.phases)
         while start and self.phases[start - 1].unit == self.phases[-1].unit:
@@ -100,35 +86,49 @@ class Scheduler:
 
     # Schedules
 
-    def _schedules(self) -> tuple[list[Schedule], dict[Node, Tensor]]:
-        start = self._first_resident()
-        earlier, resident = self.phases[:start], self.phases[start:]
-        if earlier:
-            before = " and ".join(dict.fromkeys(f"each {_unit(phase)}" for phase in earlier))
-            self.reasons.append(f"{before} is reduced before the last stage, which reduces each {_unit(resident[0])}")
-        prefix, known, stored = self._reduce_phases(earlier, dict(self.given), [])
-        schedules = []
+    @cached_property
+    def alternatives(self) -> list[Alternative]:
+        """All schedules but that of panels, which does with one kernel what the last one does with several."""
+        start = self.first_resident
+        resident = self.phases[start:]
+        prefix = self._reduce_phases(0, start)
+        found = []
         if resident:
-            axis = "row" if resident[0].unit.rows else "column"
-            kernels, _ = (self._row if axis == "row" else self._column)(resident, known, stored)
-            schedules.append(Schedule(axis, tuple(prefix + kernels), self._why_resident(resident[0])))
-        split, known, stored = self._reduce_phases(resident, known, stored)
-        apply_, known = self._apply(known, stored)
-        if self._panels_help(split, apply_):
-            schedules.append(Schedule("panel", self._panel(*split, *apply_), self._why_panel()))
+            kind = "row" if resident[0].unit.rows else "column"
+            drafts = (*prefix, *(self._row(resident) if kind == "row" else self._column(resident)))
+            found.append(Alternative(kind, drafts, len(prefix), self._why_resident(resident[0])))
         kind = "split" if self.phases else "stream"
-        schedules.append(Schedule(kind, tuple(prefix + split + apply_), self._why_split(kind)))
+        drafts = (*prefix, *self._reduce_phases(start, len(self.phases)), *self._apply())
+        return [*found, Alternative(kind, drafts, len(prefix), self._why_split(kind))]
+
+    def _schedules(self) -> tuple[list[Schedule], Known]:
+        """The schedules with their kernels, and what lies in memory behind the last one."""
+        schedules = []
+        shared, begin = _built(self.alternatives[0].drafts[: self.alternatives[0].shared], self.given)
+        for each in self.alternatives:
+            kernels, known = _built(each.drafts[each.shared :], begin)
+            cost = self.costs[each.kind].elements
+            if each.kind == "split" and self._panels_help(kernels):
+                schedules.append(Schedule("panel", self._panel(*kernels), self._why_panel(), cost))
+            schedules.append(Schedule(each.kind, (*shared, *kernels), each.reason, cost))
         return schedules, known
 
-    def _panels_help(self, split: Sequence[Kernel], apply_: Sequence[Kernel]) -> bool:
+    def _panels_help(self, kernels: Sequence[Kernel]) -> bool:
         """Whether all there is to reduce before the results are columns, of tensors that the last pass reads again. The
         kernel has no values of rows, and leaves sums but no moments to what follows."""
         if [phase.unit for phase in self.phases] != [CHANNEL]:
             return False
-        partials, _, last, *_ = (*split, *apply_)
+        partials, _, last, *_ = kernels
         again = {t for p in partials.passes for t in p.loads} & {t for p in last.passes for t in p.loads}
         rows = any(t.extent.rows for part in (partials, last) for t in part.vectors)
-        return bool(again) and not rows and not any(node.op == "moments" for node in self.terminal)
+        return bool(again) and not rows and not any(node.op == "moments" for node in self.needs.terminal)
+
+    def _why_first(self) -> list[str]:
+        earlier, resident = self.phases[: self.first_resident], self.phases[self.first_resident :]
+        if not earlier:
+            return []
+        before = " and ".join(dict.fromkeys(f"each {_unit(phase)}" for phase in earlier))
+        return [f"{before} is reduced before the last stage, which reduces each {_unit(resident[0])}"]
 
     def _why_resident(self, phase: Phase) -> str:
         unit = {"row": "row", "group": "group of channels", "column": "tile of columns"}[_unit(phase)]
@@ -139,133 +139,76 @@ class Scheduler:
         return "a panel of columns stays in the L2 from its reduction to its use: the memory is read once"
 
     def _why_split(self, kind: str) -> str:
-        if kind == "stream" and not self.reductions:
+        if kind == "stream" and not self.needs.reductions:
             return "nothing is reduced: one pass over memory"
         if kind == "stream":
             return "no result of a reduction is used element-wise: one pass over memory"
         return "for every size: each reduction phase reads its operands once, the last pass once more"
 
-    def _reduce_phases(
-        self, phases: Sequence[Phase], known: dict[Node, Tensor], stored: list[Tensor]
-    ) -> tuple[list[Kernel], dict[Node, Tensor], list[Tensor]]:
-        """Kernels that bring each phase's results to memory, from where later kernels read them."""
-        kernels: list[Kernel] = []
-        known, stored = dict(known), list(stored)
-        for phase in phases:
-            position = self.phases.index(phase) + 1
-            done = {node for earlier in self.phases[:position] for node in earlier.sums}
-            keep = self._keep(done, known, stored, self.full_outputs)
+    def _reduce_phases(self, begin: int, end: int) -> list[Draft]:
+        """Kernels that bring the results of some phases to memory, from where later kernels read them."""
+        found: list[Draft] = []
+        for position, phase in enumerate(self.phases[begin:end], begin + 1):
+            keep = self.needs.kept(position)
             number = "" if len(self.phases) == 1 else f"_{position}"
             if phase.unit.rows:
                 name, about = f"{self.name}_segments{number}", f"what each {_unit(phase)} is reduced to"
-                draft = Draft(name, "segment", known, [Sweep(phase.sums)], keep, groups=phase.unit.blocks, purpose=about)
-                kernels.append(draft.build())
+                sweep = Sweep(phase.sums)
+                found.append(Draft(name, "segment", [sweep], keep, groups=phase.unit.blocks, purpose=about))
             else:
                 name, about = f"{self.name}_partials{number}", "column sums, one partial result per block of rows"
-                kernels.append(
-                    Draft(name, "stream", known, [Sweep(phase.sums)], partial_sums=phase.sums, purpose=about).build()
-                )
+                found.append(Draft(name, "stream", [Sweep(phase.sums)], partial_sums=phase.sums, purpose=about))
                 name, about = f"{self.name}_finalise{number}", "combines the partial results of each column"
-                kernels.append(Draft(name, "finalise", known, (), keep, finished=phase.sums, purpose=about).build())
-            stored += keep
-            known.update({tensor.node: tensor for tensor in keep if tensor.role == "accumulator"})
-        return kernels, known, stored
+                found.append(Draft(name, "finalise", (), keep, finished=phase.sums, purpose=about))
+        return found
 
-    def _keep(
-        self, done: set[Node], known: dict[Node, Tensor], stored: Sequence[Tensor], full_outputs: Sequence[Tensor] = ()
-    ) -> list[Tensor]:
-        """What becomes computable with `done` and must reach memory: vector outputs, and values that later passes use.
+    @property
+    def _last_sweep(self) -> Sweep:
+        """Full results, and the column sums that nothing waits for."""
+        return Sweep(self.needs.terminal, self.needs.full_outputs)
 
-        full_outputs: those that are still to be computed.
-        """
-        outputs = [t for t in self.vector_outputs if t not in stored and self._computable(t.node, done, known)]
-        keep = {t.name: t for t in outputs}
-        resident = {t.node for t in outputs if t.role == "accumulator"}
-        later = [t.node for t in full_outputs]
-        later += [operand for n in (*self.reductions, *self.total_sums) if n not in done for operand in n.operands]
-        later += [t.node for t in self.vector_outputs if t not in stored and t.name not in keep]
-        for node in self._frontier(later, done, known):
-            if node not in resident:
-                keep[f"{node.name}_scratch"] = Tensor(node.name, node, "accumulator", scratch=True)
-        return list(keep.values())
-
-    def _computable(self, node: Node, done: set[Node], known: dict[Node, Tensor]) -> bool:
-        slice_ = ancestors([node], known)
-        return all(n in done or n in known for n in slice_ if n.is_reduction)
-
-    def _frontier(self, targets: Sequence[Node], done: set[Node], known: dict[Node, Tensor]) -> list[Node]:
-        """The first vector values, seen from `targets`, that depend on a finished reduction."""
-        found: dict[Node, None] = {}
-        seen: set[Node] = set()
-        stack = list(targets)
-        while stack:
-            node = stack.pop()
-            if node in seen or node in known:
-                continue
-            seen.add(node)
-            reduced = [n for n in ancestors([node], known) if n.is_reduction and n not in known]
-            if not node.extent.is_full and reduced and all(n in done for n in reduced) and node.op != "moments":
-                found[node] = None
-            else:
-                stack.extend(node.operands)
-        return sorted(found, key=lambda node: node.index)
-
-    def _apply(self, known: dict[Node, Tensor], stored: Sequence[Tensor]) -> tuple[list[Kernel], dict[Node, Tensor]]:
-        """The last pass of a split or stream schedule: full results, and the column sums that nothing waits for."""
+    def _apply(self) -> list[Draft]:
+        """The last pass of a split or stream schedule."""
         suffix = "_apply" if self.phases else ""
-        sweep = Sweep(self.terminal, self.full_outputs)
-        kernel = Draft(
-            f"{self.name}{suffix}",
-            "stream",
-            known,
-            [sweep],
-            partial_sums=self.terminal,
-            purpose="every result in one pass" if not self.phases else "results, with what is reduced at hand",
-        ).build()
-        finalise, known = self._finalise_terminal(known, stored)
-        return [kernel, *finalise], known
+        about = "every result in one pass" if not self.phases else "results, with what is reduced at hand"
+        terminal = self.needs.terminal
+        draft = Draft(f"{self.name}{suffix}", "stream", [self._last_sweep], partial_sums=terminal, purpose=about)
+        stored = [t.name for level in range(1, self.needs.last) for t in self.needs.kept(level)]
+        return [draft, *self._finalise_terminal(len(self.phases), stored)]
 
-    def _finalise_terminal(
-        self, known: dict[Node, Tensor], stored: Sequence[Tensor]
-    ) -> tuple[list[Kernel], dict[Node, Tensor]]:
-        if not self.terminal:
-            return [], known
-        keep = self._keep(set(self.reductions), known, stored)
-        name = f"{self.name}_column_sums"
-        kernel = Draft(
-            name, "finalise", known, (), keep, finished=self.terminal, purpose="column sums from partial results"
-        )
-        return [kernel.build()], known | {t.node: t for t in keep if t.role == "accumulator"}
+    def _finalise_terminal(self, known: int, stored: Sequence[str]) -> list[Draft]:
+        """known: the phases whose results are in memory."""
+        terminal = self.needs.terminal
+        if not terminal:
+            return []
+        keep = self.needs.kept_at_last(known, stored)
+        about = "column sums from partial results"
+        return [Draft(f"{self.name}_column_sums", "finalise", (), keep, finished=terminal, purpose=about)]
 
-    def _row(
-        self, phases: Sequence[Phase], known: dict[Node, Tensor], stored: Sequence[Tensor]
-    ) -> tuple[list[Kernel], dict[Node, Tensor]]:
+    def _stored_before(self) -> list[str]:
+        """The results of the phases before the resident ones."""
+        return [t.name for level in range(1, self.first_resident + 1) for t in self.needs.kept(level)]
+
+    def _row(self, phases: Sequence[Phase]) -> list[Draft]:
         """One kernel that keeps a segment in registers through all phases."""
-        vectors = [t for t in self.vector_outputs if t not in stored and t.extent.rows]
-        sweeps = [Sweep(phase.sums) for phase in phases] + [Sweep(self.terminal, self.full_outputs)]
-        kernel = Draft(
+        stored = self._stored_before()
+        vectors = [t for t in self.needs.vector_outputs if t.name not in stored and t.extent.rows]
+        draft = Draft(
             f"{self.name}_row",
             "row",
-            known,
-            sweeps,
+            [*(Sweep(phase.sums) for phase in phases), self._last_sweep],
             vectors,
-            partial_sums=self.terminal,
+            partial_sums=self.needs.terminal,
             groups=phases[0].unit.blocks,
             purpose=f"each {_unit(phases[0])} in registers",
-        ).build()
-        finalise, known = self._finalise_terminal(known, [*stored, *vectors])
-        return [kernel, *finalise], known
+        )
+        return [draft, *self._finalise_terminal(self.first_resident, [*stored, *(t.name for t in vectors)])]
 
-    def _column(
-        self, phases: Sequence[Phase], known: dict[Node, Tensor], stored: Sequence[Tensor]
-    ) -> tuple[list[Kernel], dict[Node, Tensor]]:
+    def _column(self, phases: Sequence[Phase]) -> list[Draft]:
         """One kernel that keeps a tile of columns in shared memory through all phases."""
-        keep = self._keep(set(self.reductions), known, stored)
-        sweeps = [Sweep(phase.sums) for phase in phases] + [Sweep(self.terminal, self.full_outputs)]
-        kernel = Draft(
-            f"{self.name}_column", "column", known, sweeps, keep, purpose="each tile of columns in shared memory"
-        ).build()
-        return [kernel], known | {t.node: t for t in keep if t.role == "accumulator"}
+        keep = self.needs.kept_at_last(self.first_resident, self._stored_before())
+        sweeps = [*(Sweep(phase.sums) for phase in phases), self._last_sweep]
+        return [Draft(f"{self.name}_column", "column", sweeps, keep, purpose="each tile of columns in shared memory")]
 
     def _panel(self, partials: Kernel, finalise: Kernel, apply_: Kernel, *others: Kernel) -> tuple[Kernel, ...]:
         """The kernels of the split schedule with the first three of them as one."""
@@ -287,15 +230,18 @@ class Scheduler:
         )
         return kernel, *others
 
-    def _totals(self, known: dict[Node, Tensor]) -> tuple[Kernel, ...]:
-        if not self.scalar_outputs:
+    def _totals(self, known: Known) -> tuple[Kernel, ...]:
+        if not self.needs.scalar_outputs:
             return ()
-        draft = Draft(
-            f"{self.name}_total",
-            "total",
-            known,
-            [Sweep(tuple(self.total_sums))],
-            self.scalar_outputs,
-            purpose="sums over all columns",
-        )
-        return (draft.build(),)
+        sweep = Sweep(tuple(self.needs.total_sums))
+        name, about = f"{self.name}_total", "sums over all columns"
+        return (Draft(name, "total", [sweep], self.needs.scalar_outputs, purpose=about).build(known),)
+
+
+def _built(drafts: Sequence[Draft], known: Mapping[Node, Tensor]) -> tuple[list[Kernel], Known]:
+    """Kernels that run one after the other; what they leave in memory is known to those behind."""
+    kernels, known = [], dict(known)
+    for draft in drafts:
+        kernels.append(draft.build(known))
+        known |= {t.node: t for t in draft.vector_stores if t.role == "accumulator"}
+    return kernels, known

@@ -214,7 +214,7 @@ class StructRenderer:
     def _scalars(self) -> list[str]:
         """Statements that make the record of scalars."""
         lines = []
-        for tensor, made in self.passes.in_memory():
+        for tensor, made in self.passes.in_memory:
             if tensor.extent == SCALAR and made == BEFORE:
                 loaded = f"read({pointer(tensor)})"
                 present = self._present(tensor)
@@ -315,7 +315,7 @@ class StructRenderer:
     def _in_memory(self) -> dict[str, list[InMemory]]:
         found: dict[str, list[InMemory]] = {"Channel": [], "Row": [], "Group": []}
         count = len(self.passes.passes) + bool(self.program.total_sums)
-        for tensor, made in self.passes.in_memory():
+        for tensor, made in self.passes.in_memory:
             if tensor.extent == SCALAR:
                 continue
             uses = f"0b{self.passes.uses(tensor, made):0{count}b}"
@@ -324,13 +324,6 @@ class StructRenderer:
         return found
 
     # Passes
-
-    def _level(self, node: Node) -> int:
-        """The first pass that computes a value, for itself or to keep it for later ones."""
-        passes = self.passes
-        found = [i for i, each in enumerate(passes.passes) if node in each.values]
-        kept = [i - 1 for by_pass in passes.kept.values() for i, nodes in enumerate(by_pass) if node in nodes]
-        return min([*found, *kept])
 
     def _element_lines(self) -> list[list[str]]:
         passes = self.passes
@@ -347,7 +340,7 @@ class StructRenderer:
             return [_constant(node, either), f"{kept} = {value(node.name)};"]
 
         for node, text in self.expressions.each(values, sinks, bits):
-            lines[self._level(node)] += declare(node, text)
+            lines[passes.level[node]] += declare(node, text)
         return lines
 
     def _pass(self, index: int) -> PassText:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.ir.extent import CHANNEL, ROW, Extent
+from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Kernel, Program
 from fusegen.plan.passes import Passes, is_group
@@ -37,14 +37,12 @@ def work(program: Program, passes: Passes) -> Work:
     constants = len(_channel_tensors(row)) if row else 0
     sums = len(row.partial_sums) if row else 0
     tiles = passes.tile_reads() if passes.kernel("column") else set()
+    needed = [passes.tensors_of_elements(index) for index in range(len(passes.passes))]
     return Work(
         column_values=max(column_values(kernel) for kernel in program.kernels if kernel.kind != "panel"),
         channel_values_by=[sum(n.extent == CHANNEL for n in each.small) for each in passes.passes],
-        row_tensors_by=[passes.uses_of_elements(ROW, i) for i in range(len(passes.passes))],
-        group_tensors_by=[
-            sum(passes.uses_of_elements(extent, i) for extent in _group_extents(passes))
-            for i in range(len(passes.passes))
-        ],
+        row_tensors_by=[sum(t.extent == ROW for t in tensors) for tensors in needed],
+        group_tensors_by=[sum(is_group(t.extent) for t in tensors) for tensors in needed],
         tile_reads=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor.name in tiles),
         row_constants=constants,
         row_values=len({node for pass_ in row.passes for node in pass_.values}) if row else 0,
@@ -54,10 +52,6 @@ def work(program: Program, passes: Passes) -> Work:
         first_resident=program.first_resident,
         fits_l2=any(schedule.kind == "panel" for schedule in program.schedules),
     )
-
-
-def _group_extents(passes: Passes) -> set[Extent]:
-    return {tensor.extent for tensor, _ in passes.in_memory() if is_group(tensor.extent)}
 
 
 def _channel_tensors(kernel: Kernel) -> list[Node]:

@@ -1,0 +1,118 @@
+"""What of a program depends on which reductions: the phases, and what each of them makes known.
+
+Every answer comes from a walk or two over the graph, so that planning grows with its size and not with a power of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+
+from fusegen.ir.graph import Node, ancestors
+from fusegen.plan.model import Phase, Tensor
+
+
+class Needs:
+    """The reductions behind the outputs of a program.
+
+    nodes: everything it needs, in order. reductions: but those to scalars, `total_sums`. terminal: sums of columns
+    that nothing but results of channels and scalars waits for. phases: the other reductions, in order.
+
+    The level of a value is the number of phases, from the first on, that must be done before it can be computed;
+    `last` if it follows from a terminal sum, more than that if from a total.
+    """
+
+    def __init__(self, given: Mapping[Node, Tensor], outputs: Sequence[Tensor]) -> None:
+        self.given = given
+        self.full_outputs = [t for t in outputs if t.extent.is_full]
+        # Counts are added to by the kernels that move the running statistics.
+        self.scalar_outputs = [t for t in outputs if t.extent.is_scalar and t.role != "count"]
+        self.vector_outputs = [t for t in outputs if not t.extent.is_full and not t.extent.is_scalar]
+        self.nodes = ancestors([t.node for t in outputs], given)
+        found = [n for n in self.nodes if n.is_reduction and n not in given]
+        self.reductions = [n for n in found if not n.extent.is_scalar]
+        self.total_sums = [n for n in found if n.extent.is_scalar]
+        self.terminal = self._terminal()
+        self.phases = self._phases()
+        self.last = len(self.phases) + 1
+        self.level = self._levels()
+        self._first_uses = self._frontiers()
+
+    def _terminal(self) -> tuple[Node, ...]:
+        """Column sums that only feed per-channel or scalar results: they can be taken in the last pass, whatever else
+        is there."""
+        sinks = [t.node for t in self.full_outputs]
+        sinks += [operand for node in self.reductions for operand in node.operands]
+        awaited = set(ancestors(sinks, self.given))
+        return tuple(n for n in self.reductions if not n.extent.rows and n not in awaited)
+
+    def _walk(self, own: Mapping[Node, int] | None = None) -> dict[Node, int]:
+        """For each node the highest number of a reduction among it and what is behind it. own: those numbers; without
+        them, one more than the highest number behind."""
+        waiting = set(self.reductions).difference(self.terminal)
+        found: dict[Node, int] = {}
+        for node in self.nodes:
+            behind = 0 if node in self.given else max((found[o] for o in node.operands), default=0)
+            if own is None:
+                found[node] = behind + (node in waiting)
+            else:
+                found[node] = max(behind, own.get(node, 0))
+        return found
+
+    def _phases(self) -> list[Phase]:
+        depth = self._walk()
+        nodes = [n for n in self.reductions if n not in self.terminal]
+        nodes.sort(key=lambda n: (depth[n], not n.extent.rows, str(n.extent), n.index))
+        return [Phase(extent, tuple(g)) for (_, extent), g in groupby(nodes, key=lambda n: (depth[n], n.extent))]
+
+    def _levels(self) -> dict[Node, int]:
+        own = {node: i for i, phase in enumerate(self.phases, 1) for node in phase.sums}
+        own |= dict.fromkeys(self.terminal, self.last)
+        own |= dict.fromkeys(self.total_sums, self.last + 1)
+        return self._walk(own)
+
+    def _frontiers(self) -> list[list[Node]]:
+        """By level, the small values that something of a higher level uses, or an element does."""
+        found: dict[Node, None] = {}
+        for user in self.nodes:
+            if user in self.given:
+                continue
+            for node in user.operands:
+                later = user.extent.is_full or user.is_reduction or self.level[user] > self.level[node]
+                if later and not node.extent.is_full and node.op != "moments":
+                    found[node] = None
+        lists: list[list[Node]] = [[] for _ in range(self.last + 2)]
+        for node in sorted(found, key=lambda n: n.index):
+            lists[self.level[node]].append(node)
+        return lists
+
+    def kept(self, level: int) -> list[Tensor]:
+        """What must reach memory once so many phases are done: results, and values that later passes use."""
+        outputs = [t for t in self.vector_outputs if max(self.level[t.node], 1) == level]
+        return self._with_scratch(outputs, self._first_uses[level])
+
+    def kept_at_last(self, known: int, stored: Collection[str]) -> list[Tensor]:
+        """The same once every reduction but the totals is done. known: the level up to which values are in memory.
+        stored: names of results that are there already."""
+        outputs = [t for t in self.vector_outputs if t.name not in stored and self.level[t.node] <= self.last]
+        return self._with_scratch(outputs, self._behind_totals(known))
+
+    def _with_scratch(self, outputs: Sequence[Tensor], needed: Iterable[Node]) -> list[Tensor]:
+        there = {t.node for t in outputs if t.role == "accumulator"}
+        scratch = [Tensor(n.name, n, "accumulator", scratch=True) for n in needed if n not in there]
+        return [*outputs, *scratch]
+
+    def _behind_totals(self, known: int) -> list[Node]:
+        found: set[Node] = set()
+        stack = [operand for node in self.total_sums for operand in node.operands]
+        seen: set[Node] = set()
+        while stack:
+            node = stack.pop()
+            if node in seen or node in self.given or self.level[node] <= known:
+                continue
+            seen.add(node)
+            if not node.extent.is_full and self.level[node] <= self.last and node.op != "moments":
+                found.add(node)
+            else:
+                stack.extend(node.operands)
+        return sorted(found, key=lambda node: node.index)
