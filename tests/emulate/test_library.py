@@ -107,7 +107,7 @@ extern "C" int64_t size(int mode) {
   int found = 0;
   Modes::with(mode, [&](auto types) {
     found = typename decltype(types)::template Of<Size>();
-    return cudaSuccess;
+    return cudaGetLastError();
   });
   return found;
 }
