@@ -52,7 +52,7 @@ def root(tmp_path_factory):
 @pytest.fixture(scope="module")
 def package(root, emulation_cache):
     plan = write("stands_in", SPEC, root)
-    return emulate_package(root / plan.spec.name, cache=emulation_cache)
+    return emulate_package(root / plan.spec.name, cache=emulation_cache, modes=[0])
 
 
 @pytest.fixture(scope="module")
