@@ -45,8 +45,7 @@ def test_every_schedule_against_double_precision(name: str, emulation_cache: Pat
     other = CHAINS[name]
     plan = write(name, other.spec(name), tmp_path)
     mode = plan.modes[0]
-    source = tmp_path / name / "kernels.cu"
-    library = compile_kernels(source, cache=emulation_cache, defines=[f"FUSEGEN_MODES={1 << mode.index}u"])
+    library = compile_kernels(tmp_path / name / "kernels.cu", cache=emulation_cache, modes=[mode.index])
     module_class = fusegen.load(name, tmp_path)
     for seed, (rows, channels) in enumerate(SIZES):
         for training in (True, False) if len(plan.variants) > 1 else (True,):
