@@ -62,7 +62,7 @@ def run_all(sizes: Sequence[ScaleRow], cache: Path) -> None:
 def limits(sizes: Sequence[ScaleRow], command: Sequence[str]) -> list[dict[str, str | float]]:
     """A row for each size. ps: an element's time. slots: those of warps for each element of the activations."""
     programs: list[list[dict]] = [[]]
-    for launch in profile(command, rf"\w*{KERNELS}|{SEPARATOR}", ("ns", *SHARES, "warp_instructions")):
+    for launch in profile(command, f"{KERNELS}|{SEPARATOR}", ("ns", *SHARES, "warp_instructions")):
         if SEPARATOR in launch["kernel"]:
             programs.append([])
         else:

@@ -3,7 +3,7 @@
     PYTHONPATH=. python benchmarks/kernel_limits.py --out DIR     on a CUDA device, with ncu and with _C.so built
 
 One forward and backward pass in training at the full sizes, from cold caches, at the clocks that the GPU has. Kernels
-of a few thousand elements (finalise, totals) are left out.
+of a few thousand elements (final and scalar reductions) are left out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run_once(name: str) -> None:
 
 def limits(name: str) -> list[dict[str, str | float]]:
     """A row for each kernel of a chain. per_element: instructions of threads for each element of the activations."""
-    launches = profile([sys.executable, __file__, "--run", name], rf"\w*{KERNELS}", ("ns", *SHARES, "instructions"))
+    launches = profile([sys.executable, __file__, "--run", name], KERNELS, ("ns", *SHARES, "instructions"))
     rows, _, channels, _ = subjects([name])[name].chain.full
     return [_row(name, launch, rows * channels) for launch in launches]
 
@@ -49,7 +49,7 @@ def limits(name: str) -> list[dict[str, str | float]]:
 def _row(name: str, launch: Mapping[str, Any], elements: int) -> dict[str, str | float]:
     return {
         "spec": name,
-        "precision": "bf16" if "<__nv_bfloat16" in launch["kernel"] else "fp32",
+        "precision": "bf16" if "__nv_bfloat16" in launch["kernel"] else "fp32",
         "kernel": short_name(launch["kernel"]),
         "us": round(launch["ns"] / 1e3, 1),
         **{key: round(launch[key], 1) for key in SHARES},

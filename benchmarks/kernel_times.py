@@ -16,11 +16,13 @@ from collections import defaultdict
 from pathlib import Path
 
 import torch
+from kernel_names import KernelName, kernel_name, planned_bytes
 from subjects import SEEDS, subjects
 from torch.profiler import ProfilerActivity, profile
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 REPEATS = 20
+LIBRARY = "library"
 
 
 def copy_microseconds(count: int, flush: torch.Tensor) -> float:
@@ -40,7 +42,7 @@ def copy_microseconds(count: int, flush: torch.Tensor) -> float:
     return statistics.median(times)
 
 
-def kernel_microseconds(module, x, train: bool, flush: torch.Tensor) -> dict[str, float]:
+def kernel_microseconds(module, x, train: bool, flush: torch.Tensor) -> dict[KernelName | str, float]:
     """Median device time of each kernel in one forward and backward."""
     module.train(train)
     grad = torch.randn_like(module(x))
@@ -52,24 +54,18 @@ def kernel_microseconds(module, x, train: bool, flush: torch.Tensor) -> dict[str
             flush.zero_()
             torch.autograd.grad(module(x), wanted, grad)
         torch.cuda.synchronize()
-    found: dict[str, list[float]] = defaultdict(list)
+    found: dict[KernelName | str, list[float]] = defaultdict(list)
     for event in profiler.events():
-        match = re.search(r"(\w+)<.*>\(", event.name)
-        name = match.group(1) if match and "anonymous namespace" in event.name else "library"
-        if re.search(r"(forward|backward)(_\w+)?$", name) or re.match(r"nvjet|gemm|cutlass|sm\d+", event.name):
-            found[name].append(event.device_time)
+        name = kernel_name(event.name)
+        if name or re.match(r"nvjet|gemm|cutlass|sm\d+", event.name):
+            found[name or LIBRARY].append(event.device_time)
     return {name: statistics.median(times) for name, times in found.items()}
 
 
-def planned_bytes(spec: str, width: int) -> dict[str, int]:
+def bytes_of(spec: str, width: int) -> dict[KernelName, int]:
     """Bytes of each kernel at the typical sizes, scaled from the plan's float32 to the width of the precision."""
-    data = json.loads((Path("generated") / spec / "plan.json").read_text(encoding="utf-8"))
-    kernels = {}
-    for variant in data["variants"]:
-        for program in variant["programs"]:
-            for schedule in program["schedules"]:
-                kernels |= {kernel["name"]: kernel["bytes"] * width // 4 for kernel in schedule["kernels"]}
-    return kernels
+    plan = json.loads((Path("generated") / spec / "plan.json").read_text(encoding="utf-8"))
+    return {name: count * width // 4 for name, count in planned_bytes(plan).items()}
 
 
 def main() -> None:
@@ -83,7 +79,7 @@ def main() -> None:
     for name, subject in subjects(options.chains, stand_in=False).items():
         for precision, dtype in PRECISIONS.items():
             fused, _, x = subject.pair(subject.chain.full, dtype, "cuda", seed=1)
-            sizes = planned_bytes(subject.chain.spec, dtype.itemsize)
+            sizes = bytes_of(subject.chain.spec, dtype.itemsize)
             for train in (True, False):
                 for kernel, time in kernel_microseconds(fused, x, train, flush).items():
                     count = sizes.get(kernel, 0)
@@ -94,7 +90,7 @@ def main() -> None:
                             name,
                             precision,
                             "train" if train else "eval",
-                            kernel,
+                            str(kernel),
                             f"{time:.1f}",
                             count,
                             f"{copy:.1f}",

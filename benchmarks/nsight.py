@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
-import re
 import subprocess
 from collections.abc import Sequence
 
-KERNELS = r"(forward|backward)(_(row|column|panel|partials|apply|segments))?"
+from kernel_names import kernel_name
+
+# Of whole tensors: the reductions of partial results are left out.
+KERNELS = "(row|column|l2|pointwise|row_reduction)_kernel"
 
 # Our names for those of ncu.
 METRICS = {
@@ -41,6 +43,5 @@ def profile(command: Sequence[str], pattern: str, names: Sequence[str]) -> list[
 
 
 def short_name(kernel: str) -> str:
-    """A kernel's name without namespaces, template arguments and parameters."""
-    found = re.search(rf"\w*{KERNELS}", kernel)
-    return found.group() if found else kernel
+    """The program, the kind and the pass of a kernel of ours; any other kernel's name as it is."""
+    return str(kernel_name(kernel) or kernel)

@@ -8,6 +8,8 @@ from fusegen.ir.functions.catalogue import is_costly, is_slope
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Kernel, Pass
 
+MOST_KEPT = 32  # kernels know them by masks of so many bits
+
 
 def kept_values(kernel: Kernel) -> list[list[Node]]:
     """For each pass of a row or column kernel, the values that it keeps for later ones."""
@@ -21,26 +23,36 @@ def kept_values(kernel: Kernel) -> list[list[Node]]:
 
 
 class _Keeper:
-    """The values, `nodes`, that the passes so far keep. Row kernels keep them in registers, others in shared memory."""
+    """The values, `nodes`, that the passes so far keep. Row kernels keep them in registers, others in shared memory.
+
+    room: for how many more there is, besides the operands of moments, which row kernels always keep.
+    """
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.nodes: list[Node] = []
+        self.room = MOST_KEPT
+        if kernel.kind == "row":
+            self.room -= len({n.operands[0] for p in kernel.passes for n in p.sums if n.op == "moments"})
 
     def choose(self, index: int, pass_: Pass) -> list[Node]:
         """What to keep for later passes: anywhere, what a costly function made. In registers, also the operands of
         moments, which a second loop over the distances to the mean needs at once; slopes in place of what they are
         made of; and nothing that is one operation away from what is at hand."""
         if self.kernel.kind != "row":
-            return sorted(self._costly_later(index, pass_), key=lambda node: node.index)
+            found = sorted(self._costly_later(index, pass_), key=lambda node: node.index)[: self.room]
+            self.room -= len(found)
+            return found
         of_moments = {n.operands[0] for n in pass_.sums if n.op == "moments" and n.operands[0] in pass_.values}
         at_hand = {t.node for t in self.kernel.reads}
-        found: list[Node] = []
+        found = []
         for node in sorted(of_moments | self._costly_later(index, pass_, of_moments), key=lambda node: node.index):
             near = at_hand.issuperset(n for n in node.operands if n.extent.is_full)
-            if not near or node in of_moments or is_costly(node) or is_slope(node):
+            worth = not near or is_costly(node) or is_slope(node)
+            if node in of_moments or (worth and self.room > 0):
                 found.append(node)
                 at_hand.add(node)
+                self.room -= node not in of_moments
         return found
 
     def _costly_later(self, index: int, pass_: Pass, kept: Set[Node] = frozenset()) -> set[Node]:

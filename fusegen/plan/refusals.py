@@ -9,8 +9,10 @@ from fusegen.errors import Diagnostic
 from fusegen.ops.norms import Norm
 from fusegen.plan.devices import DEVICES, is_known
 
-# Each is a phase of its own: the work of planning grows with the third power of their number, the code with the second.
-MAX_NORMS = 12
+# Kernels know passes and the tensors of all elements by masks of 32 bits. Each norm is a pass of its own; there is the
+# last one, and that over the channels. Besides inputs and parameters there is the product, and backward its gradient.
+MAX_NORMS = 30
+MAX_FULL_TENSORS = 30
 
 
 def refusals(spec, chain: Chain, document) -> Iterator[Diagnostic]:
@@ -19,6 +21,7 @@ def refusals(spec, chain: Chain, document) -> Iterator[Diagnostic]:
     yield from _numbers_of_groups(chain, document)
     yield from _parameters_of_the_rows(chain, document)
     yield from _too_many_norms(spec, document)
+    yield from _too_many_tensors(chain, document)
 
 
 def _unknown_targets(spec, document) -> Iterator[Diagnostic]:
@@ -47,3 +50,12 @@ def _too_many_norms(spec, document) -> Iterator[Diagnostic]:
     if len(norms) > MAX_NORMS:
         message = f"a chain can have at most {MAX_NORMS} norms: each is a stage of its own"
         yield document.diagnostic("FG401", message, ("chain", norms[MAX_NORMS]), hint="split the chain in two")
+
+
+def _too_many_tensors(chain: Chain, document) -> Iterator[Diagnostic]:
+    names = [name for name, node in chain.tail_inputs.items() if node is not chain.source]
+    names += [parameter.name for parameter in chain.parameters.values() if parameter.extent.is_full]
+    if len(names) > MAX_FULL_TENSORS:
+        message = f"a chain can read at most {MAX_FULL_TENSORS} tensors of its result's size besides its first input"
+        place = chain.places[names[MAX_FULL_TENSORS]][:2]
+        yield document.diagnostic("FG401", message, place, hint="split the chain in two")

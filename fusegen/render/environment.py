@@ -66,18 +66,11 @@ def environment_of(templates: Path) -> Environment:
         newline_sequence="\n",
     )
     env.filters["wrap"] = wrap
-    env.filters["shift"] = shift
-    env.filters["without_index"] = lambda text: text.removesuffix("[v]")
     return env
 
 
 def render(template: str, **context: object) -> str:
     return environment().get_template(template).render(context)
-
-
-def shift(text: str, by: int) -> str:
-    """`text` with its lines further in, but for those of the preprocessor."""
-    return textwrap.indent(text, " " * by, lambda line: line.strip() != "" and not line.startswith("#"))
 
 
 def wrap(text: str, width: int, indent: int) -> str:

@@ -60,16 +60,11 @@ def _of_template(before: str) -> bool:
 
 
 def _candidate(line: str, at: int) -> int | None:
-    """The break that the character at `at` allows: behind a comma, a semicolon, an assignment or an if's condition;
-    before an operator."""
+    """The break that the character at `at` allows: behind a comma, a semicolon or an assignment; before an operator."""
     if line.startswith((", ", "; "), at):
         return at + 1
     if line.startswith(" = ", at):
         return at + 2
-    if line.startswith(" += ", at):
-        return at + 3
     if line.startswith((" && ", " ? ", " : ", " + ", " - "), at):
-        return at + 1
-    if line.startswith(") ", at) and line.lstrip().startswith("if (") and line[at + 2] not in "?:&|+-*/<>={":
         return at + 1
     return None

@@ -9,30 +9,18 @@ emitted code's own ends so; tests/render/test_spelling.py holds templates, suppo
 
 from __future__ import annotations
 
-ENDINGS = {
-    "v": "the value itself: of an element, a column, a segment, or a constant",
+IN_EVERY_FILE = {
+    "v": "the value itself: of an element, a channel, a row, a group, or a constant",
     "ptr": "where it lies in memory",
     "type": "the type of its elements",
-    "next": "elements that are on their way from memory",
-    "in": "elements as they were loaded; in bindings.cpp an argument, made contiguous",
-    "out": "elements to store; in bindings.cpp a result",
     "arg": "an argument of an op or a launcher",
-    "dtype": "the dtype of an argument",
-    "tile": "elements in shared memory",
-    "held": "elements that a row kernel holds in registers",
-    "kept": "an element that is on its way to its tile",
-    "staged": "values of columns in shared memory",
-    "terms": "what is added to a sum, or enters moments",
-    "summed": "the sum that a mean is made of",
-    "all": "the sum of all threads",
-    "shifted": "sums of values less the first one",
-    "seen": "how many values those are of",
-    "distances": "distances from a mean",
-    "squares": "their squares",
-    "rest": "their sum, zero but for rounding",
-    "mean": "the mean among moments",
-    "m2": "the sum of squares among moments",
 }
+IN_BINDING = {
+    "in": "an argument, made contiguous",
+    "out": "a result",
+    "dtype": "the dtype of an argument",
+}
+ENDINGS = {**IN_EVERY_FILE, **IN_BINDING}
 
 
 def spell(name: str, ending: str) -> str:

@@ -21,7 +21,7 @@ class Example:
         return self.graph.add(op, *operands, extent=extent, name=name or f"{op}_value")
 
     def simplified(self, *sinks: Node, barriers=()) -> list[Node]:
-        found = simplify(self.graph, sinks, (), {self.x}, barriers)
+        found, _ = simplify(self.graph, sinks, (), {self.x}, barriers)
         return [found[sink] for sink in sinks]
 
 
