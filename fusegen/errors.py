@@ -43,6 +43,7 @@ CODES: dict[str, str] = {
     "FG306": "a value, input or argument that nothing uses",
     "FG307": "an operand given not at all or more than once",
     "FG308": "an op used where it is not defined",
+    "FG309": "a value of each row where one of each element is needed",
     "FG401": "a chain that the planner cannot schedule",
     "FG402": "a size that the planner cannot handle",
     "FG501": "an output directory that is not fusegen's",

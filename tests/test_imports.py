@@ -25,6 +25,7 @@ LAYERS = (
     ("verify",),
     ("bench",),
     ("tune",),
+    ("explain",),
     ("fusegen", "cli"),
     ("__main__",),
 )

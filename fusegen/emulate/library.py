@@ -10,7 +10,7 @@ import re
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fusegen.emulate.buffer import Buffer
@@ -150,8 +150,18 @@ class EmulatedLibrary:
         return function, os.path.basename(line).partition(" ")[0]  # drops "(discriminator 4)"
 
 
-def compile_kernels(source: Path, *, cache: Path, defines: Sequence[str] = (), checked: bool = True) -> EmulatedLibrary:
+def compile_kernels(
+    source: Path,
+    *,
+    cache: Path,
+    defines: Sequence[str] = (),
+    modes: Iterable[int] | None = None,
+    checked: bool = True,
+) -> EmulatedLibrary:
     """Compiles a kernels.cu unless the cache has it. The key is the content of everything that goes in.
+
+    modes: the dtype configurations to compile, by the index that the plan has for each; None: all of them. A launcher
+    refuses the others. Each takes the compiler a few seconds.
 
     checked: whether every access to shared memory and to buffers is looked at before it happens. Without that, a
     mistake shows by what it does: a fault, a damaged canary, a NaN, a result that depends on the order of threads.
@@ -159,8 +169,9 @@ def compile_kernels(source: Path, *, cache: Path, defines: Sequence[str] = (), c
     source, cache = Path(source).resolve(), Path(cache).resolve()
     cache.mkdir(parents=True, exist_ok=True)
     engine = _build_engine(cache)
+    defines = [*defines, *_selected(modes)]
     flags = [*_KERNEL_FLAGS, *(_HOOK_FLAGS if checked else [])]
-    digest = hashlib.sha256(repr((engine.name, flags, list(defines))).encode())
+    digest = hashlib.sha256(repr((engine.name, flags, defines)).encode())
     _hash_source(source, digest, set())
     target = cache / f"{source.stem}-{digest.hexdigest()[:24]}.so"
     if not target.exists():
@@ -169,6 +180,11 @@ def compile_kernels(source: Path, *, cache: Path, defines: Sequence[str] = (), c
         link = ["-shared", str(engine), "-Wl,-rpath,$ORIGIN"]
         _compile([*flags, *options, "-x", "c++", str(source)], link, target)
     return EmulatedLibrary(target)
+
+
+def _selected(modes: Iterable[int] | None) -> list[str]:
+    """The macro of kernels/entry.cuh that says which dtype configurations are compiled."""
+    return [] if modes is None else [f"FUSEGEN_MODES={sum(1 << mode for mode in set(modes)):#x}u"]
 
 
 def _build_engine(cache: Path) -> Path:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -20,18 +20,21 @@ from fusegen.emulate.library import compile_kernels
 from fusegen.paths import AUTOGRAD, SUPPORT
 
 
-def emulate_package(package: Path, *, cache: Path, verification: bool = False) -> ModuleType:
+def emulate_package(
+    package: Path, *, cache: Path, modes: Iterable[int] | None = None, verification: bool = False
+) -> ModuleType:
     """Imports a copy of `package` whose ops are registered for CPU tensors and launch the emulated kernels.
 
-    package: a directory of a generated package. cache: where compiled objects are kept. verification: with the float64
-    kernels. Raises EmulationBuildError with the compiler's message. One process can hold one emulated copy of a
+    package: a directory of a generated package. cache: where compiled objects are kept. modes: the dtype
+    configurations to compile, as compile_kernels() has them; ops raise an error in the others. verification: with the
+    float64 kernels. Raises EmulationBuildError with the compiler's message. One process can hold one emulated copy of a
     package, and none beside the real extension.
     """
     name = f"fusegen_emulated_{package.name}"
     if name in sys.modules:
         return sys.modules[name]
     defines = ["FUSEGEN_VERIFICATION"] if verification else []
-    kernels = compile_kernels(package / "kernels.cu", cache=cache, defines=defines)
+    kernels = compile_kernels(package / "kernels.cu", cache=cache, defines=defines, modes=modes)
     support = package.parent / SUPPORT
     headers = (package / "launchers.h", support / "call.h", support / "torch_glue.h")
     binding = _read(package / "bindings.cpp", *headers, *_module_sources(support))

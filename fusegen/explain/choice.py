@@ -46,9 +46,7 @@ def choice(text: str) -> Choice:
     considered, launches = [], []
     for line in map(json.loads, text.splitlines()):
         if "considered" in line:
-            considered.append(
-                Considered(line["considered"], line["chosen"], line["reason"], line.get("estimate"))
-            )
+            considered.append(Considered(line["considered"], line["chosen"], line["reason"], line.get("estimate")))
         else:
             passes, grid, block = (tuple(line[key]) for key in ("passes", "grid", "block"))
             launches.append(Launch(line["kernel"], passes, grid, block, line["shared_bytes"]))

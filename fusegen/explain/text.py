@@ -49,7 +49,8 @@ def choices(plan: Plan, mode: Mode, size: Sizes, cache: Path | None = None) -> I
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         write_files(render_all([plan]), root)
-        library = compile_kernels(root / plan.spec.name / "kernels.cu", cache=cache or root, defines=[f"FUSEGEN_MODES={1 << mode.index:#x}u"], checked=False)
+        source = root / plan.spec.name / "kernels.cu"
+        library = compile_kernels(source, cache=cache or root, modes=[mode.index], checked=False)
         launchers = EmulatedLaunchers(library)
         for program in plan.programs:
             groups = 1 if program.groups is None else _extent(program.groups, size)

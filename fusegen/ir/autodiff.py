@@ -9,9 +9,7 @@ from fusegen.ir.extent import Extent
 from fusegen.ir.functions.catalogue import FUNCTIONS
 from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reduce import sum_to
-
-# Results of normalisation statistics: the gradient through them is part of `standardize`'s rule.
-_STATISTICS = frozenset({"moments", "mean", "variance", "sum"})
+from fusegen.ir.reductions import REDUCTIONS
 
 
 def differentiate(graph: Graph, result: Node, grad: Node, leaves: Sequence[Node]) -> dict[Node, Node]:
@@ -30,7 +28,11 @@ def differentiate(graph: Graph, result: Node, grad: Node, leaves: Sequence[Node]
         if node.is_leaf:
             gradients[node] = total
             continue
-        if node.op in _STATISTICS:
+        if node.is_reduction:
+            (operand,) = node.operands
+            if (through := REDUCTIONS[node.op].gradient) is None:
+                raise InternalError(f"no gradient rule for {node!r}")
+            _accumulate(graph, contributions.setdefault(operand, {}), through(graph, node, total), operand)
             continue
         function = FUNCTIONS.get(node.op)
         if function is None:
@@ -63,4 +65,6 @@ def _total(graph: Graph, node: Node, parts: dict[Extent, Node]) -> Node:
     total = summed[0]
     for part in summed[1:]:
         total = graph.add("add", total, part, name=f"d_{node.name}", temporary=True)
+    if total.extent != node.extent:
+        total = graph.add("expand", total, extent=node.extent, name=f"d_{node.name}_expanded", temporary=True)
     return total

@@ -9,14 +9,15 @@ from fusegen.errors import InternalError
 from fusegen.ir.extent import SCALAR, Extent, broadcast
 
 LEAVES = frozenset({"tensor", "scalar", "literal", "count"})
-REDUCTIONS = frozenset({"sum", "moments"})
+REDUCTIONS = frozenset({"sum", "moments", "max"})
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
     """One value. Nodes are compared by identity; `Graph` makes equal expressions the same node.
 
-    op: "tensor", "scalar", "literal" and "count" are leaves; "sum" and "moments" reduce their operand to `extent`;
+    op: "tensor", "scalar", "literal" and "count" are leaves; "sum", "moments" and "max" reduce their operand to
+        `extent`, "expand" repeats it;
         "mean" and "variance" pick one result of "moments"; everything else is an element-wise function of
         `fusegen.ir.functions`.
     attribute: what `op` needs besides its operands: a tensor's or scalar's name, a literal's value; for "count", the
@@ -157,5 +158,8 @@ def verify(sinks: Iterable[Node]) -> None:
         if node.is_reduction:
             if node.extent == joined or broadcast(node.extent, joined) != joined:
                 raise InternalError(f"{node!r} reduces {joined} to {node.extent}")
+        elif node.op == "expand":
+            if broadcast(node.extent, joined) != node.extent:
+                raise InternalError(f"{node!r} expands {joined} to {node.extent}")
         elif node.extent != joined:
             raise InternalError(f"{node!r} should have the extent {joined}")

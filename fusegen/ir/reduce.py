@@ -8,13 +8,13 @@ from fusegen.ir.ranges import is_moderate
 
 
 def sum_to(graph: Graph, value: Node, extent: Extent) -> Node:
-    """`value` summed over every axis that `extent` lacks.
+    """`value` summed over every axis that `extent` lacks; as it is where it has none of these.
 
     Factors that do not vary over the summed axes are multiplied afterwards, so that e.g. the sums of g, of g *
     weight and of g / divisor over the rows are one sum. The whole of a matrix is summed by columns first, for the same
     reason. A constant that is far from 1 stays where it is: see `ranges`.
     """
-    if value.extent == extent:
+    if broadcast(value.extent, extent) == extent:
         return value
     if value.extent == FULL and extent == SCALAR:
         return sum_to(graph, sum_to(graph, value, CHANNEL), SCALAR)

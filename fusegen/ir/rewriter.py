@@ -60,7 +60,8 @@ class Rewriter:
         """The new node that holds this node's values."""
         if node not in self._values:
             form = self.forms[node]
-            if node.op in ("add", "sub") and form.center is None and not form.scales:
+            own = node not in self.given  # the operands of what is given are no part of the program
+            if own and node.op in ("add", "sub") and form.center is None and not form.scales:
                 # A sum keeps its order: there is little to save, and before a kink, such as a clamp's bound, the last
                 # bit decides. This way it is eager's.
                 self._values[node] = same(self, node).base
@@ -86,7 +87,7 @@ def same(s: Rewriter, node: Node) -> Form:
         node.op,
         *(s.value(operand) for operand in node.operands),
         name=node.name,
-        extent=node.extent if node.is_reduction else None,
+        extent=node.extent if node.is_reduction or node.op == "expand" else None,
         attribute=node.attribute,
         temporary=node.temporary,
     )

@@ -1,1 +1,1 @@
-"""The operator catalogue: the steps of a chain, each with its fields, its nodes in the graph and its form in PyTorch."""
+"""The catalogue of steps: the fields of each, its nodes in the graph and its form in PyTorch."""

@@ -20,6 +20,7 @@ class Activation(Step):
     """A function of the running value and nothing else; `op` is also the function's name in the graph."""
 
     op: str
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         return chain.graph.add(self.op, x, name=f"{self.op}_value")
@@ -116,6 +117,7 @@ class LeakyRelu(Step):
     negative_slope: Annotated[Scalar, meaning("the factor of values up to 0", 0.2)] = 0.01
     formula = "x above 0, else negative_slope x"
     kinks = (0,)
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         slope = chain.scalar(self.negative_slope, "negative_slope")
@@ -138,6 +140,7 @@ class Prelu(Step):
     formula = "x above 0, else weight x"
     kinks = (0,)
     autocast = "16 bits"
+    matrix_only = "with a weight for each channel"
     module = "nn.PReLU"
     tensors = ("weight",)
 
@@ -151,6 +154,9 @@ class Prelu(Step):
         weight = chain.owned_parameter(self.name, "weight", (size,), extent)
         return chain.graph.add("prelu", x, weight, name=self.name)
 
+    def needs_matrix(self) -> bool:
+        return self.num_parameters != 1  # PyTorch's channels are dimension 1
+
     def construct(self, channels: Dim) -> list[str]:
         return [f"self.{self.name} = nn.PReLU({self.num_parameters}, init={scalar_text(self.init)}, **_factory)"]
 
@@ -163,6 +169,7 @@ class Elu(Step):
     alpha: Annotated[Scalar, meaning("minus the limit at -infinity", 0.5)] = 1.0
     formula = "x above 0, else alpha (exp(x) - 1)"
     kinks = (0,)
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         one = chain.graph.literal(1)
@@ -179,6 +186,7 @@ class Celu(Step):
     op: Literal["celu"]
     alpha: Annotated[Scalar, meaning("minus the limit at -infinity; not 0", 0.5)] = 1.0
     formula = "x above 0, else alpha (exp(x / alpha) - 1)"
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         graph, alpha = chain.graph, chain.scalar(self.alpha, "alpha")
@@ -199,6 +207,7 @@ class Selu(Step):
     op: Literal["selu"]
     formula = f"{_SELU_SCALE:.8g} x above 0, else {_SELU_SCALE:.8g} * {_SELU_ALPHA:.8g} (exp(x) - 1)"
     kinks = (0,)
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         factors = [chain.graph.literal(value) for value in (_SELU_SCALE, _SELU_SCALE * _SELU_ALPHA, 1)]
@@ -214,6 +223,7 @@ class Softplus(Step):
     threshold: Annotated[Scalar, meaning("the result is x where beta x is above it", 30.0)] = 20.0
     formula = "log(1 + exp(beta x)) / beta"
     autocast = "float32"
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         beta, threshold = chain.scalar(self.beta, "beta"), chain.scalar(self.threshold, "threshold")

@@ -41,6 +41,7 @@ class Arithmetic(Step):
     input: Annotated[Given[Identifier], meaning("an input of the module", "residual")] = None
     swap: Annotated[bool, meaning("exchanges the operands", True)] = False
     detach: Annotated[bool, meaning("no gradient flows into the value or input", True)] = False
+    matrix_only = "never"
 
     @classmethod
     def formula_of(cls, op: str) -> str:

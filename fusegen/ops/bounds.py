@@ -19,6 +19,7 @@ class Clamp(Step):
     max: Annotated[Given[Scalar], meaning("the upper bound; without it there is none", 1.0)] = None
     formula = "min(max(x, min), max)"
     kinks = ("min", "max")
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         if self.min is None and self.max is None:
@@ -48,6 +49,7 @@ class Hardtanh(Step):
     max_val: Annotated[Scalar, meaning("the upper bound", 2.0)] = 1.0
     formula = "min(max(x, min_val), max_val)"
     kinks = ("min_val", "max_val")
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         if not isinstance(self.min_val, str) and not isinstance(self.max_val, str) and self.min_val > self.max_val:
@@ -73,6 +75,7 @@ class Relu6(Step):
     op: Literal["relu6"]
     formula = "min(max(x, 0), 6)"
     kinks = (0, 6)
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         return chain.graph.add("hardtanh", x, chain.graph.literal(0), chain.graph.literal(6), name="relu6_value")

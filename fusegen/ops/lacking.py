@@ -11,16 +11,16 @@ from fusegen.errors import quote
 _CUT = "end the chain before it, and call it on the module's result"
 _IN_FRONT = "call it first, and give its result to the chain, as [rows, channels]"
 _FAMILIES = {
-    "a chain has no reductions": (
+    "the reductions are sum, mean and logsumexp": (
         f"{_CUT}; to add a tensor is 'add'",
-        "sum mean prod amin amax argmin argmax std var norm cumsum cumprod logsumexp count_nonzero median topk sort "
-        "reduce_sum reduce_mean",
+        "prod amin amax argmin argmax std var norm cumsum cumprod count_nonzero median topk sort "
+        "",
     ),
-    "a chain has no reductions over a dimension": (
+    "a chain has no largest and smallest of a row": (
         f"{_CUT}; the smaller and the larger of two operands are 'minimum' and 'maximum'",
         "min max reduce_min reduce_max",
     ),
-    "a chain has no softmax": (_CUT, "softmax log_softmax softmin softmax2d gumbel_softmax"),
+    "softmax and log_softmax there are": (_CUT, "softmin softmax2d gumbel_softmax"),
     "a chain has no convolution": (
         _IN_FRONT,
         "conv convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d unfold fold",
@@ -97,6 +97,7 @@ OTHER_NAMES = {
         "rms_norm": "rootmeansquarenorm",
         "gelu": "geluerf",
         "gelu, approximate: tanh": "gelutanh gelufast gelunew",
+        **{name: f"reduce{name}" for name in ("sum", "mean")},
     }.items()
     for other in others.split()
 }

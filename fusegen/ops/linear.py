@@ -23,6 +23,7 @@ class Linear(Step):
     module = "nn.Linear"
     tensors = ("weight", "bias")
     owns = ("input", "product")
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         product = chain.contract(self, x)

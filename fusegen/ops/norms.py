@@ -21,6 +21,7 @@ class Norm(Step):
     eps: Annotated[NotNegative | Identifier, meaning("what is added to the variance", 1e-3)] = 1e-5
     affine: Annotated[bool, meaning("whether a weight (and a bias) of each channel is learnt", False)] = True
     owns = ("eps",)
+    needs_elements = True
 
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"
@@ -132,6 +133,7 @@ class LayerNorm(Norm):
     autocast = "float32"
     module = "nn.LayerNorm"
     tensors = ("weight", "bias")
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         xhat, _, _ = normalisation.centred(chain.graph, x, ROW, self._eps(chain), self.name)
@@ -156,6 +158,7 @@ class RmsNorm(Norm):
     autocast = "float32"
     module = "nn.RMSNorm"
     tensors = ("weight",)
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         xhat = normalisation.uncentred(chain.graph, x, ROW, self._eps(chain), self.name)

@@ -15,6 +15,7 @@ class Power(Step):
 
     op: str
     function: ClassVar[str]
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         return chain.graph.add(self.function, x, name=f"{self.op}_value")
@@ -98,6 +99,7 @@ class Pow(Step):
     formula = "x^exponent"
     kinks = (0,)
     autocast = "float32"
+    matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
         exponents = chain.graph.literal(self.exponent), chain.graph.literal(self.exponent - 1)

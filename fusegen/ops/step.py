@@ -37,9 +37,12 @@ class Step(BaseModel):
 
     formula: the op as `fusegen ops` and docs/spec.md print it; x is the running value. kinks: where the derivative
     jumps or has a pole: values of x, or the keys that hold them. autocast: what PyTorch's autocast does
-    with the op: it leaves it alone, runs it in float32, or in its 16-bit dtype. module: the class of the submodule that
+    with the op: it leaves it alone, runs it in float32, or in its 16-bit dtype. matrix_only: when the input must be
+    [rows, channels], because PyTorch's op on [..., channels] looks at another dimension than the last: always,
+    never, or a condition in words, which `needs_matrix` then decides. module: the class of the submodule that
     the op is in the original, if it is one; its attribute is the step's `name`. tensors: what that reads of its own.
-    owns: what the ops have of it besides; they call `bn.weight` bn_weight, or so.
+    owns: what the ops have of it besides; they call `bn.weight` bn_weight, or so. needs_elements: whether the running
+    value must have one value for each row and channel, not one for each row.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -47,8 +50,10 @@ class Step(BaseModel):
     formula: ClassVar[str]
     kinks: ClassVar[tuple[float | str, ...]] = ()
     autocast: ClassVar[Literal["as it is", "float32", "16 bits"]] = "as it is"
+    matrix_only: ClassVar[str] = "always"
     module: ClassVar[str] = ""
     tensors: ClassVar[tuple[str, ...]] = ()
+    needs_elements: ClassVar[bool] = False
     owns: ClassVar[tuple[str, ...]] = ()
 
     save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None
@@ -91,6 +96,10 @@ class Step(BaseModel):
     def converted(self) -> list[float | str]:
         """The constants that PyTorch converts to the dtype of the tensor, which it refuses to do beyond its range."""
         return []
+
+    def needs_matrix(self) -> bool:
+        """Whether the input must be [rows, channels]."""
+        return self.matrix_only != "never"
 
     def result_dtype(self, running: str, dtypes: Dtypes) -> str:
         """The dtype of PyTorch's result for an operand of dtype `running`."""

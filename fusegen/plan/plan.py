@@ -71,7 +71,7 @@ def _variant(name: str, chain: Chain) -> Variant:
     names = {name: graph.claim(f"grad_{name}") for name in leaves}
     gradients = differentiate(graph, chain.result, grad, list(leaves.values()))
     outputs, reasons = _gradient_outputs(chain, gradients, names)
-    saved = _saved([tensor.node for tensor in outputs])
+    saved = _saved([tensor.node for tensor in outputs], grad)
     forward_outputs = [Tensor(result, chain.result, "output")]
     forward_outputs += [Tensor(node.name, node, "accumulator") for node in saved]
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
@@ -135,8 +135,9 @@ def _gradient_outputs(
     return outputs, reasons
 
 
-def _saved(targets: list[Node]) -> list[Node]:
-    """The statistics that the backward program takes from the forward pass instead of reducing again."""
+def _saved(targets: list[Node], grad: Node) -> list[Node]:
+    """The statistics that the backward program takes from the forward pass instead of reducing again: what follows from
+    reductions, without the gradient, as full-size values use it."""
     found: dict[Node, None] = {}
     seen: set[Node] = set()
     stack = list(targets)
@@ -145,9 +146,13 @@ def _saved(targets: list[Node]) -> list[Node]:
         if node in seen:
             continue
         seen.add(node)
-        small = not node.extent.is_full  # a chain may take the root of a full-size value as well
-        if small and (node.op == "mean" or (node.op == "rsqrt" and any(n.is_reduction for n in ancestors([node])))):
+        if not node.extent.is_full and node.op != "moments" and _is_statistic(node, grad):
             found[node] = None
         else:
             stack.extend(node.operands)
     return sorted(found, key=lambda node: node.index)
+
+
+def _is_statistic(node: Node, grad: Node) -> bool:
+    before = ancestors([node])
+    return grad not in before and any(other.is_reduction for other in before)

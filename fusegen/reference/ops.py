@@ -60,6 +60,9 @@ def remarks(step: type[Step]) -> list[str]:
     found = [" ".join(inspect.cleandoc(own).split())] if own else []
     if step.autocast != "as it is":
         found.append(f"Under autocast in {step.autocast}.")
+    if step.matrix_only != "never":
+        condition = "" if step.matrix_only == "always" else f" {step.matrix_only}"
+        found.append(f"Takes [rows, channels] alone{condition}.")
     return found
 
 

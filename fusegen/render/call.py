@@ -86,13 +86,13 @@ class CallRenderer:
                 f"_channels, _width = {c.weight}.shape",
             ]
         else:
-            lines = [f"_channels = {name}.shape[1]"]
+            lines = [f"_channels = {name}.shape[-1]"]
             width = self._width()
             if width is None:
                 return lines
             lines = [f"_channels = _width = {width}"]
         lines += [
-            f"if {name}.shape[1] != _width:",
+            f"if {name}.shape[-1] != _width:",
             f"    _came = list({name}.shape)",
             f'    raise ValueError(f"{{_package.name}}: {name} must be [*, {{_width}}], got {{_came}}")',
         ]
@@ -105,7 +105,7 @@ class CallRenderer:
         parameter = next((p for p in self.chain.parameters.values() if p.extent.blocks == ALL), None)
         if parameter is None:
             return None
-        return f"{self.first}.shape[1] if {parameter.name} is None else {parameter.name}.shape[-1]"
+        return f"{self.first}.shape[-1] if {parameter.name} is None else {parameter.name}.shape[-1]"
 
     # Dtypes
 
@@ -156,7 +156,7 @@ class CallRenderer:
         checks += [_misfit(found, "_parameter", self._shape(shape)) for shape, found in groups.items()]
         if self.further:
             named = [(name, name) for name in self.further]
-            checks.append(_misfit(named, f"{self.further[0]}.dtype", f"({self.first}.shape[0], _channels)"))
+            checks.append(_misfit(named, f"{self.further[0]}.dtype", f"(*{self.first}.shape[:-1], _channels)"))
         checks += self._unexpected()
         norms = [self.local[step.name] for step in self.owners if step.op in ("layer_norm", "rms_norm")]
         return _refuse([*checks, *(f"_support.other_shape({norm}, _channels)" for norm in norms)])

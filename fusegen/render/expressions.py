@@ -47,22 +47,28 @@ class Expressions:
         sinks: Iterable[Node],
         declare: Callable[[Node, str], str],
         pinned: Collection[Node] = (),
+        longest: int = _LONGEST_INLINE,
     ) -> list[str]:
         """One line a node, in order; a temporary with one use is written inside that use.
 
-        sinks: further uses of the nodes (stores, sums). pinned: nodes that must have a line of their own.
+        sinks: further uses of the nodes (stores, sums). pinned: nodes that must have a line of their own. longest:
+        expression that may stand in another.
         """
-        return [declare(node, text) for node, text in self.each(nodes, sinks, pinned)]
+        return [declare(node, text) for node, text in self.each(nodes, sinks, pinned, longest)]
 
     def each(
-        self, nodes: Sequence[Node], sinks: Iterable[Node], pinned: Collection[Node] = ()
+        self,
+        nodes: Sequence[Node],
+        sinks: Iterable[Node],
+        pinned: Collection[Node] = (),
+        longest: int = _LONGEST_INLINE,
     ) -> Iterator[tuple[Node, str]]:
         """The same as nodes with their expressions."""
         uses = Counter(operand for node in nodes for operand in node.operands)
         uses.update(sinks)
         for node in nodes:
             inline = node.temporary and uses[node] == 1 and node not in pinned
-            if inline and len(self.expression(node)) <= _LONGEST_INLINE:
+            if inline and len(self.expression(node)) <= longest:
                 self._inline.add(node)
             else:
                 self._inline.discard(node)
@@ -108,7 +114,9 @@ def _filled(pattern: str, operands: Sequence[tuple[str, int]]) -> tuple[str, int
     if pattern == "{}":
         return operands[0]
     operator = next(character for character in pattern if character in _PRECEDENCE)
-    rank = _UNARY if pattern.startswith(operator) else _PRECEDENCE[operator]
+    if pattern.startswith(operator):
+        return pattern.format(_bracket(operands[0], _ATOM)), _UNARY  # "--x" would be a decrement
+    rank = _PRECEDENCE[operator]
     ranks = (rank, rank + (operator in "-/"))
     return pattern.format(*(_bracket(*each) for each in zip(operands, ranks, strict=False))), rank
 

@@ -11,7 +11,7 @@ from fusegen.render.cuda import chain_lines
 from fusegen.render.environment import render
 from fusegen.render.functions import as_tuple, repr_double, roles, variant_text
 from fusegen.render.operators import OpRenderer
-from fusegen.render.original import construct, extra_repr, reference, reset, shapes, signature
+from fusegen.render.original import construct, dimensions_text, extra_repr, reference, reset, shapes, signature
 from fusegen.render.types import TORCH, type_roles
 
 
@@ -48,7 +48,8 @@ def render_module(plan: Plan, sources: str) -> str:
         construct=construct(spec, chain, eager),
         reset=reset(spec),
         extra_repr=extra_repr(spec, chain),
-        shapes=shapes(spec, chain),
+        shapes=shapes(plan),
+        dimensions=dimensions_text(plan),
         eager=eager,
         further=bool(further),
         inputs_all=inputs,

@@ -6,7 +6,9 @@ import textwrap
 
 from fusegen.chain.model import Chain
 from fusegen.ir.extent import Dim
-from fusegen.render.functions import as_tuple
+from fusegen.plan.dimensions import dimensions
+from fusegen.plan.plan import Plan
+from fusegen.render.functions import as_tuple, repr_double
 from fusegen.spec.model import SpecModel
 
 _TYPES = {"dim": "int", "int": "int", "float": "float", "shape": "Sequence[int]"}
@@ -66,16 +68,30 @@ def extra_repr(spec: SpecModel, chain: Chain) -> str:
     return ", ".join([*shown, *(f"{name}={{self.{name}}}" for name in constants)])
 
 
-def shapes(spec: SpecModel, chain: Chain) -> list[str]:
+def shapes(plan: Plan) -> list[str]:
     """The docstring's lines about inputs, the result and dtypes."""
 
     def text(shape: tuple[Dim, ...]) -> str:
         return "[" + ", ".join(map(str, shape)) + "]"
 
+    spec, chain, allowed = plan.spec, plan.chain, dimensions(plan)
     lines = [f"{tensor.name}: {text(tensor.shape)}" for tensor in chain.inputs]
     lines.append(f"Returns {text((chain.rows, chain.channels))}.")
+    if allowed.most is None:
+        any_number = "any number of dimensions" if allowed.least == 1 else "one dimension or more"
+        lines.append(f"In place of {chain.rows} there may be {any_number}, alike for all of these.")
     lines += textwrap.wrap(f"The kernels take {', '.join(spec.dtypes)}" + _autocast(spec) + ".", 92)
     return lines
+
+
+def dimensions_text(plan: Plan) -> str:
+    """How many dimensions the inputs may have, as an expression."""
+    allowed = dimensions(plan)
+    if allowed.reason:
+        arguments = f"{allowed.least}, {allowed.most}, {repr_double(allowed.reason)}"
+        line = f"_support.Dimensions({arguments})"
+        return line if len(line) <= 70 else f"_support.Dimensions(\n        {arguments}\n    )"
+    return f"_support.Dimensions({allowed.least})"
 
 
 def _autocast(spec: SpecModel) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR, Extent
 from fusegen.ir.graph import Node, ancestors
+from fusegen.ir.reductions import REDUCTIONS
 from fusegen.plan.model import Program, Tensor
 from fusegen.plan.passes import BEFORE, Passes
 from fusegen.render.expressions import Expressions, inverse_length
@@ -15,6 +16,9 @@ from fusegen.render.spelling import spell, type_name, value
 from fusegen.render.types import element_type, pointer
 from fusegen.render.work import Work, work
 
+# Temporaries of gradients have long names and say little: what becomes of a sum is one formula where it can be.
+_LONGEST_SMALL = 200
+_VANISHING = "// Times zero: NaN and infinity stay visible, as in a sum over the elements."
 RECORDS = {SCALAR: "Scalars", CHANNEL: "Channel", ROW: "Row"}
 
 
@@ -187,7 +191,7 @@ class StructRenderer:
         if node in self.fields:
             return f"k.{value(self.fields[node])}"
         if node.is_reduction:
-            return f"total.{self._sum_name(node)}"
+            return self._total(node)
         if node in self.passes.given:
             return f"x.{value(node.name)}"
         return value(node.name)
@@ -204,7 +208,8 @@ class StructRenderer:
 
     def _small(self, nodes: Sequence[Node], sinks: Iterable[Node]) -> list[str]:
         pinned = [node for node in nodes if node in self.fields]
-        return self.expressions.statements(nodes, sinks, self._assign, pinned)
+        lines = self.expressions.statements(nodes, sinks, self._assign, pinned, longest=_LONGEST_SMALL)
+        return [each for line in lines for each in ([_VANISHING, line] if "* Acc(0)" in line else [line])]
 
     def _scalars(self) -> list[str]:
         """Statements that make the record of scalars."""
@@ -259,9 +264,7 @@ class StructRenderer:
             read_arguments=[f"from(a.{spell(t.name, 'arg')})" for t in passes.reads],
             write_arguments=[f"to(a.{spell(t.name, 'arg')})" for t in self.program.full_outputs],
             members=self._members(),
-            constants=[
-                Member(value(name), f"Acc(a.{spell(name, 'arg')})", "") for name in self.program.constants
-            ],
+            constants=[Member(value(name), f"Acc(a.{spell(name, 'arg')})", "") for name in self.program.constants],
             scratch=self._scratch(),
             scalars=self._scalars(),
             records=records,
@@ -316,9 +319,7 @@ class StructRenderer:
             if tensor.extent == SCALAR:
                 continue
             uses = f"0b{self.passes.uses(tensor, made):0{count}b}"
-            each = InMemory(
-                pointer(tensor), self._present(tensor), value(self.fields[tensor.node]), made, uses
-            )
+            each = InMemory(pointer(tensor), self._present(tensor), value(self.fields[tensor.node]), made, uses)
             found[record(tensor.extent)].append(each)
         return found
 
@@ -345,15 +346,12 @@ class StructRenderer:
     def _pass(self, index: int) -> PassText:
         passes, each = self.passes, self.passes.passes[index]
         operand = self.expressions.operand
-        kept = {
-            kind: sum(1 << i for i, node in enumerate(self.kept) if node in by_pass[index])
-            for kind, by_pass in passes.kept.items()
-        }
+        kept = {kind: self._bits(by_pass[index]) for kind, by_pass in passes.kept.items()}
         return PassText(
             unit=unit_name(each.unit),
             read_by=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor in each.reads),
-            sums=[Field(self._sum_name(n), _REDUCTIONS[n.op]) for n in each.sums],
-            components=sum(2 if n.op == "moments" else 1 for n in each.sums),
+            sums=[Field(self._sum_name(n), REDUCTIONS[n.op].cpp) for n in each.sums],
+            components=sum(REDUCTIONS[n.op].components for n in each.sums),
             level=self._elements[index],
             terms=[f"sum.{self._sum_name(n)} = {operand(n.operands[0])};" for n in each.sums],
             results=[f"y.{value(t.name)} = {operand(t.node)};" for t in each.stores],
@@ -361,6 +359,10 @@ class StructRenderer:
             kept_in_registers=kept["row"],
             kept_in_shared=kept["column"],
         )
+
+    def _bits(self, kept: set[Node]) -> int:
+        """Kept values as bits."""
+        return sum(1 << i for i, node in enumerate(self.kept) if node in kept)
 
     def _behind_sums(self, index: int) -> dict[str, list]:
         passes = self.passes
@@ -384,7 +386,10 @@ class StructRenderer:
             where.append(Stored(pointer(t), f"&{record(t.extent)}::{value(self.fields[t.node])}"))
         return dict(
             follow=[*dict.fromkeys(taken_early), *follow],
-            finish=[*dict.fromkeys(taken), *finish], stored=stored, scratch=scratch, counts=self._counts(index)
+            finish=[*dict.fromkeys(taken), *finish],
+            stored=stored,
+            scratch=scratch,
+            counts=self._counts(index),
         )
 
     def _is_total(self, tensor: Tensor, made: int) -> bool:
@@ -393,7 +398,11 @@ class StructRenderer:
 
     def _taken(self, node: Node) -> str:
         """Sets the field of what is a sum as it is."""
-        return f"k.{value(self.fields[node])} = total.{self._sum_name(node)};"
+        return f"k.{value(self.fields[node])} = {self._total(node)};"
+
+    def _total(self, node: Node) -> str:
+        """What all elements of a reduction add up to."""
+        return f"total.{self._sum_name(node)}{REDUCTIONS[node.op].value}"
 
     def _counts(self, index: int) -> list[Stored]:
         """The counts of batches behind running statistics that a pass moves; the field is their momentum."""
@@ -413,7 +422,7 @@ class StructRenderer:
         return PassText(
             unit=unit_name(SCALAR),
             read_by=0,
-            sums=[Field(self._sum_name(n), _REDUCTIONS[n.op]) for n in sums],
+            sums=[Field(self._sum_name(n), REDUCTIONS[n.op].cpp) for n in sums],
             components=len(sums),
             level=[],
             terms=[f"sum.{self._sum_name(n)} = {self.expressions.operand(n.operands[0])};" for n in sums],
@@ -426,7 +435,6 @@ class StructRenderer:
 
 _ORDER = ("Channel", "Row", "Group", "Scalars")
 _SHAPES = {"Channel": "[channels]", "Row": "[rows]", "Group": "[rows, groups]", "Scalars": "[1]"}
-_REDUCTIONS = {"sum": "Sum", "moments": "MeanAndSquares"}
 
 
 def unit_name(extent: Extent | None) -> str:

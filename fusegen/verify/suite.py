@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fusegen.plan.dimensions import has_free_rows
 from fusegen.plan.model import Mode
-from fusegen.verify import behaviour, execution, gradients, memory, nonfinite, operators, tails
+from fusegen.verify import behaviour, execution, gradients, leading, memory, nonfinite, operators, tails
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.policy import Comparison
 from fusegen.verify.sizes import LARGE, PANELS, SMALL, Sizes, several, sizes, typical
@@ -80,6 +81,7 @@ class Suite:
             for name, check in _BEHAVIOUR.items():
                 for size in self._behaviour_sizes(name):
                     yield from self._one(name, size, mode, "", self._behaviour, check, size, mode)
+        yield from self.leading()
         yield from self.tails()
         yield from self.training(self._size())
         yield from self.gradcheck()
@@ -96,6 +98,11 @@ class Suite:
                     place = "train" if train else "eval"
                     work = functools.partial(self._numerics, each, mode, autocast, train)
                     yield from self._one("numerics", each, mode, place, work)
+
+    def leading(self) -> Iterator[Finding]:
+        """Inputs with more dimensions than two, and with one."""
+        for mode in self._representatives():
+            yield from self._one("leading dimensions", self._size(), mode, "", self._leading, self._size(), mode)
 
     def tails(self) -> Iterator[Finding]:
         """All arguments of a chain that is a function of one value, on a GPU: emulated exponentials are the host's."""
@@ -143,6 +150,10 @@ class Suite:
 
     def _behaviour(self, check: Check, size: Sizes, mode: Mode) -> list[Comparison]:
         return check(*self._pair(check.__name__, size, mode))
+
+    def _leading(self, size: Sizes, mode: Mode) -> list[Comparison]:
+        free = has_free_rows(self.subject.plan.chain)
+        return leading.leading_dimensions(*self._pair("leading", size, mode), free_rows=free)
 
     def _tails(self, mode: Mode) -> list[Comparison]:
         dtype, size = getattr(torch, mode.roles["activation"]), self._size()

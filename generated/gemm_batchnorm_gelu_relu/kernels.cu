@@ -153,6 +153,7 @@ struct TrainForward : Program {
       const Acc batch_norm_mean_of_gemm_product_v = total.batch_norm_moments_v.mean;
       k.batch_norm_mean_v = batch_norm_mean_of_gemm_product_v + k.gemm_bias_v;
       const Acc batch_norm_variance_of_gemm_product_v = total.batch_norm_moments_v.m2 / Acc(rows);
+      // Times zero: NaN and infinity stay visible, as in a sum over the elements.
       k.batch_norm_variance_v = batch_norm_variance_of_gemm_product_v
           + k.batch_norm_mean_v * Acc(0);
       k.batch_norm_rstd_v = rsqrt(k.batch_norm_variance_v + batch_norm_eps_v);
@@ -340,6 +341,7 @@ struct TrainBackward : Program {
   template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
       const S& total) const {
     if constexpr (kPass == 0) {
+      // Times zero: NaN and infinity stay visible, as in a sum over the elements.
       k.grad_gemm_bias_v = k.grad_batch_norm_weight_v * k.batch_norm_weight_v * Acc(0);
     }
   }

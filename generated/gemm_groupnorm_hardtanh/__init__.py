@@ -59,7 +59,7 @@ _package = _support.Package(
     name="gemm_groupnorm_hardtanh",
     module=__name__,
     file=__file__,
-    sources="6cd80d99554c",  # the digest of what _C.so is compiled from
+    sources="35f19c453692",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -108,6 +108,7 @@ class GemmGroupnormHardtanh(_support.FusedModule):
     """
 
     _fusegen_package = _package
+    _fusegen_dimensions = _support.Dimensions(2, 2, "group_norm takes no others")
 
     def __init__(
         self,
@@ -163,7 +164,7 @@ class GemmGroupnormHardtanh(_support.FusedModule):
         if _why:
             return None, _why
         _channels, _width = gemm_weight.shape
-        if x.shape[1] != _width:
+        if x.shape[-1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _autocast = _support.is_autocast(_device)

@@ -58,7 +58,7 @@ _package = _support.Package(
     name="gemm_scale_bn",
     module=__name__,
     file=__file__,
-    sources="d5caf98d3953",  # the digest of what _C.so is compiled from
+    sources="fc0f9d6892ec",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -127,6 +127,7 @@ class GemmScaleBn(_support.FusedModule):
     """
 
     _fusegen_package = _package
+    _fusegen_dimensions = _support.Dimensions(2, 2, "batch_norm takes no others")
 
     def __init__(
         self,
@@ -184,7 +185,7 @@ class GemmScaleBn(_support.FusedModule):
         if _why:
             return None, _why
         _channels, _width = gemm_weight.shape
-        if x.shape[1] != _width:
+        if x.shape[-1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _autocast = _support.is_autocast(_device)

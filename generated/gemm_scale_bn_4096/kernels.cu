@@ -148,6 +148,7 @@ struct TrainForward : Program {
       const Acc bn_mean_of_times_scale_scaled_v = total.bn_moments_v.mean;
       k.bn_mean_v = bn_mean_of_times_scale_scaled_v + k.bn_mean_shift_v;
       const Acc bn_variance_of_times_scale_scaled_v = total.bn_moments_v.m2 / Acc(rows);
+      // Times zero: NaN and infinity stay visible, as in a sum over the elements.
       k.bn_variance_v = bn_variance_of_times_scale_scaled_v + k.bn_mean_v * Acc(0);
       k.bn_rstd_v = rsqrt(k.bn_variance_v + bn_eps_v);
       k.bn_center_v = k.bn_mean_v - k.bn_mean_shift_v;
@@ -343,6 +344,7 @@ struct TrainBackward : Program {
   template <int kPass, typename K, typename S> FUSEGEN_DEVICE void finish(K& k,
       const S& total) const {
     if constexpr (kPass == 0) {
+      // Times zero: NaN and infinity stay visible, as in a sum over the elements.
       const Acc d_times_scale_sum_v = k.d_bn_weight_sum_scaled_v * Acc(0);
       k.grad_gemm_bias_v = d_times_scale_sum_v * k.scale_v;
     }

@@ -59,7 +59,7 @@ _package = _support.Package(
     name="gemm_sigmoid_scaling_residualadd",
     module=__name__,
     file=__file__,
-    sources="7d2a45850472",  # the digest of what _C.so is compiled from
+    sources="9f068b3db1f4",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -99,12 +99,14 @@ class GemmSigmoidScalingResidualadd(_support.FusedModule):
 
     x: [batch, input_size]
     Returns [batch, hidden_size].
+    In place of batch there may be any number of dimensions, alike for all of these.
     The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
     bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
     """
 
     _fusegen_package = _package
+    _fusegen_dimensions = _support.Dimensions(1)
 
     def __init__(
         self,
@@ -153,7 +155,7 @@ class GemmSigmoidScalingResidualadd(_support.FusedModule):
         if _why:
             return None, _why
         _channels, _width = gemm_weight.shape
-        if x.shape[1] != _width:
+        if x.shape[-1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _autocast = _support.is_autocast(_device)

@@ -59,7 +59,7 @@ _package = _support.Package(
     name="linear_layernorm_gelu",
     module=__name__,
     file=__file__,
-    sources="c297c928f6f3",  # the digest of what _C.so is compiled from
+    sources="9d36abd96cc5",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -102,12 +102,14 @@ class LinearLayernormGelu(_support.FusedModule):
 
     x: [batch, in_features]
     Returns [batch, out_features].
+    In place of batch there may be any number of dimensions, alike for all of these.
     The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
     bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
     """
 
     _fusegen_package = _package
+    _fusegen_dimensions = _support.Dimensions(1)
 
     def __init__(
         self,
@@ -156,7 +158,7 @@ class LinearLayernormGelu(_support.FusedModule):
         if _why:
             return None, _why
         _channels, _width = linear_weight.shape
-        if x.shape[1] != _width:
+        if x.shape[-1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _autocast = _support.is_autocast(_device)

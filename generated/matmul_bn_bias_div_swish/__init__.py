@@ -61,7 +61,7 @@ _package = _support.Package(
     name="matmul_bn_bias_div_swish",
     module=__name__,
     file=__file__,
-    sources="f0dddf72e4cc",  # the digest of what _C.so is compiled from
+    sources="ae62df8fc07e",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -132,6 +132,7 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
     """
 
     _fusegen_package = _package
+    _fusegen_dimensions = _support.Dimensions(2, 2, "batch_norm takes no others")
 
     def __init__(
         self,
@@ -193,7 +194,7 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         if _why:
             return None, _why
         _channels, _width = matmul_weight.shape
-        if x.shape[1] != _width:
+        if x.shape[-1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _autocast = _support.is_autocast(_device)

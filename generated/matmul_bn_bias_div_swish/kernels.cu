@@ -154,6 +154,7 @@ struct TrainForward : Program {
       const Acc bn_mean_of_matmul_product_v = total.bn_moments_v.mean;
       k.bn_mean_v = bn_mean_of_matmul_product_v + k.matmul_bias_v;
       const Acc bn_variance_of_matmul_product_v = total.bn_moments_v.m2 / Acc(rows);
+      // Times zero: NaN and infinity stay visible, as in a sum over the elements.
       k.bn_variance_v = bn_variance_of_matmul_product_v + k.bn_mean_v * Acc(0);
       k.bn_rstd_v = rsqrt(k.bn_variance_v + bn_eps_v);
       k.bn_scale_v = k.bn_weight_v * k.bn_rstd_v * k.inverse_divide_value_v;
@@ -355,9 +356,9 @@ struct TrainBackward : Program {
     if constexpr (kPass == 0) {
       k.grad_bn_bias_v = k.d_over_divide_value_sum_v * k.inverse_divide_value_v;
       k.grad_bn_weight_v = k.bn_hat_d_over_divide_value_sum_v * k.inverse_divide_value_v;
-      const Acc bn_hat_d_over_divide_value_sum_scaled_2_scaled_v =
-          k.bn_hat_d_over_divide_value_sum_v * k.bn_weight_v * k.inverse_divide_value_v;
-      k.grad_matmul_bias_v = bn_hat_d_over_divide_value_sum_scaled_2_scaled_v * Acc(0);
+      // Times zero: NaN and infinity stay visible, as in a sum over the elements.
+      k.grad_matmul_bias_v =
+          k.bn_hat_d_over_divide_value_sum_v * k.bn_weight_v * k.inverse_divide_value_v * Acc(0);
     }
     if constexpr (kPass == 2) {
       k.grad_bias_v = total.d_over_divide_value_sum_sum_v * k.inverse_divide_value_v;

@@ -60,7 +60,7 @@ _package = _support.Package(
     name="matmul_groupnorm_leakyrelu_sum",
     module=__name__,
     file=__file__,
-    sources="d9a42396c517",  # the digest of what _C.so is compiled from
+    sources="b11d51e85236",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -110,6 +110,7 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
     """
 
     _fusegen_package = _package
+    _fusegen_dimensions = _support.Dimensions(2, 2, "group_norm takes no others")
 
     def __init__(
         self,
@@ -165,7 +166,7 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
         if _why:
             return None, _why
         _channels, _width = fc_weight.shape
-        if x.shape[1] != _width:
+        if x.shape[-1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _autocast = _support.is_autocast(_device)

@@ -58,7 +58,7 @@ _package = _support.Package(
     name="matmul_min_subtract",
     module=__name__,
     file=__file__,
-    sources="c7e6d5a843b0",  # the digest of what _C.so is compiled from
+    sources="a74a42d85a87",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -98,12 +98,14 @@ class MatmulMinSubtract(_support.FusedModule):
 
     x: [batch, in_features]
     Returns [batch, out_features].
+    In place of batch there may be any number of dimensions, alike for all of these.
     The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
     bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
     """
 
     _fusegen_package = _package
+    _fusegen_dimensions = _support.Dimensions(1)
 
     def __init__(
         self,
@@ -154,7 +156,7 @@ class MatmulMinSubtract(_support.FusedModule):
         if _why:
             return None, _why
         _channels, _width = linear_weight.shape
-        if x.shape[1] != _width:
+        if x.shape[-1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _autocast = _support.is_autocast(_device)

@@ -60,7 +60,7 @@ _package = _support.Package(
     name="matmul_swish_sum_groupnorm",
     module=__name__,
     file=__file__,
-    sources="8cbf2cf3112d",  # the digest of what _C.so is compiled from
+    sources="b50832903f20",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -111,6 +111,7 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
     """
 
     _fusegen_package = _package
+    _fusegen_dimensions = _support.Dimensions(2, 2, "group_norm takes no others")
 
     def __init__(
         self,
@@ -168,7 +169,7 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
         if _why:
             return None, _why
         _channels, _width = matmul_weight.shape
-        if x.shape[1] != _width:
+        if x.shape[-1] != _width:
             _came = list(x.shape)
             raise ValueError(f"{_package.name}: x must be [*, {_width}], got {_came}")
         _autocast = _support.is_autocast(_device)

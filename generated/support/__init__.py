@@ -4,6 +4,7 @@ It needs torch and nothing else.
 """
 
 from .constants import beyond, far_from_one, not_numbers, refused
+from .dimensions import Dimensions
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator, Package
 from .stand_in import (
@@ -34,6 +35,7 @@ __all__ = [
     "OTHER_GROUPS",
     "REFUSED",
     "SOME_FROZEN",
+    "Dimensions",
     "Eager",
     "FusedModule",
     "KernelUse",

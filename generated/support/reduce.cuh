@@ -226,10 +226,22 @@ __device__ __forceinline__ void sum_over_rows(
   }
 }
 
-// Sums each value over neighbouring threads, as many as a power of two; over those of a warp where
-// `lanes` is more. Each of them gets the results, to the same bits.
-template <typename Acc, typename... More>
-__device__ __forceinline__ void sum_in_warp(int lanes, Acc& first, More&... more) {
+// How the values of several threads become one; reductions.cuh has others.
+struct Add {
+  template <typename Acc>
+  static __device__ __forceinline__ Acc identity() {
+    return Acc(0);
+  }
+  template <typename Acc>
+  static __device__ __forceinline__ Acc combine(Acc x, Acc y) {
+    return x + y;
+  }
+};
+
+// Reduces each value over neighbouring threads, as many as a power of two; over those of a warp
+// where `lanes` is more. Each of them gets the results, to the same bits.
+template <typename Op, typename Acc, typename... More>
+__device__ __forceinline__ void reduce_in_warp(int lanes, Acc& first, More&... more) {
   constexpr int kValues = 1 + sizeof...(More);
   Acc* const values[kValues] = {&first, &more...};
 #pragma unroll
@@ -237,15 +249,19 @@ __device__ __forceinline__ void sum_in_warp(int lanes, Acc& first, More&... more
     if (offset >= lanes) continue;
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
-      *values[i] += __shfl_xor_sync(kAllLanes, *values[i], offset);
+      *values[i] = Op::combine(*values[i], __shfl_xor_sync(kAllLanes, *values[i], offset));
     }
   }
 }
+template <typename Acc, typename... More>
+__device__ __forceinline__ void sum_in_warp(int lanes, Acc& first, More&... more) {
+  reduce_in_warp<Add>(lanes, first, more...);
+}
 
-// The sum over the block's warps of values that each thread of a warp has alike; every thread gets
-// the results, to the same bits. The block has one row; `shared` holds 32 values for each sum.
-template <int kMostWarps, typename Acc, typename... More>
-__device__ __forceinline__ void sum_over_warps(Acc* shared, Acc& first, More&... more) {
+// The same over the block's warps, of values that each thread of a warp has alike; every thread
+// gets the results, to the same bits. The block has one row; `shared` holds 32 of each value.
+template <typename Op, int kMostWarps, typename Acc, typename... More>
+__device__ __forceinline__ void reduce_over_warps(Acc* shared, Acc& first, More&... more) {
   constexpr int kValues = 1 + sizeof...(More);
   Acc* const values[kValues] = {&first, &more...};
   __syncthreads();
@@ -257,9 +273,9 @@ __device__ __forceinline__ void sum_over_warps(Acc* shared, Acc& first, More&...
   const int warp = threadIdx.x % kMostWarps;
 #pragma unroll
   for (int i = 0; i < kValues; ++i) {
-    *values[i] = warp < warp_count() ? shared[i * 32 + warp] : Acc(0);
+    *values[i] = warp < warp_count() ? shared[i * 32 + warp] : Op::template identity<Acc>();
   }
-  sum_in_warp(kMostWarps, first, more...);
+  reduce_in_warp<Op>(kMostWarps, first, more...);
 }
 
 // The moments of what all warps of the block have, from each one's and their counts; every thread
@@ -284,13 +300,13 @@ __device__ __forceinline__ void moments_over_warps(
   moments = part[0];
 }
 
-// Sums each value over the `lanes` neighbouring threads that share a segment, or over those of a
+// Reduces each value over the `lanes` neighbouring threads that share a segment, or over those of a
 // warp where lanes are more; each of them gets the results, to the same bits. lanes is a power of
 // two up to 32, or less than 16, and the segments are next to each other from a warp's first thread
 // on; or it is blockDim.x, a multiple of 32. `lane` is the thread's number among them; without
 // kKept it is found again, which takes long, but no register until then.
-template <bool kKept = true, typename Acc, typename... More>
-__device__ __forceinline__ void sum_in_lanes(int lanes, int lane, Acc& first, More&... more) {
+template <typename Op, bool kKept = true, typename Acc, typename... More>
+__device__ __forceinline__ void reduce_in_lanes(int lanes, int lane, Acc& first, More&... more) {
   constexpr int kValues = 1 + sizeof...(More);
   Acc* const values[kValues] = {&first, &more...};
   if (lanes < 32 && (lanes & (lanes - 1)) != 0) {
@@ -304,7 +320,7 @@ __device__ __forceinline__ void sum_in_lanes(int lanes, int lane, Acc& first, Mo
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
         const Acc other = __shfl_down_sync(kAllLanes, *values[i], offset);
-        if (offset < left) *values[i] += other;
+        if (offset < left) *values[i] = Op::combine(*values[i], other);
       }
     }
 #pragma unroll
@@ -313,23 +329,35 @@ __device__ __forceinline__ void sum_in_lanes(int lanes, int lane, Acc& first, Mo
     }
     return;
   }
-  sum_in_warp(lanes, first, more...);
+  reduce_in_warp<Op>(lanes, first, more...);
+}
+template <bool kKept = true, typename Acc, typename... More>
+__device__ __forceinline__ void sum_in_lanes(int lanes, int lane, Acc& first, More&... more) {
+  reduce_in_lanes<Add, kKept>(lanes, lane, first, more...);
 }
 
-// The same over all lanes of a segment, of several warps too; `shared` as in sum_over_warps().
+// The same over all lanes of a segment, of several warps too; `shared` as in reduce_over_warps().
+template <typename Op, int kMostWarps, bool kKept = true, typename Acc, typename... More>
+__device__ __forceinline__ void reduce_over_lanes(
+    int lanes, int lane, Acc* shared, Acc& first, More&... more) {
+  reduce_in_lanes<Op, kKept>(lanes, lane, first, more...);
+  if (lanes > 32) reduce_over_warps<Op, kMostWarps>(shared, first, more...);
+}
 template <int kMostWarps, bool kKept = true, typename Acc, typename... More>
 __device__ __forceinline__ void sum_over_lanes(
     int lanes, int lane, Acc* shared, Acc& first, More&... more) {
-  sum_in_lanes<kKept>(lanes, lane, first, more...);
-  if (lanes > 32) sum_over_warps<kMostWarps>(shared, first, more...);
+  reduce_over_lanes<Add, kMostWarps, kKept>(lanes, lane, shared, first, more...);
 }
 
-// Sums each value over a block of one row; every thread gets the results. `shared` holds 32 values
-// for each.
+// The same over a block of one row; every thread gets the results. `shared` holds 32 of each value.
+template <typename Op, typename Acc, typename... More>
+__device__ __forceinline__ void reduce_over_block(Acc* shared, Acc& first, More&... more) {
+  reduce_in_warp<Op>(32, first, more...);
+  reduce_over_warps<Op, 32>(shared, first, more...);
+}
 template <typename Acc, typename... More>
 __device__ __forceinline__ void sum_over_block(Acc* shared, Acc& first, More&... more) {
-  sum_in_warp(32, first, more...);
-  sum_over_warps<32>(shared, first, more...);
+  reduce_over_block<Add>(shared, first, more...);
 }
 
 }  // namespace fusegen

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
+from .dimensions import as_rows
+
 _NAMESPACE = "fusegen"
 _HERE = Path(__file__).parent
 
@@ -70,13 +72,15 @@ class Operator:
 
     results, gradients: what the ops return, each as (role, *sizes). A role stands for a dtype; a
     size is a number or one of rows, channels, in_features, groups. The gradients are those of the
-    first arguments, in order; the backward op returns the ones that its last argument wants.
+    first arguments, in order; the backward op returns the ones that its last argument wants. What
+    has rows among them is an input of the module, or a parameter that differs from row to row.
     linear: whether the first two arguments are the operands of a matrix product.
     """
 
     def __init__(self, package, variant, results, gradients, linear):
         self.package, self.results, self.single = package, results, len(results) == 1
         self.gradients, self.linear = gradients, linear
+        self.with_rows = [i for i, (_, *sizes) in enumerate(gradients) if "rows" in sizes]
         if not package.built:
             return
         self.forward = package.find_op(f"{variant}forward")
@@ -88,7 +92,12 @@ class Operator:
         self.function = self._differentiate_in_python()
 
     def __call__(self, *arguments):
-        """The first result of the forward op; autograd sees the call."""
+        """The first result of the forward op; autograd sees the call.
+
+        Inputs [..., channels] give the result of their views [rows, channels], in their dimensions.
+        """
+        if arguments[0].dim() != 2:
+            return self._call_on_rows(arguments)
         if self.in_cpp:
             results = self.forward(*arguments)
             return results if self.single else results[0]
@@ -101,6 +110,13 @@ class Operator:
             written = [arguments[i] for i in self.mutated if arguments[i] is not None]
             torch.autograd.graph.increment_version(written)
         return result
+
+    def _call_on_rows(self, arguments):
+        given = list(arguments)
+        for index in self.with_rows:
+            given[index] = as_rows(given[index])
+        result = self(*given)
+        return result.view(*arguments[0].shape[:-1], result.shape[-1])
 
     # What the ops return, without data
 

@@ -12,13 +12,13 @@ constexpr int kSegmentSums = 2;
 // How many values of shared memory that takes: of the block's warps, and behind them its own.
 constexpr int kSegmentExchange = (32 + 1) * kSegmentSums;
 
-// Sums each value over the threads that share a segment; every one of them gets the results, to the
-// same bits. `shared` holds kSegmentExchange values.
-template <typename Acc, typename... More>
-__device__ __forceinline__ void sum_over_segment(Acc* shared, Acc& first, More&... more) {
+// Reduces each value over the threads that share a segment; every one of them gets the results, to
+// the same bits. `shared` holds kSegmentExchange values.
+template <typename Op, typename Acc, typename... More>
+__device__ __forceinline__ void reduce_over_segment(Acc* shared, Acc& first, More&... more) {
   constexpr int kSums = 1 + sizeof...(More);
   static_assert(kSums <= kSegmentSums);
-  sum_over_block(shared, first, more...);
+  reduce_over_block<Op>(shared, first, more...);
   if (!in_cluster()) return;
   Acc* const sums[kSums] = {&first, &more...};
   Acc* const mine = shared + 32 * kSegmentSums;
@@ -31,10 +31,16 @@ __device__ __forceinline__ void sum_over_segment(Acc* shared, Acc& first, More&.
   cluster_wait();
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
-    *sums[i] = Acc(0);
-    for (int rank = 0; rank < int(gridDim.z); ++rank) *sums[i] += *of_peer(mine + i, rank);
+    *sums[i] = Op::template identity<Acc>();
+    for (int rank = 0; rank < int(gridDim.z); ++rank) {
+      *sums[i] = Op::combine(*sums[i], *of_peer(mine + i, rank));
+    }
   }
   cluster_arrive();
+}
+template <typename Acc, typename... More>
+__device__ __forceinline__ void sum_over_segment(Acc* shared, Acc& first, More&... more) {
+  reduce_over_segment<Add>(shared, first, more...);
 }
 
 // The moments over a segment of `count` values of each thread, `total` of them altogether; the rest

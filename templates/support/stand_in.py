@@ -16,6 +16,8 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 from torch.utils.module_tracker import ModuleTracker
 
+from .dimensions import check_dimensions
+
 
 class Eager(NamedTuple):
     """Why PyTorch's own operators run in a call.
@@ -56,16 +58,16 @@ REFUSED = Eager("PyTorch refuses the call", expected=True)
 def obstacle(owner, inputs, submodules):
     """The first reason why the kernels may not run; None where modules and call give none.
 
-    owner: the module. inputs: of the call, each [rows, channels]. submodules: of each its
-    attribute's name, the submodule and the class that the package was generated for. Raises
-    ValueError for inputs of another rank.
+    owner: the module. inputs: of the call. submodules: of each its attribute's name, the submodule
+    and the class that the package was generated for. Raises ValueError for inputs with dimensions
+    that the chain does not take.
     """
     name = owner._fusegen_package.name
     for x in inputs:
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
-        if x.dim() != 2:
-            raise ValueError(f"{name}: inputs must be [rows, channels], got {list(x.shape)}")
+        if x.dim() != 2 or inputs[0].dim() != 2:
+            check_dimensions(owner, x, inputs[0])
         if type(x) not in _PLAIN and not _is_traced(x):
             return Eager(f"an input is of type {type(x).__name__}")
         if x.layout is not torch.strided:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from fusegen.emulate import EmulatedLibrary, compile_kernels
 from fusegen.ir.extent import Dim
 from fusegen.paths import templates_directory
 from fusegen.plan.load import plan_file
+from fusegen.plan.model import Mode
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import Shapes
 from fusegen.render.output import write_files
@@ -28,6 +30,12 @@ def write(name: str, text: str, root: Path, multiprocessors: int | None = None) 
         plan = replace(plan, device=replace(plan.device, multiprocessors=multiprocessors))
     write_files(render_all([plan]), root)
     return plan
+
+
+def kernels_of(package: Path, mode: Mode, cache: Path, *, checked: bool = True) -> EmulatedLibrary:
+    """The launchers of a generated package in one dtype configuration; cache, checked: see compile_kernels()."""
+    defines = ["FUSEGEN_VERIFICATION"] if mode.roles["activation"] == "float64" else []
+    return compile_kernels(package / "kernels.cu", cache=cache, defines=defines, modes=[mode.index], checked=checked)
 
 
 def module_class(plan: Plan, root: Path) -> type[nn.Module]:
@@ -71,13 +79,15 @@ def forced_shapes(schedule: str) -> Shapes | None:
     return Shapes(schedule.replace(" ", "_"))
 
 
-def compiled_shapes(source: str, root: Path, *, checked: bool = False) -> EmulatedLibrary:
-    """The text of a kernels.cu that calls functions of the support headers, compiled below `root`. checked: as
-    compile_kernels() has it."""
+def compiled_shapes(
+    source: str, root: Path, *, modes: Iterable[int] | None = None, checked: bool = False
+) -> EmulatedLibrary:
+    """The text of a kernels.cu that calls functions of the support headers, compiled below `root`. modes, checked: as
+    compile_kernels() has them."""
     shutil.copytree(templates_directory() / "support", root / "support")
     (root / "shapes").mkdir()
     (root / "shapes" / "kernels.cu").write_text(source, encoding="utf-8")
-    return compile_kernels(root / "shapes" / "kernels.cu", cache=root / "cache", checked=checked)
+    return compile_kernels(root / "shapes" / "kernels.cu", cache=root / "cache", modes=modes, checked=checked)
 
 
 def size(dim: Dim, dynamic: int) -> int:

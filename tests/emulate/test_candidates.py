@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
+from fusegen.emulate import EmulationError  # noqa: E402
 from fusegen.plan.candidates import candidates, knob_names, schedule_names  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.plan.plan import Plan  # noqa: E402
@@ -23,6 +23,7 @@ from fusegen.tune.launchers import DOES_NOT_FIT  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from fusegen.verify.sizes import sizes  # noqa: E402
 from fusegen.verify.subject import Subject, spread_out  # noqa: E402
+from tests.emulate.building import kernels_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -53,13 +54,11 @@ def small(name: str, root: Path) -> Plan:
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_every_candidate_against_double_precision(name: str, root: Path) -> None:
+def test_every_candidate_against_double_precision(name: str, root: Path, emulation_cache: Path) -> None:
     plan = small(name, root)
-    library = compile_kernels(
-        root / name / "kernels.cu", cache=root / "cache", defines=["FUSEGEN_VERIFICATION"], checked=False
-    )
     subject = Subject(plan, import_package(root, name), "cpu")
     mode = next(mode for mode in plan.modes if mode.roles["activation"] == "float64")
+    library = kernels_of(root / name, mode, emulation_cache, checked=False)
     for variant in plan.variants:
         compared: set[str] = set()
         differing: set[str] = set()

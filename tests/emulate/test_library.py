@@ -11,6 +11,7 @@ import torch
 
 from fusegen.emulate import Buffer, EmulationBuildError, EmulationError
 from fusegen.runtime.structs import Struct
+from tests.emulate.building import compiled_shapes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -96,6 +97,28 @@ def test_build(build):
     one, two = build(text, "defines", defines=["VALUE=1"]), build(text, "defines", defines=["VALUE=2"])
     assert (one.call_int64("value", 0), two.call_int64("value", 0)) == (1, 2)
     assert build(text, "defines", defines=["VALUE=1"]).path == one.path
+
+
+MODES = """
+#include "../support/kernels/entry.cuh"
+using Modes = fusegen::DtypeModes<fusegen::Types<float>, fusegen::Types<double>, fusegen::Types<int>>;
+template <typename T> using Size = std::integral_constant<int, sizeof(T)>;
+extern "C" int64_t size(int mode) {
+  int found = 0;
+  Modes::with(mode, [&](auto types) {
+    found = typename decltype(types)::template Of<Size>();
+    return cudaGetLastError();
+  });
+  return found;
+}
+"""
+
+
+def test_a_library_of_some_modes_has_no_others(tmp_path):
+    sizes = {None: [4, 8, 4], (1,): [0, 8, 0], (2, 0): [4, 0, 4]}
+    libraries = {modes: compiled_shapes(MODES, tmp_path / str(modes), modes=modes) for modes in sizes}
+    for modes, expected in sizes.items():
+        assert [libraries[modes].call_int64("size", mode) for mode in range(3)] == expected
 
 
 def test_cache_follows_included_files(build):

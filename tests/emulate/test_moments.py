@@ -13,13 +13,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import fusegen  # noqa: E402
-from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail  # noqa: E402
 from fusegen.verify.policy import Comparison, compare, table  # noqa: E402
 from fusegen.verify.reference import reference  # noqa: E402
-from tests.emulate.building import forced_shapes, write  # noqa: E402
-from tests.emulate.mutants.mutant import Mutant, with_mutants  # noqa: E402
-from tests.emulate.mutants.scenario import choose  # noqa: E402
+from tests.emulate.building import forced_shapes, kernels_of, write  # noqa: E402
+from tests.emulate.mutants.mutant import Mutant  # noqa: E402
+from tests.emulate.mutants.scenario import add_mutants, choose  # noqa: E402
 from tests.emulate.other_chains import BN, GN, LN, Other  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -47,6 +46,10 @@ class Case:
     kind: str
     values: int = 70
     sets: int = 132
+
+    @property
+    def id(self) -> str:
+        return f"{self.kind}-{self.values}x{self.sets}"
 
     @property
     def data(self) -> torch.Tensor:
@@ -101,21 +104,9 @@ CASES = [
 ]
 
 
-_BATCH, _GROUP = "batch", "group"
-_PILOT = "bn_moments_shifted[v].pilot = x_v;"
-_NO_ROWS = "own > 0 ? Acc({}) : Acc(0)"
-_LACKS = "lacks(first + threadIdx.y + (mine - 1) * blockDim.y, v)"
-_HIDDEN = "if (count == Acc(0)) return {Acc(0), Acc(0)};"
-
-
 def fits(schedule: str, case: Case) -> bool:
     """Panels want rows that begin at multiples of a vector."""
     return schedule != "panels" or case.sets % 4 == 0
-
-
-def _broken(chain, schedule, name, cases, old, new, within, **rest):
-    mutant = Mutant(name, schedule, old, new, "", within, **rest)
-    return [(chain, schedule, mutant, case) for case in cases if fits(schedule, case)]
 
 
 _OUTLIERS = [case for case in CASES if "first" in case.kind]
@@ -124,90 +115,72 @@ _CONSTANT = [case for case in CASES if case.kind == "constant"]
 _SPECIAL = [case for case in CASES if case.kind in SPECIAL]
 _LARGE = [case for case in CASES if case.kind in ("1e20", "1e30")]
 _FEW = [case for case in CASES if case.kind == "plain" and case.values in (1, 2, 3, 5)]
-_REDUCE = {"file": "reduce.cuh"}
+_HIDDEN = "if (count == Acc(0)) return {Acc(0), Acc(0)};"
+_SQUARE, _OF_SEGMENT = "square(distances[v])", "moments_over_segment(shared, total, count, length);"
 
-# What is broken, in which schedule of which chain, and the cases that have to see it.
+# Where kernels are broken: the file, the function, what stands there and what then does.
+MUTANTS = {
+    name: Mutant(name, "", *rest, caught="")
+    for name, *rest in (
+        ("no pilot", "kernels/program.cuh", None, "if (first) sum.pilot = term;", ""),
+        ("a mean that is a little off", "reduce.cuh", "moments_of", "sums.pilot + distance",
+         "sums.pilot * Acc(1.0001) + distance"),
+        ("a pilot that is not subtracted from the squares", "reduce.cuh", "moments_of", "sums.sum * distance",
+         "Acc(0)"),
+        ("infinity less infinity", "reduce.cuh", "without", "squares < Acc(INFINITY)", "true"),
+        ("sums that are not finite count as none", "reduce.cuh", "moments_of", _HIDDEN,
+         _HIDDEN.replace(")) r", ") || !(sums.squares <= Acc(1e30))) r")),
+        ("a thread of a tile without rows counts", "kernels/column.cuh", "run",
+         "own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0)", "Acc(1)"),
+        ("a thread of a slice without rows counts", "kernels/l2.cuh", "leave_l2_sums",
+         "own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0)", "Acc(1)"),
+        ("a thread of a block without rows counts", "kernels/pointwise.cuh", None,
+         "own > 0 ? Acc(mine - lacks(begin + threadIdx.y + (mine - 1) * blockDim.y, v)) : Acc(0)", "Acc(1)"),
+        ("a difference of squares", "kernels/row_values.cuh", "moments_in_registers", _SQUARE,
+         "value[i][v] * value[i][v] - moments.mean * moments.mean"),
+        ("half of a row's squares", "kernels/row_values.cuh", "moments_in_registers", _SQUARE, f"{_SQUARE} / 2"),
+        ("a row's mean that is a little off", "kernels/row_values.cuh", "moments_in_registers", _SQUARE,
+         "square(value[i][v] - moments.mean * Acc(1.0001))"),
+        ("the rest of the distances stays", "kernels/row_values.cuh", "moments_in_registers",
+         "correct(moments, rest, counts.inverse_part);", ""),
+        ("half of a segment's squares", "kernels/row_reduction.cuh", "sums_over_segment", _OF_SEGMENT,
+         f"{_OF_SEGMENT} total.m2 /= 2;"),
+        ("a variance that is not finite is none", "reduce.cuh", "correct", "m2 < Acc(0) ? Acc(0) : m2",
+         "m2 >= Acc(0) && m2 < Acc(1e30) ? m2 : Acc(0)"),
+    )
+}  # fmt: skip
+_WITHOUT_ROWS = {"on chip": "tile", "clusters of 4": "tile", "panels": "slice", "split": "block"}
+
+# The chain and the schedule that are broken, how, and the cases that have to see it.
 BROKEN = [
     *(
-        each
-        for schedule, kernel, none in (
-            ("on chip", "train_forward_column", _NO_ROWS.format("(own + blockDim.y - 1) / blockDim.y")),
-            ("clusters of 4", "train_forward_column", _NO_ROWS.format("(own + blockDim.y - 1) / blockDim.y")),
-            ("panels", "train_forward_panel", _NO_ROWS.format("(own + kHeight - 1) / kHeight")),
-            ("split", "train_forward_partials", _NO_ROWS.format(f"mine - {_LACKS}")),
-        )
-        for each in (
-            *_broken(
-                # The threads of a cluster have so few values each that sums of equal ones are exact.
-                _BATCH, schedule, "no pilot",
-                [c for c in (*_FAR, *(_CONSTANT if schedule != "clusters of 4" else ())) if c.values > 5],
-                _PILOT, "static_cast<void>(0);", kernel,
-            ),
-            *_broken(
-                _BATCH, schedule, "a mean that is a little off", [c for c in (*_FAR, *_CONSTANT) if c.values <= 5],
-                "sums.pilot + distance", "sums.pilot * Acc(1.0001) + distance", "moments_of", **_REDUCE,
-            ),
-            *_broken(
-                _BATCH, schedule, "a pilot that is not subtracted from the squares", _OUTLIERS,
-                "sums.sum * distance", "Acc(0)", "moments_of", **_REDUCE,
-            ),
-            *_broken(
-                _BATCH, schedule, "infinity less infinity", _LARGE, "squares < Acc(INFINITY)", "true", "without",
-                **_REDUCE,
-            ),
-            *_broken(
-                _BATCH, schedule, "sums that are not finite count as none", _SPECIAL,
-                _HIDDEN, _HIDDEN.replace(")) r", ") || !(sums.squares <= Acc(1e30))) r"),
-                "moments_of", **_REDUCE,
-            ),
-            *_broken(
-                _BATCH, schedule, "a thread without rows counts", _FEW, none, "Acc(1)", kernel,
-            ),
+        ("batch", schedule, name, cases)
+        for schedule, part in _WITHOUT_ROWS.items()
+        for name, cases in (
+            # The threads of a cluster have so few values each that sums of equal ones are exact.
+            ("no pilot", [c for c in (*_FAR, *(_CONSTANT if schedule != "clusters of 4" else ())) if c.values > 5]),
+            ("a mean that is a little off", [c for c in (*_FAR, *_CONSTANT) if c.values <= 5]),
+            ("a pilot that is not subtracted from the squares", _OUTLIERS),
+            ("infinity less infinity", _LARGE),
+            ("sums that are not finite count as none", _SPECIAL),
+            (f"a thread of a {part} without rows counts", _FEW),
         )
     ),
     *(
-        each
-        for chain, norm in (("group", "gn"), ("layer", "ln"))
-        for each in (
-            *_broken(
-                chain, "on chip", "a difference of squares", _FAR,
-                f"square({norm}_moments_distances[v])", f"x_v * x_v - {norm}_moments_v.mean * {norm}_moments_v.mean",
-                "forward_row",
-            ),
-            *_broken(
-                chain, "on chip", "half of the squares", [*_OUTLIERS, *_FEW[2:]],
-                f"square({norm}_moments_distances[v])", f"square({norm}_moments_distances[v]) / 2", "forward_row",
-            ),
-            *_broken(
-                chain, "on chip", "a mean that is a little off", _CONSTANT,
-                f"square({norm}_moments_distances[v])", f"square(x_v - {norm}_moments_v.mean * Acc(1.0001))",
-                "forward_row",
-            ),
-            *_broken(
-                # Of 257 values warps have 128, 128 and one: their means are exact.
-                chain, "on chip", "the rest of the distances stays", [c for c in _CONSTANT if 3 < c.values < 257],
-                f"correct({norm}_moments_v, {norm}_moments_rest, inverse_part);", "", "forward_row",
-            ),
-            *_broken(
-                chain, "split", "half of the squares", [*_OUTLIERS, *_FEW[2:]],
-                f"moments_over_segment(shared, {norm}_moments_v, Acc(seen), Acc(length));",
-                f"moments_over_segment(shared, {norm}_moments_v, Acc(seen), Acc(length)); "
-                f"{norm}_moments_v.m2 /= 2;",
-                "forward_segments",
-            ),
-            *(
-                found
-                for schedule, kernel in (("on chip", "forward_row"), ("split", "forward_segments"))
-                for found in _broken(
-                    chain, schedule, "a variance that is not finite is none", _SPECIAL,
-                    f"{norm}_variance_v + {norm}_eps_v",
-                    f"({norm}_variance_v < Acc(1e30) ? {norm}_variance_v : Acc(0)) + {norm}_eps_v",
-                    kernel,
-                )
-            ),
+        (chain, schedule, name, cases)
+        for chain in ("group", "layer")
+        for schedule, name, cases in (
+            ("on chip", "a difference of squares", _FAR),
+            ("on chip", "half of a row's squares", [*_OUTLIERS, *_FEW[2:]]),
+            ("on chip", "a row's mean that is a little off", _CONSTANT),
+            # Of 257 values warps have 128, 128 and one: their means are exact.
+            ("on chip", "the rest of the distances stays", [c for c in _CONSTANT if 3 < c.values < 257]),
+            ("split", "half of a segment's squares", [*_OUTLIERS, *_FEW[2:]]),
+            ("on chip", "a variance that is not finite is none", _SPECIAL),
+            ("split", "a variance that is not finite is none", _SPECIAL),
         )
     ),
-]  # fmt: skip
+]
 
 
 @dataclass
@@ -229,14 +202,8 @@ def built(chain: str, root: Path) -> Built:
     directory = root / name
     directory.mkdir()
     plan = write(name, CHAINS[chain].spec(name), directory)
-    source = directory / name / "kernels.cu"
-    mutants = [(number, mutant) for number, (of, _, mutant, _) in enumerate(BROKEN, start=1) if of == chain]
-    for path in (source, directory / "support" / "reduce.cuh"):
-        chosen = [each for each in mutants if each[1].file == path.name]
-        path.write_text(with_mutants(path.read_text(encoding="utf-8"), chosen), encoding="utf-8")
-    text = source.read_text(encoding="utf-8")
-    source.write_text('extern "C" { int fusegen_mutant = 0; }\n' + text, encoding="utf-8")
-    library = compile_kernels(source, cache=root / "cache")
+    add_mutants(directory / name, list(enumerate(MUTANTS.values(), start=1)))
+    library = kernels_of(directory / name, plan.modes[0], root / "cache")
     return Built(plan, library, fusegen.load(name, directory))
 
 
@@ -374,31 +341,30 @@ def cases():
                 continue
             for schedule in SCHEDULES[chain]:
                 if fits(schedule, case):
-                    name = f"{chain}-{case.kind}-{case.values}x{case.sets}-{schedule}"
+                    name = f"{chain}-{case.id}-{schedule}"
                     yield pytest.param(chain, case, schedule, id=name.replace(" ", "_"))
 
 
-@pytest.mark.parametrize(("chain", "case", "schedule"), cases())
+@pytest.mark.parametrize(("chain", "case", "schedule"), list(cases()))
 def test_statistics_are_as_accurate_as_eagers(chain, case, schedule, root):
     found = comparisons(chain, case, schedule, root)
     assert all(each.ok for each in found), f"\n{table(found, failures_only=True)}"
 
 
 @pytest.mark.parametrize(
-    "number",
+    ("chain", "schedule", "name", "case"),
     [
-        pytest.param(
-            number, id=f"{chain}-{schedule}-{mutant.name}-{case.kind}-{case.values}x{case.sets}".replace(" ", "_")
-        )
-        for number, (chain, schedule, mutant, case) in enumerate(BROKEN, start=1)
+        pytest.param(chain, schedule, name, case, id=f"{chain}-{schedule}-{name}-{case.id}".replace(" ", "_"))
+        for chain, schedule, name, cases in BROKEN
+        for case in cases
+        if fits(schedule, case)
     ],
 )
-def test_broken_kernels_are_seen(number, root):
-    chain, schedule, mutant, case = BROKEN[number - 1]
+def test_broken_kernels_are_seen(chain, schedule, name, case, root):
     library = built(chain, root).library
-    choose(library, number)
+    choose(library, list(MUTANTS).index(name) + 1)
     try:
         found = comparisons(chain, case, schedule, root)
     finally:
         choose(library, 0)
-    assert not all(each.ok for each in found), f"{mutant.name}: {case}"
+    assert not all(each.ok for each in found)

@@ -13,13 +13,13 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402
 
 import fusegen  # noqa: E402
-from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.ops.catalogue import STEPS  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.plan.plan import Plan  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
+from tests.emulate.building import kernels_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -97,11 +97,6 @@ CHAINS = {
 }
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("emulated")
-
-
 def planned(name: str, chain: str, directory: Path) -> Plan:
     steps = "".join(f"  - {{{step.strip()}}}\n" for step in chain.split(";"))
     inputs = ", z: [rows_of_x, 12]" if "input: z" in chain else ""
@@ -120,22 +115,21 @@ def test_a_chain_whose_gradient_reads_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_op(name: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_op(name: str, tmp_path: Path, emulation_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # PyTorch's gradient has 1/6 to the digits of a float, in double too.
     monkeypatch.setattr(F, "hardsigmoid", lambda x: F.relu6(x + 3) / 6)
     plan = planned(name, CHAINS[name], tmp_path)
     write_files(render_all([plan]), tmp_path / "ops")
     module = fusegen.load(plan.spec.name, tmp_path / "ops")()
-    library = compile_kernels(
-        tmp_path / "ops" / plan.spec.name / "kernels.cu", cache=cache, defines=["FUSEGEN_VERIFICATION"]
-    )
+    mode = plan.modes[-1]
+    library = kernels_of(tmp_path / "ops" / plan.spec.name, mode, emulation_cache)
     x = (torch.arange(ROWS * CHANNELS).double().reshape(ROWS, CHANNELS) - 30) / 4
     grad = torch.linspace(-1, 2, x.numel()).double().reshape(x.shape)
     z = torch.where(torch.arange(CHANNELS) % 2 == 0, x, x.flip(1))  # ties in every other column
     tensors = {plan.chain.source.name: x, "z": z, "grad_y": grad}
     for variant, training in ((plan.variants[0], True), (plan.variants[-1], False)):
-        expected = tail_reference(plan, module, tensors, plan.modes[-1], training)
-        found = EmulatedTail(plan, variant, library, module).run(tensors, plan.modes[-1]).values
+        expected = tail_reference(plan, module, tensors, mode, training)
+        found = EmulatedTail(plan, variant, library, module).run(tensors, mode).values
         for key in found.keys() & expected.keys():
             exact = expected[key].reshape(found[key].shape)
             assert torch.allclose(found[key], exact, rtol=1e-11, atol=1e-11), (key, found[key] - exact)

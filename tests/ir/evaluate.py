@@ -25,7 +25,15 @@ _FUNCTIONS = {
     "square": torch.square,
     "rsqrt": torch.rsqrt,
     "reciprocal": torch.reciprocal,
-    "detach": lambda x: x,
+    "detach": torch.Tensor.detach,
+    "expand": lambda x: x,
+    "exp": torch.exp,
+    "log": torch.log,
+    "softmax": lambda power, inverse, x: power * inverse,
+    "log_softmax": lambda distance, log, x: distance - log,
+    "reciprocal_backward": lambda g, y: -g * y * y,
+    "rsqrt_backward": lambda g, y: -g / 2 * y**3,
+    "sigmoid_backward": lambda g, y: g * y * (1 - y),
     "relu": F.relu,
     "relu_backward": _relu_backward,
     "sigmoid": torch.sigmoid,
@@ -71,6 +79,9 @@ class Values:
                 return torch.tensor(float(self._length(node.attribute)), dtype=self.dtype)
             case "sum":
                 return self._sum(operands[0], node.extent)
+            case "max":
+                assert node.extent == ROW
+                return operands[0].expand(self.rows, self.channels).amax(1, keepdim=True)
             case "moments":
                 mean = self._sum(operands[0], node.extent) / self._length(node.extent)
                 distance = self._sum((operands[0] - mean).square(), node.extent)

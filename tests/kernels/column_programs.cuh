@@ -38,8 +38,6 @@ struct Normalise : Program {
     FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
   };
   Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = ~0u;
-  static constexpr unsigned kOptionalWrites = 0b0;
   const Param* weight_ptr;
   const Param* bias_ptr;
   Acc* mean_ptr;
@@ -159,7 +157,6 @@ struct Gradient : Program {
     }
   };
   Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = ~0u;
   static constexpr unsigned kOptionalWrites = 0b10;
   const Param* weight_ptr;
   Acc* d_sum_ptr;
@@ -295,7 +292,6 @@ struct Grouped : Program {
     FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
   };
   Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = ~0u;
   const T* bias_ptr;
   const Acc* row_ptr;     // [rows]
   const Acc* scale_ptr;   // [rows, groups]

@@ -23,6 +23,7 @@ NEEDED = {
     "prelu": "name: n",
     "group_norm": "name: n, num_groups: 2",
     **dict.fromkeys(("batch_norm", "layer_norm", "rms_norm"), "name: n"),
+    **dict.fromkeys(("sum", "mean", "logsumexp"), "keepdim: true"),
 }
 ALONE = [op for step in STEPS if step not in (Linear, Arithmetic) for op in step.ops()]
 STEPS_OF = (
@@ -45,7 +46,8 @@ STEPS_OF = (
 @pytest.mark.parametrize("linear", [True, False], ids=["behind_linear", "alone"])
 @pytest.mark.parametrize("step", STEPS_OF)
 def test_result_under_autocast(step: str, linear: bool, tmp_path: Path) -> None:
-    other = Other((f"{{op: {step}}}",), linear, inputs=("r",) if "input" in step else ())
+    steps = (f"{{op: {step}}}", *(["{op: add, input: r}"] if "keepdim" in step else []))
+    other = Other(steps, linear, inputs=("r",) if "input" in " ".join(steps) else ())
     plan = write("autocast", other.spec("autocast").replace("[float32]", "[float32, bfloat16]"), tmp_path)
     cls = module_class(plan, tmp_path)
     modes = [mode for mode in plan.modes if mode.autocast]

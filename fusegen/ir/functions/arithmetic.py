@@ -56,6 +56,8 @@ FUNCTIONS = (
     # A sign is part of the instruction that takes the value.
     Function("negate", _negate, "-{}", operations=0),
     Function("detach", _detach, "{}", operations=0),
+    # A value that its operand has for all of a row, or all rows: autodiff makes such of gradients.
+    Function("expand", cpp="{}", operations=0),
     Function("minimum", _split_at_ties),
     Function("maximum", _split_at_ties),
     Function("minimum_backward"),

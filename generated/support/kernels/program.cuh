@@ -41,7 +41,7 @@
 
 #include "../columns.cuh"
 #include "../packs.cuh"
-#include "../reduce.cuh"
+#include "../reductions.cuh"
 #include "../types.cuh"
 
 // A program says more of itself than each kernel asks for.
@@ -68,6 +68,19 @@ struct Uses {
 
 // Whether a mask has bit i.
 __host__ __device__ constexpr bool has_bit(unsigned mask, int i) { return mask >> i & 1u; }
+
+// How many fields of the sums of a pass are of one reduction.
+template <class P, int kPass, typename Reduction>
+constexpr int count_of() {
+  typename P::template Sums<kPass, AsIs> fields{};
+  int count = 0;
+  P::template Sums<kPass, AsIs>::each(
+      [&](auto, const auto& field) {
+        count += std::is_same_v<std::decay_t<decltype(field)>, Reduction>;
+      },
+      fields);
+  return count;
+}
 
 // Calls f(fields...) for each field of the first record and those of the others.
 template <typename F, typename Record, typename... More>
@@ -148,48 +161,6 @@ struct RecordOf<Value Record::*> {
   using type = Record;
 };
 
-// What a pass sums. A record of sums has one of these for each of its fields.
-struct Sum {
-  static constexpr int kComponents = 1;
-};
-struct MeanAndSquares {
-  static constexpr int kComponents = 2;
-};
-
-// Of a record of sums: what an element adds, and what all add up to.
-template <typename Acc>
-struct TermsIn {
-  template <typename Reduction>
-  using Of = Acc;
-};
-template <typename Acc, typename Reduction>
-struct TotalOf {
-  using type = Acc;
-};
-template <typename Acc>
-struct TotalOf<Acc, MeanAndSquares> {
-  using type = Moments<Acc>;
-};
-template <typename Acc>
-struct TotalsIn {
-  template <typename Reduction>
-  using Of = typename TotalOf<Acc, Reduction>::type;
-};
-// What a thread keeps while it adds to a sum of its columns.
-template <typename Acc, typename Reduction>
-struct RunningOf {
-  using type = Acc;
-};
-template <typename Acc>
-struct RunningOf<Acc, MeanAndSquares> {
-  using type = PilotSums<Acc>;
-};
-template <typename Acc>
-struct RunningIn {
-  template <typename Reduction>
-  using Of = typename RunningOf<Acc, Reduction>::type;
-};
-
 template <class P, int kPass>
 using Terms = typename P::template Sums<kPass, TermsIn<typename P::Acc>::template Of>;
 template <class P, int kPass>
@@ -204,17 +175,6 @@ using Results = typename P::template Writes<ValuesIn<typename P::Acc>::template 
 // All that is known besides an element itself: formulas name these fields, wherever they are from.
 template <class P>
 struct Known : P::Scalars, P::Channel, P::Row, P::Group {};
-
-// Adds a term to a sum of a thread's column.
-template <typename Acc>
-__device__ __forceinline__ void add_term(Acc& sum, Acc term, bool) {
-  sum += term;
-}
-template <typename Acc>
-__device__ __forceinline__ void add_term(PilotSums<Acc>& sum, Acc term, bool first) {
-  if (first) sum.pilot = term;
-  add_value(sum, term);
-}
 
 // Loads the channel tensors that lie in memory when pass kFrom begins, for the thread's columns:
 // those that any of some passes needs, as bits. Where the thread is not active, none is read.

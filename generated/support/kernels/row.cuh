@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(
           each(
               [&](auto n, auto& field) {
                 const auto& values = terms[decltype(n)::value][i];
-                if (active) summed(field) += sum_of_columns(columns[i], values);
+                if (active) add_columns(field, columns[i], values);
               },
               total);
         }
@@ -238,7 +238,9 @@ __global__ void __launch_bounds__(
             });
         each(
             [&](auto n, auto& field) {
-              if constexpr (!std::is_same_v<decltype(field), Acc&>) {
+              if constexpr (std::is_same_v<decltype(field), Extreme<Acc>&>) {
+                reduce_over_lanes<Larger, kWarps, kKeepsLane>(g.lanes, lane, shared, field.value);
+              } else if constexpr (std::is_same_v<decltype(field), Moments<Acc>&>) {
                 const auto& values = terms[decltype(n)::value];
                 moments_in_registers<kWarps, kKeepsLane>(
                     field, values, columns, valid, g.lanes, lane, shared, counts);

@@ -58,16 +58,18 @@ struct alignas(16) AnyVector {
 
 // Brings together what the threads of a segment of `length` elements have: this one, of `count` of
 // them. All get the result.
-template <typename Acc, typename Sums, typename AllTotals>
+template <int kPlain, typename Acc, typename Sums, typename AllTotals>
 __device__ __forceinline__ void sums_over_segment(
     Acc* shared, const Sums& sums, Acc count, Acc length, AllTotals& totals) {
-  constexpr int kPlain = 2 * Sums::kFields - Sums::kComponents;
   Acc plain[kPlain + 1];  // one more than there may be: an array has some
   int s = 0;
   each(
       [&](auto, auto& total, const auto& sum) {
         if constexpr (std::is_same_v<decltype(sum), const Acc&>) {
           plain[s++] = sum;
+        } else if constexpr (std::is_same_v<decltype(sum), const Extreme<Acc>&>) {
+          total = sum;
+          reduce_over_segment<Larger>(shared, total.value);
         } else {
           total = moments_of(sum, count);
           moments_over_segment(shared, total, count, length);
@@ -207,7 +209,9 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
           each(
               [&](auto, auto& sum, auto& all, Acc one) {
                 all[v] = one;
-                if constexpr (std::is_same_v<decltype(sum), Acc&>) sum += one;
+                if constexpr (!std::is_same_v<decltype(sum), PilotSums<Acc>&>) {
+                  add_term(sum, one, false);
+                }
               },
               sums, terms, term);
         }
@@ -228,7 +232,7 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
     }
 
     Totals<P, kPass> total;
-    sums_over_segment(shared, sums, Acc(seen), Acc(length), total);
+    sums_over_segment<count_of<P, kPass, Sum>()>(shared, sums, Acc(seen), Acc(length), total);
     p.template follow<kPass>(known, total);
     p.template finish<kPass>(known, total);
     if (threadIdx.x == 0 && blockIdx.z == 0) {

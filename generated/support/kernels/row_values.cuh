@@ -130,15 +130,6 @@ struct RowColumnSums {
   }
 };
 
-// Where a segment's total of a field of sums is summed up: moments begin with that of the mean.
-template <typename Acc>
-__device__ __forceinline__ Acc& summed(Acc& total) {
-  return total;
-}
-template <typename Acc>
-__device__ __forceinline__ Acc& summed(Moments<Acc>& total) {
-  return total.mean;
-}
 
 // Calls f(values...) with what an array of pointers points to.
 template <int kValues, typename Acc, typename F, int... kPlace>
@@ -157,11 +148,8 @@ __device__ __forceinline__ void sum_together(
   int m = 0, s = 0;
   each(
       [&](auto, auto& field) {
-        if constexpr (std::is_same_v<decltype(field), Acc&>) {
-          plain[s++] = &field;
-        } else {
-          means[m++] = &field.mean;
-        }
+        if constexpr (std::is_same_v<decltype(field), Acc&>) plain[s++] = &field;
+        if constexpr (std::is_same_v<decltype(field), Moments<Acc>&>) means[m++] = &field.mean;
       },
       total);
   with_all(means, sum_means, std::make_integer_sequence<int, kMoments>());
@@ -175,6 +163,26 @@ __device__ __forceinline__ Acc sum_of_columns(const ColumnsOf& columns, const Ac
 #pragma unroll
   for (int v = 0; v < kVec; ++v) existing[v] = columns.has(v) ? value[v] : Acc(0);
   return sum_of(existing);
+}
+
+// Adds what a thread's values of a segment add to a total of it; moments begin with their mean.
+template <typename ColumnsOf, int kVec, typename Acc>
+__device__ __forceinline__ void add_columns(
+    Acc& total, const ColumnsOf& columns, const Acc (&value)[kVec]) {
+  total += sum_of_columns(columns, value);
+}
+template <typename ColumnsOf, int kVec, typename Acc>
+__device__ __forceinline__ void add_columns(
+    Moments<Acc>& total, const ColumnsOf& columns, const Acc (&value)[kVec]) {
+  total.mean += sum_of_columns(columns, value);
+}
+template <typename ColumnsOf, int kVec, typename Acc>
+__device__ __forceinline__ void add_columns(
+    Extreme<Acc>& total, const ColumnsOf& columns, const Acc (&value)[kVec]) {
+#pragma unroll
+  for (int v = 0; v < kVec; ++v) {
+    if (columns.has(v)) add_term(total, value[v], false);
+  }
 }
 
 // What the moments of a segment need to know of it. Those of a long one are made of the moments of

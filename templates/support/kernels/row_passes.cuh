@@ -34,22 +34,27 @@ struct RowPasses {
   static constexpr bool kReduces =
       Terms<P, kPass>::kFields > 0 && !(kHasColumnSums && kPass == kLast);
   template <int kPass>
-  static constexpr int kMoments =
-      kReduces<kPass> ? Terms<P, kPass>::kComponents - Terms<P, kPass>::kFields : 0;
+  static constexpr int kMoments = kReduces<kPass> ? count_of<P, kPass, MeanAndSquares>() : 0;
   template <int kPass>
-  static constexpr int kPlainSums =
-      kReduces<kPass> ? Terms<P, kPass>::kFields - kMoments<kPass> : 0;
+  static constexpr int kPlainSums = kReduces<kPass> ? count_of<P, kPass, Sum>() : 0;
+  template <int kPass>
+  static constexpr int kExtremes = kReduces<kPass> ? count_of<P, kPass, Largest>() : 0;
 
   template <int... kStep>
   static constexpr bool has_moments(std::integer_sequence<int, kStep...>) {
     return ((kMoments<kFirst + kStep> > 0) || ...);
   }
   static constexpr bool kHasMoments = has_moments(Steps());
+  template <int... kStep>
+  static constexpr bool has_extremes(std::integer_sequence<int, kStep...>) {
+    return ((kExtremes<kFirst + kStep> > 0) || ...);
+  }
+  static constexpr bool kHasExtremes = has_extremes(Steps());
 
   // How many values of a segment its warps exchange at once, at most.
   template <int... kStep>
   static constexpr int exchanged(std::integer_sequence<int, kStep...>) {
-    return std::max({kHasMoments ? 2 : 0, kPlainSums<kFirst + kStep>...});
+    return std::max({kHasMoments ? 2 : 0, kHasExtremes ? 1 : 0, kPlainSums<kFirst + kStep>...});
   }
   static constexpr int kExchanged = exchanged(Steps());
 
@@ -76,9 +81,9 @@ struct RowPasses {
   }
   static constexpr int kReadAgain = read_again(Steps());
 
-  // Clusters share segments that are too long for a block. Moments do without them: they are taken
-  // forward, where there are no column sums.
-  static constexpr bool kClusters = kHasColumnSums && !kHasMoments;
+  // Clusters share segments that are too long for a block. Moments and extremes do without them:
+  // they are taken forward, where there are no column sums.
+  static constexpr bool kClusters = kHasColumnSums && !kHasMoments && !kHasExtremes;
 };
 
 // Calls f(Index<kPass>{}) for each pass from kFirst on.

@@ -1,1 +1,1 @@
-"""Mistakes made on purpose in copies of emitted kernels: the table, one file a kind of mistake."""
+"""Mistakes made on purpose in copies of the kernels: the table, one file a kind of mistake."""

@@ -4,286 +4,139 @@ from __future__ import annotations
 
 from tests.emulate.mutants.mutant import BLOCKS, EARLY, MISALIGNED, UNWRITTEN, Mutant
 
-_FULL = r"Buffer\(float32, \[70, 132\]\)"  # what the stream kernels read and write
+_POINTWISE, _FINAL, _ROW = "kernels/pointwise.cuh", "kernels/final_reduction.cuh", "kernels/row.cuh"
+_FULL = r"Buffer\(float32, \[70, 132\]\)"  # what the pointwise kernel reads and writes
 _CHANNELS = r"Buffer\(float32, \[1, 132\]\)"
 _PAST = r", \d+ bytes past its end"
-_SUM = "bn_centered_d_over_divide_value_sum_v"
 _BEFORE = r", \d+ bytes before its start"
+_LOAD = "load_pack(here, from, line * length, whole)"
+_STORE = "store_pack(here, to, line * length, whole, pack);"
+_TO_INPUT = """each([&](auto, auto* in) {
+  using Out = std::remove_pointer_t<decltype(to)>;
+  using In = std::remove_const_t<std::remove_pointer_t<decltype(in)>>;
+  if constexpr (std::is_same_v<In, Out>) store_pack(here, const_cast<Out*>(in), line * length, whole, pack);
+}, p.reads);"""
+
+
+def _mutants(file, kernel, cases):
+    return [
+        Mutant(name, run, file, within, old, new, caught, kernel, *(rest or (0, 1)))
+        for name, run, within, old, new, caught, *rest in cases
+    ]
+
 
 INPUTS = [
-    Mutant(
-        "a vector past the end of an input",
-        "stream",
-        "load_pack(packed, gemm_product_ptr, at * length, whole)",
-        "load_pack(packed, gemm_product_ptr + kVec, at * length, whole)",
-        rf"reads .*{_FULL} \(read-only\){_PAST}",
-        within="forward",
-        kernel="forward",
-    ),
-    Mutant(
-        "a vector before the beginning of an input",
-        "stream",
-        "load_pack(packed, gemm_product_ptr, at * length, whole)",
-        "load_pack(packed, gemm_product_ptr - kVec, at * length, whole)",
-        rf"reads .*{_FULL} \(read-only\){_BEFORE}",
-        within="forward",
-        kernel="forward",
-    ),
-    Mutant(
-        "a row past the end",
-        "stream",
-        "at >= end",
-        "at > end",
-        rf"reads .*{_FULL} \(read-only\){_PAST}",
-        within="forward",
-        kernel="forward",
-        of=2,
-    ),
-    Mutant(
-        "a column past the end",
-        "split",
-        "first < channels ? kVec : 0",
-        "first <= channels ? kVec : 0",
-        rf"(reads|writes) .*({_PAST}|{BLOCKS})",
-        within="line_columns",
-        file="columns.cuh",
-    ),
-    Mutant(
-        "a row of a tile past the end",
-        "column",
-        "here.at < end",
-        "here.at <= end",
-        EARLY,
-        within="train_forward_column",
-        kernel="train_forward_column",
-        of=2,
-    ),
-    Mutant(
-        "a row of a turn past the end",
-        "short rows",
-        "at < size",
-        "at <= size",
-        rf"writes .*Buffer\(float32, \[41, (2|264)\]\){_PAST}",
-        within="forward_row",
-        kernel="forward_row",
-    ),
-    Mutant(
-        "a group too many",
-        "five groups",
-        "segment < groups ? (segment + 1) * length : 0",
-        "(segment + 1) * length",
-        rf"(reads|writes) .*{_PAST}",
-        within="forward_row",
-        kernel="forward_row",
-    ),
-    Mutant(
-        "a vector past the end of a row's last group",
-        "short rows",
-        "segment < groups ? (segment + 1) * length : 0",
-        "segment < groups ? (segment + 1) * length + 1 : 0",
-        rf"reads .*Buffer\(float32, \[1, 264\]\) \(read-only\){_PAST}",
-        within="forward_row",
-        kernel="forward_row",
-    ),
-    Mutant(
-        "an element past the end of a segment",
-        "longer segments",
-        "(segment + 1) * length",
-        "(segment + 1) * length + 1",
-        rf"reads .*Buffer\(float32, \[(1|3), 2110\]\) \(read-only\){_PAST}",
-        within="forward_segments",
-        kernel="forward_segments",
-    ),
-    Mutant(
-        "one channel's parameter past the end",
-        "split",
-        "bn_running_var_ptr[column]",
-        "bn_running_var_ptr[column == channels - 1 ? column + 1 : column]",
-        rf"reads .*{_CHANNELS}{_PAST}",
-        within="train_forward_finalise",
-        kernel="train_forward_finalise",
-        of=2,
-    ),
-    Mutant(
-        "one channel too many of a sum over all",
-        "column",
-        "column < channels",
-        "column <= channels",
-        rf"{UNWRITTEN}, .* at element 132 ",
-        within="train_backward_total",
-        kernel="train_backward_total",
-    ),
-    Mutant(
-        "writes to an input",
-        "split",
-        "store_pack(here, y_ptr, at * length, whole, y_out);",
-        "store_pack(here, const_cast<T*>(matmul_product_ptr), at * length, whole, y_out);",
-        rf"writes .*{_FULL} \(read-only\), at element",
-        within="train_forward_apply",
-        kernel="train_forward_apply",
-    ),
-    Mutant(
-        "reads an output before it is written",
-        "split",
-        "narrow<Out>(silu_value_v)",
-        "narrow<Out>(silu_value_v + 0 * widen(y_ptr[at * channels + columns.first + v]))",
-        rf"{UNWRITTEN}, .*{_FULL}, at element",
-        within="train_forward_apply",
-        kernel="train_forward_apply",
-    ),
-]
+    *_mutants(_POINTWISE, "pointwise_kernel", (
+        ("a vector past the end of an input", "stream", None, _LOAD, _LOAD.replace("from", "from + kVec"),
+         rf"reads .*{_FULL} \(read-only\){_PAST}"),
+        ("a vector before the beginning of an input", "stream", None, _LOAD, _LOAD.replace("from", "from - kVec"),
+         rf"reads .*{_FULL} \(read-only\){_BEFORE}"),
+        ("a row past the end", "stream", None, "at >= full_end", "at > full_end",
+         rf"reads .*{_FULL} \(read-only\){_PAST}", 0, 2),
+        ("writes to an input", "stream", None, _STORE, _TO_INPUT, rf"writes .*{_FULL} \(read-only\), at element"),
+        ("reads an output before it is written", "stream", None, _STORE,
+         f"if (widen(to[line * length + here.first]) != 1) {_STORE}", rf"{UNWRITTEN}, .*{_FULL}, at element"),
+    )),
+    *_mutants("columns.cuh", None, (
+        ("a column past the end", "split", "line_columns", "first < channels ? kVec : 0",
+         "first <= channels ? kVec : 0", rf"(reads|writes) .*({_PAST}|{BLOCKS})"),
+    )),
+    *_mutants("kernels/column.cuh", "column_kernel", (
+        ("a row of a tile past the end", "column", "run_passes", "here.at < end_", "here.at <= end_", EARLY, 0, 2),
+    )),
+    *_mutants(_ROW, "row_kernel", (
+        ("a row of an iteration past the end", "short rows", None, "at < g.size", "at <= g.size",
+         rf"writes .*Buffer\(float32, \[41, (2|264)\]\){_PAST}", 1, 2),
+        ("a group too many", "five groups", None, "segment < groups ? (segment + 1) * length : 0",
+         "(segment + 1) * length", rf"(reads|writes) .*{_PAST}"),
+        ("a vector past the end of a row's last group", "short rows", None, "(segment + 1) * length",
+         "(segment + 1) * length + 1", rf"reads .*Buffer\(float32, \[1, 264\]\) \(read-only\){_PAST}"),
+    )),
+    *_mutants("kernels/row_reduction.cuh", "row_reduction_kernel", (
+        ("an element past the end of a segment", "longer segments", None, "(segment + 1) * length",
+         "(segment + 1) * length + 1", rf"reads .*Buffer\(float32, \[(1|3), 2110\]\) \(read-only\){_PAST}"),
+    )),
+    *_mutants(_FINAL, "final_reduction_kernel", (
+        ("one channel's parameter past the end", "split", None, "read(pointer + column)",
+         "read(pointer + column + (column == p.channels - 1))", rf"reads .*{_CHANNELS}.*{_PAST}"),
+    )),
+    *_mutants("kernels/scalar_reduction.cuh", "scalar_reduction_kernel", (
+        ("one channel too many of a sum over all", "column", None, "column < p.channels", "column <= p.channels",
+         rf"{UNWRITTEN}|{_PAST}"),
+    )),
+]  # fmt: skip
+
+_STATISTIC = "store_value(pointer + column, k.*field);"
+_PARTIALS = "store_partials( columns, p.partials, blockIdx.y, kSlots, slot, p.channels, period, value);"
 
 OUTPUTS = [
-    Mutant(
-        "a vector past the end of an output",
-        "stream",
-        "store_pack(here, y_ptr, at * length, whole, y_out);",
-        "store_pack(here, y_ptr + kVec, at * length, whole, y_out);",
-        rf"writes .*{_FULL}(, which|{_PAST})",
-        within="forward",
-        kernel="forward",
-    ),
-    Mutant(
-        "an element past the end of an output",
-        "stream",
-        "store_pack(here, y_ptr, at * length, whole, y_out);",
-        "store_pack(here, y_ptr, at * length, whole, y_out); if (at == rows - 1) y_ptr[rows * channels] = Out(0);",
-        rf"writes .*{_FULL}, 0 bytes past its end",
-        within="forward",
-        kernel="forward",
-    ),
-    Mutant(
-        "an element before the beginning of an output",
-        "stream",
-        "store_pack(here, y_ptr, at * length, whole, y_out);",
-        "store_pack(here, y_ptr, at * length, whole, y_out); if (at == 0 && columns.first == 0) y_ptr[-1] = Out(0);",
-        rf"writes .*{_FULL}, 4 bytes before its start",
-        within="forward",
-        kernel="forward",
-    ),
-    Mutant(
-        "a channel past the end of the statistics",
-        "split",
-        "bn_mean_ptr[column] = bn_mean_v;",
-        "bn_mean_ptr[column] = bn_mean_v; if (column == channels - 1) bn_mean_ptr[column + 1] = bn_mean_v;",
-        rf"writes .*{_CHANNELS}, 0 bytes past its end",
-        within="train_forward_finalise",
-        kernel="train_forward_finalise",
-    ),
-    Mutant(
-        "a segment past the end of the statistics",
-        "segments",
-        "group_norm_mean_ptr[item] = group_norm_mean_v;",
-        "group_norm_mean_ptr[item + 1] = group_norm_mean_v;",
-        rf"writes .*Buffer\(float32, \[41, 2\]\), 0 bytes past its end|{BLOCKS}",
-        within="forward_segments",
-        kernel="forward_segments",
-    ),
-    Mutant(
-        "a row's statistics before the beginning",
-        "short rows",
-        "group_norm_mean_ptr[item] = group_norm_mean_v;",
-        "group_norm_mean_ptr[item - 1] = group_norm_mean_v;",
-        r"writes .*Buffer\(float32, \[41, 2\]\), 4 bytes before its start|which (another|thread)",
-        within="forward_row",
-        kernel="forward_row",
-    ),
-    Mutant(
-        "every block writes the first one's partial results",
-        "split",
-        "store_partials(columns, partials, blockIdx.y, 2, 0, channels, period, bn_moments_mean);",
-        "store_partials(columns, partials, 0, 2, 0, channels, period, bn_moments_mean);",
-        rf"writes .*, {BLOCKS}",
-        within="train_forward_partials",
-        kernel="train_forward_partials",
-    ),
-    Mutant(
-        "a partial result in the next block's place",
-        "split",
-        f"store_partials(columns, partials, blockIdx.y, 2, 1, channels, period, {_SUM});",
-        f"store_partials(columns, partials, blockIdx.y, 2, 2, channels, period, {_SUM});",
-        rf"writes .*, {BLOCKS}",
-        within="train_backward_partials",
-        kernel="train_backward_partials",
-    ),
-]
+    *_mutants(_POINTWISE, "pointwise_kernel", (
+        ("a vector past the end of an output", "stream", None, _STORE, _STORE.replace("to,", "to + kVec,"),
+         rf"writes .*{_FULL}(, which|{_PAST})"),
+        ("an element past the end of an output", "stream", None, _STORE,
+         f"{_STORE} if (line == lines - 1) to[p.rows * p.channels] = pack[0];",
+         rf"writes .*{_FULL}, 0 bytes past its end"),
+        ("an element before the beginning of an output", "stream", None, _STORE,
+         f"{_STORE} if (line == 0 && columns.first == 0) to[-1] = pack[0];",
+         rf"writes .*{_FULL}, 4 bytes before its start"),
+        ("every block writes the first one's partial results", "split", None, _PARTIALS,
+         _PARTIALS.replace("blockIdx.y", "0"), rf"writes .*, {BLOCKS}"),
+    )),
+    Mutant("a partial result in the next block's place", "split", _POINTWISE, None, _PARTIALS,
+           _PARTIALS.replace("slot,", "slot + 1,"), rf"writes .*, {BLOCKS}|{UNWRITTEN}",
+           "(pointwise|final_reduction)_kernel"),
+    *_mutants(_FINAL, "final_reduction_kernel", (
+        ("a channel past the end of the statistics", "split", None, _STATISTIC,
+         f"{_STATISTIC} if (column == p.channels - 1) store_value(pointer + column + 1, k.*field);",
+         rf"writes .*{_CHANNELS}, 0 bytes past its end"),
+    )),
+    *_mutants("kernels/row_reduction.cuh", "row_reduction_kernel", (
+        ("a segment past the end of the statistics", "segments", None, "store_value(pointer + item, known.*field);",
+         "store_value(pointer + item + 1, known.*field);",
+         rf"writes .*Buffer\(float32, \[41, 2\]\), 0 bytes past its end|{BLOCKS}"),
+    )),
+    *_mutants(_ROW, "row_kernel", (
+        ("a row's statistics before the beginning", "short rows", None, "store_value(to + item, stored.*field);",
+         "store_value(to + item - 1, stored.*field);",
+         r"writes .*Buffer\(float32, \[41, 2\]\), 4 bytes before its start|which (another|thread)"),
+    )),
+]  # fmt: skip
+
+_PARTIAL = "p.partials[(block * kComponents + c) * p.channels + column]"
 
 WORKSPACE = [
-    Mutant(
-        "a workspace that is too small",
-        "split",
-        "bytes_ += (count * int64_t(sizeof(T)) + 255) / 256 * 256;",
-        "bytes_ += (count * int64_t(sizeof(T)) + 255) / 256 * 256 - (measures_ ? 256 : 0);",
-        rf"(reads|writes) .*{_PAST}",
-        file="shapes.cuh",
-        kernel="train_forward_(partials|finalise)",
-    ),
-    Mutant(
-        "one block's partial results too many",
-        "split",
-        "partials[(block * 2 + slot) * channels + column]",
-        "partials[((block + 1) * 2 + slot) * channels + column]",
-        rf"{UNWRITTEN}|reads .*{_PAST}",
-        within="train_backward_finalise",
-        kernel="train_backward_finalise",
-    ),
-    Mutant(
-        "partial results from before the beginning",
-        "split",
-        "partials[(block * 2 + slot) * channels + column]",
-        "partials[((block - 1) * 2 + slot) * channels + column]",
-        rf"reads .*{_BEFORE}",
-        within="train_forward_finalise",
-        kernel="train_forward_finalise",
-    ),
-    Mutant(
-        "pieces of the workspace that overlap",
-        "split",
-        "scratch.take<Acc>(int64_t(sums.grid.y * sums.period) * 2 * channels)",
-        "scratch.take<Acc>(channels)",
-        rf"(reads|writes) .*({_PAST}|, {BLOCKS})",
-        within="train_backward_launch",
-        kernel="train_backward_(partials|finalise|apply)",
-    ),
-]
+    Mutant("a workspace that is too small", "split", "shapes.cuh", "take",
+           "(count * int64_t(sizeof(T)) + 255) / 256 * 256",
+           "(count * int64_t(sizeof(T)) + 255) / 256 * 256 - (measures_ ? 256 : 0)", rf"(reads|writes) .*{_PAST}"),
+    Mutant("pieces of the workspace that overlap", "split", "kernels/schedules.cuh", "take_workspace",
+           "scratch_.take<typename P::Acc>(partials)", "scratch_.take<typename P::Acc>(p_.channels)",
+           rf"(reads|writes) .*({_PAST}|, {BLOCKS})"),
+    *_mutants(_FINAL, "final_reduction_kernel", (
+        ("one block's partial results too many", "split", "collect_partials", _PARTIAL,
+         _PARTIAL.replace("(block *", "((block + 1) *"), rf"{UNWRITTEN}|reads .*{_PAST}"),
+        ("partial results from before the beginning", "split", "collect_partials", _PARTIAL,
+         _PARTIAL.replace("(block *", "((block - 1) *"), rf"reads .*{_BEFORE}"),
+    )),
+]  # fmt: skip
 
 ALIGNMENT = [
-    Mutant(
-        "a vector at an address of one element",
-        "stream",
-        "load_pack(packed, gemm_product_ptr, at * length, whole)",
-        "load_pack(packed, gemm_product_ptr + 1, at * length, whole)",
-        MISALIGNED,
-        within="forward",
-        kernel="forward",
-    ),
-    Mutant(
-        "vectors in tensors that are not aligned",
-        "misaligned",
-        "reinterpret_cast<uintptr_t>(pointers) % 16 == 0",
-        "reinterpret_cast<uintptr_t>(pointers) % 4 == 0",
-        MISALIGNED,
-        file="shapes.cuh",
-        kernel="forward",
-    ),
-    Mutant(
-        "vectors of a parameter that is not aligned",
-        "misaligned bias",
-        "!elements ? Aligned::kNone : vectors ? Aligned::kAll : Aligned::kElements",
-        "!elements ? Aligned::kNone : Aligned::kAll",
-        MISALIGNED,
-        kernel="forward",
-        of=2,
-    ),
-    Mutant(
-        "vectors in rows that do not start at one",
-        "odd",
-        "call.channels % kVec == 0",
-        "call.channels % 2 == 0",
-        rf"{MISALIGNED}|reads .*\(read-only\){_PAST}",  # of the first row's end or of another one's beginning
-        within="forward_typed",
-        kernel="forward",
-    ),
-]
+    *_mutants(_POINTWISE, "pointwise_kernel", (
+        ("a vector at an address of one element", "stream", None, _LOAD, _LOAD.replace("from", "from + 1"),
+         MISALIGNED),
+    )),
+    *_mutants("kernels/entry.cuh", "pointwise_kernel", (
+        ("vectors in tensors that are not aligned", "misaligned", None, "reinterpret_cast<uintptr_t>(at) % 16 == 0",
+         "reinterpret_cast<uintptr_t>(at) % 4 == 0", MISALIGNED),
+        ("vectors of a parameter that is not aligned", "misaligned bias", None,
+         "!elements ? Aligned::kNone : others ? Aligned::kAll : Aligned::kElements",
+         "!elements ? Aligned::kNone : Aligned::kAll", MISALIGNED),
+        # Of the first row's end, or of another one's beginning.
+        ("vectors in rows that do not start at one", "odd", None,
+         "p.channels % kVec == 0 && p.group_length % kVec == 0", "p.channels % 2 == 0",
+         rf"{MISALIGNED}|reads .*\(read-only\){_PAST}"),
+    )),
+    Mutant("vectors in groups that do not start at one", "odd groups", "kernels/entry.cuh", None,
+           "p.group_length % kVec == 0", "true", MISALIGNED, "row_kernel"),
+]  # fmt: skip
 
 BOUNDS = [*INPUTS, *OUTPUTS, *WORKSPACE, *ALIGNMENT]

@@ -1,89 +1,82 @@
-"""Rows on their way to the tiles of a column kernel: what is asked for, where it goes, and who waits for it."""
+"""Rows on their way to the tiles of the column kernel: what is asked for, where it goes, and who waits for it."""
 
 from __future__ import annotations
 
+from tests.emulate.mutants.barriers import NOTHING
 from tests.emulate.mutants.mutant import BEYOND_SHARED, EARLY, UNWRITTEN_SHARED, Mutant, wrong
 
-_FORWARD, _BACKWARD = "train_forward_column", "train_backward_column"
+_COLUMN, _FETCH = "kernels/column.cuh", "fetch.cuh"
 _PAST = r"reads .*\(read-only\), \d+ bytes past its end"
-_NOTHING = "static_cast<void>(0);"
 
 
-def _mutant(name, old, new, caught, within=_FORWARD, kernel=_FORWARD, run="more rows", file="kernels.cu", nth=0, of=1):
-    if caught.startswith("(?="):  # a verdict on results names no kernel
-        kernel = None
-    return Mutant(f"{within}: {name}", run, old, new, caught, within, kernel, file, nth, of)
+def _mutant(name, old, new, caught, within=None, file=_COLUMN, run="more rows", nth=0, of=1):
+    kernel = None if "(?=" in caught else "column_kernel"  # a verdict on results names no kernel
+    return Mutant(f"copies: {name}", run, file, within, old, new, caught, kernel, nth, of)
 
 
 WAITS = [
-    _mutant(name, old, new, UNWRITTEN_SHARED, kernel, kernel, nth=nth, of=of)
-    for kernel in (_FORWARD, _BACKWARD)
-    for name, old, new, nth, of in (
-        ("a row too few is waited for", "wait_for_rows<kAhead - 1>();", "wait_for_rows<kAhead>();", 0, 1),
-        ("no row is waited for", "wait_for_rows<kAhead - 1>();", _NOTHING, 0, 1),
-        ("a row does not end", "end_row();", _NOTHING, 0, 1),
-        ("a row less is ahead than is waited for", "i < kAhead", "i < kAhead - 1", 0, 1),
-        ("no row is asked for ahead", "fetch();", _NOTHING, 0, 2),
-        ("no further row is asked for", "fetch();", _NOTHING, 1, 2),
-        ("one row again and again", "next += step;", _NOTHING, 0, 1),
+    _mutant(name, old, new, UNWRITTEN_SHARED, within)
+    for name, within, old, new in (
+        ("a row too few is waited for", "run_passes", "wait_for_rows<kAhead - 1>();", "wait_for_rows<kAhead>();"),
+        ("no row is waited for", "run_passes", "wait_for_rows<kAhead - 1>();", NOTHING),
+        ("a row does not end", "fetch", "end_row();", NOTHING),
+        ("a row less is ahead than is waited for", "run", "i < kAhead", "i < kAhead - 1"),
+        ("no row is asked for ahead", "run", "fetch();", NOTHING),
+        ("no further row is asked for", "run_passes", "fetch();", NOTHING),
+        ("one row again and again", "fetch", "next_ += step_;", NOTHING),
     )
 ]
 
-_OWN, _OTHER = "d_over_divide_value_tile", "matmul_product_tile"
-_KEEP = "d_over_divide_value_tile[here.at] = d_over_divide_value_kept;"
+_TO, _OUT = "fetched_tile<kField, E>() + next_.at", "fetched_tile<kField, E>() + here.at"
+_KEEP = "kept_tile<kField>()[here.at] = kept_vector[kField];"
 
 PLACES = [
-    _mutant("to the place of the row after", f"{_OTHER} + next.at", f"{_OTHER} + next.at + step.at",
-            f"{UNWRITTEN_SHARED}|{BEYOND_SHARED}"),
-    _mutant("to the place of the row before", f"{_OTHER} + next.at", f"{_OTHER} + next.at - step.at",
+    _mutant("to the place of the row after", _TO, f"{_TO} + step_.at", f"{UNWRITTEN_SHARED}|{BEYOND_SHARED}"),
+    _mutant("to the place of the row before", _TO, f"{_TO} - step_.at",
             r"writes byte -\d+ of the block's \d+ bytes of shared memory"),
-    _mutant("from the row after", "next.row", "next.row + channels", _PAST),
-    _mutant("a row too many", "next.at < end", "next.at <= end", _PAST),
-    _mutant("rows without an end", "next.at < end", "true",
+    _mutant("from the row after", "from + next_.row", "from + next_.row + p_.channels", _PAST),
+    _mutant("a row too many", "next_.at < end_", "next_.at <= end_", _PAST),
+    _mutant("rows without an end", "next_.at < end_", "true",
             f"(reads|is not) global memory|{BEYOND_SHARED}|not in its block's shared memory|exits with a copy"),
-    _mutant("a row of another thread", "next += step;", "next += Place{int(blockDim.x), channels};", EARLY),
-    _mutant("another array's tile", f"{_OWN} + next.at", f"reinterpret_cast<decltype({_OWN})>({_OTHER} + next.at)",
-            UNWRITTEN_SHARED, _BACKWARD, _BACKWARD),
-    _mutant("out of another array's tile", f"{_OWN} + here.at", f"static_cast<void*>({_OTHER} + here.at)",
-            wrong("grad_matmul_product"), _BACKWARD),
-    # The gradient is in the place of the value that is kept.
+    _mutant("a row of another thread", "next_ += step_;", "next_ += Place{int(blockDim.x), p_.channels};", EARLY),
+    # The gradient is in the place of the value that is kept, the product in a tile of its own.
+    _mutant("out of another array's tile", _OUT,
+            "reinterpret_cast<decltype(fetched_tile<kField, E>())>(tiles_) + here.at", wrong("grad_matmul_product")),
     _mutant("a value is kept where the next row's gradient is still to be read", _KEEP,
-            "wait_for_rows<0>(); const int after = here.at + step.at;"
-            "d_over_divide_value_tile[after < end ? after : here.at] = d_over_divide_value_kept;",
-            wrong("grad_matmul_product"), _BACKWARD),
-    _mutant("the gradient stays where the value should be", _KEEP, _NOTHING, wrong("grad_matmul_product"), _BACKWARD),
+            "wait_for_rows<0>(); const int after = here.at + step_.at;"
+            "kept_tile<kField>()[after < end_ ? after : here.at] = kept_vector[kField];",
+            wrong("grad_matmul_product")),
+    _mutant("the gradient stays where the value should be", _KEEP, NOTHING, wrong("grad_matmul_product")),
 ]  # fmt: skip
 
 _COPY = "__pipeline_memcpy_async(to + w, from + w, sizeof(*to));"
 _COPY_ONE = "__pipeline_memcpy_async(to + v, row + columns.at(v), sizeof(T));"
 
 WORDS = [
-    _mutant(name, old, new, caught, within, run=run, file="fetch.cuh")
+    _mutant(name, old, new, caught, within, _FETCH, run)
     for name, within, run, old, new, caught in (
-        ("nothing is copied", "fetch", "column", _COPY, _NOTHING, UNWRITTEN_SHARED),
+        ("nothing is copied", "fetch", "column", _COPY, NOTHING, UNWRITTEN_SHARED),
         ("half of each word", "fetch", "column", "sizeof(*to)", "sizeof(*to) / 2", UNWRITTEN_SHARED),
         ("from another word", "fetch", "column", "from + w", "from + w + 1", _PAST),
-        ("nothing is copied of single elements", "fetch", "odd columns", _COPY_ONE, _NOTHING, UNWRITTEN_SHARED),
+        ("nothing is copied of single elements", "fetch", "odd columns", _COPY_ONE, NOTHING, UNWRITTEN_SHARED),
         ("single elements to one place", "fetch", "odd columns", "to + v", "to", UNWRITTEN_SHARED),
         ("single elements of one column", "fetch", "odd columns", "columns.at(v)", "columns.at(0)", wrong("y")),
-        ("nothing ends", "end_row", "column", "__pipeline_commit();", _NOTHING, UNWRITTEN_SHARED),
+        ("nothing ends", "end_row", "column", "__pipeline_commit();", NOTHING, UNWRITTEN_SHARED),
         ("one batch less", "wait_for_rows", "column", "kLeft", "kLeft + 1", UNWRITTEN_SHARED),
-        ("no wait", "wait_for_rows", "odd columns", "__pipeline_wait_prior(kLeft);", _NOTHING, UNWRITTEN_SHARED),
+        ("no wait", "wait_for_rows", "odd columns", "__pipeline_wait_prior(kLeft);", NOTHING, UNWRITTEN_SHARED),
     )
 ]  # fmt: skip
 
 # What is too narrow to be copied alone comes by registers.
 LOADS = [
-    _mutant(name, old, new, caught, within, run="more rows, loaded", file=file, nth=nth, of=of)
-    for name, within, file, old, new, caught, nth, of in (
-        ("what was loaded is not written", "take", "fetch.cuh", "*place = loaded_;", _NOTHING, UNWRITTEN_SHARED, 0, 1),
-        ("nothing is loaded", "fetch", "fetch.cuh", "loaded_ = load_pack(columns, row);", _NOTHING, wrong("y"), 0, 1),
-        ("two rows are loaded before the first is taken", _FORWARD, "kernels.cu", "i < kAhead", "i < kAhead + 1",
-         wrong("y"), 0, 1),
-        ("the next row is loaded over the one at hand", _FORWARD, "kernels.cu", "wait_for_rows<kAhead - 1>();",
-         "fetch();", wrong("y"), 0, 1),
-        ("no further row is loaded", _BACKWARD, "kernels.cu", "fetch();", _NOTHING, wrong("grad_matmul_product"), 1,
-         2),
+    _mutant(f"loaded, {name}", old, new, caught, within, file, "odd columns, 16 bits")
+    for name, within, file, old, new, caught in (
+        ("what was loaded is not written", "take", _FETCH, "*place = loaded_;", NOTHING, UNWRITTEN_SHARED),
+        ("nothing is loaded", "fetch", _FETCH, "loaded_ = load_pack(columns, row);", NOTHING, wrong("y")),
+        ("two rows are loaded before the first is taken", "run", _COLUMN, "i < kAhead", "i < kAhead + 1", wrong("y")),
+        ("the next row is loaded over the one at hand", "run_passes", _COLUMN, "wait_for_rows<kAhead - 1>();",
+         "fetch();", wrong("y")),
+        ("no further row is loaded", "run_passes", _COLUMN, "fetch();", NOTHING, wrong("y")),
     )
 ]  # fmt: skip
 

@@ -1,41 +1,27 @@
-"""The count of batches: who adds to it, how often, and who may read it."""
+"""The count of batches: who adds to it, and how often."""
 
 from __future__ import annotations
 
+from tests.emulate.mutants.barriers import NOTHING
 from tests.emulate.mutants.mutant import Mutant, wrong
 
-_COUNT = "++*bn_num_batches_tracked_ptr;"
-# Of a panel kernel it is also a thread of the same block.
+# Of the L2-resident kernel it is also a thread of the same block.
 _RACE = r"which (another block has|other threads have|thread \(.*\) has) (written|read)"
-_READ = "bn_momentum_v < 0 && bn_num_batches_tracked_ptr != nullptr"
 _WRONG = wrong("bn_num_batches_tracked")
-# Several blocks each, which run in any order.
+# By what runs: the file, who counts, the function that is called, and the kernel. Several blocks each, in any order.
 _KERNELS = {
-    "column": ("train_forward_column", "columns.first == 0"),
-    "cluster": ("train_forward_column", "columns.first == 0"),
-    "panels": ("train_forward_panel", "column == 0"),
-    "split": ("train_forward_finalise", "column == 0"),
+    "column": ("column.cuh", "columns_.first == 0", "p_.template count<kPass>();", "column_kernel"),
+    "cluster": ("column.cuh", "columns_.first == 0", "p_.template count<kPass>();", "column_kernel"),
+    "panels": ("final_reduction.cuh", "column == 0", "p.template count<kPass>();", "l2_kernel"),
+    "split": ("final_reduction.cuh", "column == 0", "p.template count<kPass>();", "final_reduction_kernel"),
 }
 
-
-def _mutants(run: str, kernel: str, first: str) -> list[Mutant]:
-    condition = f"{first} && bn_momentum_v >= 0"
-    found = [
-        ("nobody counts the batch", run, _COUNT, "static_cast<void>(0);", _WRONG),
-        ("the batch counts twice", run, _COUNT, "*bn_num_batches_tracked_ptr += 2;", _WRONG),
-        ("a thread of each block counts", run, condition, "threadIdx.x == 0 && bn_momentum_v >= 0", _RACE),
-        ("a count that is written is read", run, _READ, "bn_num_batches_tracked_ptr != nullptr", _RACE),
-    ]
-    if run != "cluster":
-        cumulative = f"{run}, cumulative"
-        found += [
-            ("a count that is read is written", cumulative, condition, first, _RACE),
-            ("an average of no batches", cumulative, _READ, "false", r"(NaN in|wrong) bn_running_mean\b"),
-        ]
-    return [
-        Mutant(f"{of}, {what}", of, old, new, caught, within=kernel, kernel=kernel if caught is _RACE else None)
-        for what, of, old, new, caught in found
-    ]
-
-
-COUNTS = [mutant for run, (kernel, first) in _KERNELS.items() for mutant in _mutants(run, kernel, first)]
+COUNTS = [
+    Mutant(f"{run}, {name}", run, f"kernels/{file}", None, old, new, caught, kernel if caught is _RACE else None)
+    for run, (file, first, call, kernel) in _KERNELS.items()
+    for name, old, new, caught in (
+        ("nobody counts the batch", call, NOTHING, _WRONG),
+        ("the batch counts twice", call, f"{call} {call}", _WRONG),
+        ("a thread of each block counts", first, "threadIdx.x == 0", _RACE),
+    )
+]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tests.emulate.mutants.clusters import NOT_ARRIVED, NOT_WAITED, NOTHING, OTHER_BLOCK, TOO_EARLY
+from tests.emulate.mutants.barriers import NOTHING
+from tests.emulate.mutants.clusters import NOT_ARRIVED, NOT_WAITED, OTHER_BLOCK, TOO_EARLY
 from tests.emulate.mutants.mutant import BLOCKS, EARLY, RACE, UNWRITTEN_SHARED, Mutant, nan, wrong
 
-_KERNEL = "backward_row"
 
-
-def _mutant(name, old, new, caught, kernel=_KERNEL, nth=0, of=1, within=None, file="exchange.cuh"):
-    return Mutant(f"exchange: {name}", "longest rows", old, new, caught, within, kernel, file, nth, of)
+def _mutant(name, old, new, caught, kernel="row_kernel", nth=0, of=1, within=None, file="exchange.cuh"):
+    return Mutant(f"exchange: {name}", "longest rows", file, within, old, new, caught, kernel, nth, of)
 
 
 SEGMENT_EXCHANGES = [
@@ -34,5 +33,5 @@ SEGMENT_EXCHANGES = [
     _mutant("a thread's own values", "sum_in_warp(32, first, more...);", NOTHING, wrong("grad_gemm_product"), None,
             of=2),
     _mutant("the first part of the row for all blocks", "(rank * kItems + i)", "(i)",
-            f"{BLOCKS}|{OTHER_BLOCK}|{nan('grad_gemm_product')}", None, within=_KERNEL, file="kernels.cu"),
+            f"{BLOCKS}|{OTHER_BLOCK}|{nan('grad_gemm_product')}", None, within="row_kernel", file="kernels/row.cuh"),
 ]  # fmt: skip

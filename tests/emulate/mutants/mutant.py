@@ -1,6 +1,6 @@
-"""Mutants: what is changed in a copy of emitted sources, and who has to notice.
+"""Mutants: what is changed in a copy of the kernels' sources, and who has to notice.
 
-All mutants of one source are compiled into one library, and `fusegen_mutant` says which of them runs: a statement
+All mutants of one copy are compiled into one library, and `fusegen_mutant` says which of them runs: a statement
 becomes `if (fusegen_mutant == 7) { changed } else { original }`, an expression `(fusegen_mutant == 7 ? changed :
 original)`. With 0 everything is as it was.
 """
@@ -37,35 +37,29 @@ def wrong(*names: str) -> str:
 class Mutant:
     """One change.
 
-    old is found in `file`, inside of the function `within`, as occurrence `nth` of exactly `of`; white space counts
-    as one blank, and "..." before the last parenthesis is all up to the one that matches. run names the scenario that
-    has to notice, caught is a regular expression for its verdict, and kernel is the one that a reported error must
-    name.
+    old is found in `file` of templates/support, inside of the function `within`, as occurrence `nth` of exactly `of`;
+    white space counts as one blank. run names the scenario that has to notice, caught is a regular expression for its
+    verdict, and kernel is the one that a reported error must name.
     """
 
     name: str
     run: str
+    file: str
+    within: str | None
     old: str
     new: str
     caught: str
-    within: str | None = None
     kernel: str | None = None
-    file: str = "kernels.cu"
     nth: int = 0
     of: int = 1
 
     def span(self, text: str) -> tuple[int, int]:
         """Where `old` is in the source's text."""
         start, end = (0, len(text)) if self.within is None else function(text, self.within)
-        head, dots, tail = self.old.partition("...")
-        pattern = re.compile(r"\s+".join(re.escape(word) for word in head.split()))
+        pattern = re.compile(r"\s+".join(re.escape(word) for word in self.old.split()))
         found = [match.span() for match in pattern.finditer(text, start, end)]
-        assert len(found) == self.of, f"{self.name}: {head!r} occurs {len(found)} times, not {self.of}"
-        start, end = found[self.nth]
-        if dots:
-            end = _closing(text, end, head.count("(") - head.count(")")) + len(tail) - 1
-            assert text[:end].endswith(tail)
-        return start, end
+        assert len(found) == self.of, f"{self.name}: {self.old!r} occurs {len(found)} times, not {self.of}"
+        return found[self.nth]
 
     @property
     def is_statement(self) -> bool:
@@ -73,21 +67,23 @@ class Mutant:
 
 
 def function(text: str, name: str) -> tuple[int, int]:
-    """Where the definition of the function is: from its name to the brace that ends it in the first column."""
+    """Where the definition of the function is: from its name to the brace that ends its body."""
     heads = [match for match in re.finditer(rf"\b{name}\(", text) if _is_definition(text, match.end())]
     assert len(heads) == 1, f"{name} is defined {len(heads)} times"
-    return heads[0].start(), text.index("\n}\n", heads[0].end())
+    body = text.index("{", _closing(text, heads[0].end(), "()"))
+    return heads[0].start(), _closing(text, body + 1, "{}")
 
 
 def _is_definition(text: str, at: int) -> bool:
     """Whether the parameter list that starts there is followed by a body."""
-    return text[_closing(text, at, 1) :].lstrip().startswith("{")
+    return re.match(r"\s*(?:const\s*)?\{", text[_closing(text, at, "()") :]) is not None
 
 
-def _closing(text: str, at: int, depth: int) -> int:
-    """The end of the parenthesis that closes so many open ones."""
+def _closing(text: str, at: int, pair: str) -> int:
+    """The end of what an opening parenthesis or brace before `at` begins."""
+    depth = 1
     while depth:
-        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        depth += {pair[0]: 1, pair[1]: -1}.get(text[at], 0)
         at += 1
     return at
 

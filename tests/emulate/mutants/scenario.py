@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 import fusegen
-from fusegen.emulate import EmulatedLibrary, EmulationError, compile_kernels
+from fusegen.emulate import EmulatedLibrary, EmulationError
 from fusegen.plan.load import plan_file
+from fusegen.plan.model import Mode
+from fusegen.plan.plan import Plan
+from fusegen.render.cuda import render_kernels
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.verify.emulated import EmulatedTail, tail_reference
 from tests.chains.originals import CHAINS
-from tests.emulate.building import forced_shapes
+from tests.emulate.building import forced_shapes, kernels_of
 from tests.emulate.mutants.mutant import Mutant, with_mutants
 from tests.emulate.test_chains import LIMITS, count_batch
 
@@ -26,51 +28,53 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class Copy:
-    """A source to mutate. chain: a key of CHAINS; programs: those that are compiled; changed: what stands in a
-    support header, and what then does."""
+    """Kernels to mutate: one chain in one mode, in training. changed: a support header, what stands in it, and what
+    then does."""
 
     name: str
     chain: str
-    programs: tuple[str, ...] = ("forward", "backward")
+    mode: str = "float32"
     changed: tuple[str, str, str] | None = None
 
+    @functools.cached_property
+    def plan(self) -> Plan:
+        return plan_file(ROOT / "specs" / f"{CHAINS[self.chain].spec}.yaml")
+
+    @property
+    def dtypes(self) -> Mode:
+        return next(mode for mode in self.plan.modes if mode.name == self.mode)
+
     def write(self, root: Path) -> Path:
-        """Renders the package below `root`: float32 only, and launched as on a GPU of one multiprocessor."""
-        plan = plan_file(ROOT / "specs" / f"{CHAINS[self.chain].spec}.yaml")
-        write_files(render_all([plan]), root)
-        source = root / plan.spec.name / "kernels.cu"
-        source.write_text(self.cut(source.read_text(encoding="utf-8")), encoding="utf-8")
+        """Renders the package below `root`, for a GPU of one multiprocessor: there a block's loops have most turns."""
+        write_files(render_all([self.plan]), root)
+        device = replace(self.plan.device, multiprocessors=1)
+        training = replace(self.plan, variants=self.plan.variants[:1], device=device, tuning=())
+        package = root / self.plan.spec.name
+        (package / "kernels.cu").write_text(render_kernels(training), encoding="utf-8")
         if self.changed is not None:
             name, old, new = self.changed
             header = root / "support" / name
             text = header.read_text(encoding="utf-8")
             assert text.count(old) == 1
             header.write_text(text.replace(old, new), encoding="utf-8")
-        return source
-
-    def cut(self, text: str) -> str:
-        """Fewer instances to compile, and more turns of a block's loops than on a large GPU."""
-        text, one = re.subn(r"(kMultiprocessors =) \d+;", r"\1 1;", text)
-        kept = {f"{program}_typed<float" for program in self.programs}
-        # Fewer threads than there may be partial results of a column; some for each row of a line, as in all launches.
-        text = text.replace("finalise.block", "dim3(32, 8)")
-        # Instances for 16 bits alone have float32, too.
-        text = text.replace("if constexpr (sizeof(T) == 2 || kMostCluster == 1)", "if constexpr (true)")
-        cases = re.compile(r"^    case \d+:.*\n      return (\w+_typed<\w+)[^;]*;\n", re.MULTILINE)
-        text = cases.sub(lambda match: match[0] if match[1] in kept else "", text)
-        assert one == 1 and text.count("    case ") == len(self.programs)
-        return text
+        return package
 
 
 def build(copy: Copy, mutants: list[tuple[int, Mutant]], root: Path) -> EmulatedLibrary:
     """The copy with these mutants in it, compiled."""
-    source = copy.write(root)
+    package = copy.write(root)
+    add_mutants(package, mutants)
+    return kernels_of(package, copy.dtypes, root / "cache")
+
+
+def add_mutants(package: Path, mutants: list[tuple[int, Mutant]]) -> None:
+    """Puts mutants into the support headers beside a package."""
+    source = package / "kernels.cu"
     for name in {each.file for _, each in mutants}:
-        path = source if name == "kernels.cu" else root / "support" / name
+        path = package.parent / "support" / name
         text = path.read_text(encoding="utf-8")
         path.write_text(with_mutants(text, [each for each in mutants if each[1].file == name]), encoding="utf-8")
     source.write_text('extern "C" { int fusegen_mutant = 0; }\n' + source.read_text(encoding="utf-8"), encoding="utf-8")
-    return compile_kernels(source, cache=root / "cache")
 
 
 def choose(library: EmulatedLibrary, number: int) -> None:
@@ -91,14 +95,14 @@ class Tail:
     mean: float = 0.0  # of the elements, whose deviation is one
     cumulative: bool = False  # the running statistics are averages of all batches
 
-    def verdict(self, library: EmulatedLibrary, chain: str, root: Path, seed: int) -> str:
+    def verdict(self, library: EmulatedLibrary, copy: Copy, root: Path, seed: int) -> str:
         """What was wrong, or "fine"."""
         size = (self.rows, self.channels, self.groups)
-        plan, module, tensors, expected = prepared(chain, *size, self.mean, self.cumulative, root)
-        tail = EmulatedTail(plan, plan.variants[0], library, module)
+        module, tensors, expected = prepared(copy, *size, self.mean, self.cumulative, root)
+        tail = EmulatedTail(copy.plan, copy.plan.variants[0], library, module)
         try:
             shapes = forced_shapes(self.schedule)
-            run = tail.run(tensors, plan.modes[0], shapes=shapes, seed=seed, misalign=self.misalign)
+            run = tail.run(tensors, copy.dtypes, shapes=shapes, seed=seed, misalign=self.misalign)
         except EmulationError as error:
             return str(error)
         return compare(run.values, expected)
@@ -113,14 +117,14 @@ class Alike:
     channels: int
     schedule: str
 
-    def verdict(self, library: EmulatedLibrary, chain: str, root: Path, seed: int) -> str:
-        plan, module, tensors, _ = prepared(chain, self.rows, self.channels, 1, 0.0, False, root)
+    def verdict(self, library: EmulatedLibrary, copy: Copy, root: Path, seed: int) -> str:
+        module, tensors, _ = prepared(copy, self.rows, self.channels, 1, 0.0, False, root)
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         for tensor in tensors.values():
             tensor[::3] = tensor[0]
-        tail = EmulatedTail(plan, plan.variants[0], library, module)
+        tail = EmulatedTail(copy.plan, copy.plan.variants[0], library, module)
         try:
-            values = tail.run(tensors, plan.modes[0], shapes=forced_shapes(self.schedule), seed=seed).values
+            values = tail.run(tensors, copy.dtypes, shapes=forced_shapes(self.schedule), seed=seed).values
         except EmulationError as error:
             return str(error)
         full = [name for name, value in values.items() if value.shape == (self.rows, self.channels)]
@@ -129,10 +133,9 @@ class Alike:
 
 
 @functools.cache
-def prepared(chain: str, rows: int, channels: int, groups: int, mean: float, cumulative: bool, root: Path):
+def prepared(copy: Copy, rows: int, channels: int, groups: int, mean: float, cumulative: bool, root: Path):
     """The generated module with every parameter and buffer away from its initial value, and what is expected of it."""
-    given = CHAINS[chain]
-    plan = plan_file(ROOT / "specs" / f"{given.spec}.yaml")
+    given, plan, mode = CHAINS[copy.chain], copy.plan, copy.dtypes
     torch.manual_seed(0)
     module = fusegen.load(given.spec, root)(*given.arguments(channels, channels, groups))
     for tensor in (*module.parameters(), *module.buffers()):
@@ -142,9 +145,10 @@ def prepared(chain: str, rows: int, channels: int, groups: int, mean: float, cum
         if isinstance(part, torch.nn.BatchNorm1d) and cumulative:
             part.momentum = None
     tensors = {plan.chain.source.name: mean + torch.randn(rows, channels), "grad_y": torch.randn(rows, channels)}
-    expected = tail_reference(plan, module, tensors, plan.modes[0], True)
+    tensors = {name: tensor.to(getattr(torch, mode.roles["activation"])) for name, tensor in tensors.items()}
+    expected = tail_reference(plan, module, tensors, mode, True)
     count_batch(plan, module, True)
-    return plan, module, tensors, expected
+    return module, tensors, expected
 
 
 def compare(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> str:

@@ -4,164 +4,98 @@ from __future__ import annotations
 
 from tests.emulate.mutants.mutant import BEYOND_SHARED, EARLY, RACE, UNWRITTEN_SHARED, Mutant, wrong
 
-_FINALISE = "kStreamThreads * 2 * sizeof(Acc)"
+_COLUMN, _REDUCE, _VALUES, _LAUNCH = (
+    "kernels/column.cuh", "reduce.cuh", "kernels/row_values.cuh", "kernels/row_launch.cuh",
+)  # fmt: skip
+_STAGED = "row.block.x * row_staged_bytes<kFirst, kVec>(p)"
 
 # The launch gives a kernel as many bytes as it needs; some get more, and then it takes more than one element less.
-SHARED = [
-    Mutant(
-        f"shared memory of {kernel} one element too small",
-        run,
-        old,
-        new,
-        BEYOND_SHARED,
-        within=launcher,
-        kernel=kernel,
-        nth=nth,
-        of=of,
-    )
-    for kernel, run, launcher, old, new, nth, of in (
-        *(
-            (f"train_{way}_column", "column", f"train_{way}_launch", "tile.shared_bytes",
-             "tile.shared_bytes - sizeof(Acc)", 0, 1)
-            for way in ("forward", "backward")
-        ),
-        ("train_forward_partials", "split", "train_forward_launch", "kStreamThreads * 2 * kVec * sizeof(Acc)",
-         "(kStreamThreads * 2 * kVec - 1) * sizeof(Acc)", 0, 1),
-        ("train_forward_finalise", "split", "train_forward_launch", _FINALISE,
-         "(kStreamThreads / 2 - 1) * sizeof(Acc)", 0, 1),
-        ("train_backward_partials", "split", "train_backward_launch", "kStreamThreads * 2 * kVec * sizeof(Acc)",
-         "(kStreamThreads * 2 * kVec - 1) * sizeof(Acc)", 0, 1),
-        ("train_backward_finalise", "split", "train_backward_launch", _FINALISE,
-         "(kStreamThreads / 4 - 1) * sizeof(Acc)", 0, 1),
-        ("train_backward_total", "column", "train_backward_launch", "32 * sizeof(Acc)", "31 * sizeof(Acc)", 0, 3),
-        ("train_forward_panel", "panels", "train_forward_launch", "kPanelWarps * (2 * panel.block.x * kVec + 1)",
-         "kPanelWarps * (2 * panel.block.x * kVec + 1) - 1", 0, 1),
-        ("train_backward_panel", "panels", "train_backward_launch", "kPanelWarps * (2 * panel.block.x * kVec)",
-         "kPanelWarps * (2 * panel.block.x * kVec) - 1", 0, 1),
-        ("backward", "stream", "backward_launch", "kStreamThreads * 2 * kVec * sizeof(Acc)",
-         "(kStreamThreads * kVec - 1) * sizeof(Acc)", 0, 1),
-        ("forward_row", "long rows", "forward_launch", "96 * sizeof(Acc)", "3 * sizeof(Acc)", 1, 2),
-        ("forward_row", "longest rows", "forward_launch", "row.block.x * kStagedBytes",
-         "row.block.x * kStagedBytes - 1", 0, 1),
-        ("backward_row", "short rows", "backward_launch", "exchanged * sizeof(Acc)",
-         "(exchanged - 1) * sizeof(Acc)", 0, 1),
-        ("backward_row", "longest rows, large blocks", "backward_launch", "row.block.x * kStagedBytes",
-         "row.block.x * kStagedBytes - 1", 0, 1),
-        ("forward_segments", "segments", "forward_launch", "kSegmentExchange", "39", 0, 1),
-        ("backward_segments", "segments", "backward_launch", "kSegmentExchange", "39", 0, 1),
+TOO_SMALL = [
+    Mutant(f"{run}: shared memory of {kernel} one element too small", run, file, None, old, new, BEYOND_SHARED, kernel)
+    for kernel, run, file, old, new in (
+        ("column_kernel", "column", "column_shapes.cuh", "size_t(tile + exchange + sums)",
+         "size_t(tile + exchange + sums - 4)"),
+        ("pointwise_kernel", "split", "kernels/pointwise.cuh", "kPointwiseThreads * 2 * kVec * sizeof(typename P::Acc)",
+         "(kPointwiseThreads * 2 * kVec - 1) * sizeof(typename P::Acc)"),
+        ("pointwise_kernel", "stream", "kernels/pointwise.cuh",
+         "kPointwiseThreads * 2 * kVec * sizeof(typename P::Acc)",
+         "(kPointwiseThreads * kVec - 1) * sizeof(typename P::Acc)"),
+        ("final_reduction_kernel", "split", "kernels/final_reduction.cuh",
+         "kFinalReductionThreads * 2 * sizeof(typename P::Acc)",
+         "(kFinalReductionThreads / 2 - 1) * sizeof(typename P::Acc)"),
+        ("scalar_reduction_kernel", "column", "kernels/scalar_reduction.cuh", "32 * sizeof(typename P::Acc)",
+         "31 * sizeof(typename P::Acc)"),
+        ("l2_kernel", "panels", "kernels/l2.cuh", "(kComponents * shape.block.x * kVec + kMoments)",
+         "(kComponents * shape.block.x * kVec + kMoments - 1)"),
+        ("row_kernel", "long rows", _LAUNCH, "exchanged * sizeof(typename P::Acc)", "3 * sizeof(typename P::Acc)"),
+        ("row_kernel", "short rows", _LAUNCH, "exchanged * sizeof(typename P::Acc)",
+         "(exchanged - 1) * sizeof(typename P::Acc)"),
+        ("row_kernel", "longest rows", _LAUNCH, _STAGED, f"({_STAGED} - 1)"),
+        ("row_kernel", "longest rows, 16 bits", _LAUNCH, _STAGED, f"({_STAGED} - 1)"),
+        ("row_reduction_kernel", "segments", "kernels/row_reduction.cuh",
+         "kSegmentExchange * sizeof(typename P::Acc)", "39 * sizeof(typename P::Acc)"),
     )
 ]  # fmt: skip
-SHARED += [
-    Mutant(
-        "shared memory one element past the end",
-        "split",
-        "shared[i] = total;",
-        "shared[i] = total; if (i == sums - 1) shared[warp_count() * sums] = total;",
-        r"writes byte 8192 of the block's 8192 bytes of shared memory \[",
-        within="sum_over_y",
-        kernel="train_forward_partials",
-        file="reduce.cuh",
-    ),
-    Mutant(
-        "shared memory one element before the beginning",
-        "segments",
-        "shared[i * 32 + threadIdx.x / 32] = *values[i];",
-        "shared[i * 32 + int(threadIdx.x / 32) - 1] = *values[i];",
-        r"writes byte -4 of the block's 264 bytes of shared memory \[",
-        within="sum_over_warps",
-        kernel="forward_segments",
-        file="reduce.cuh",
-    ),
-    Mutant(
-        "sums of a block in the tile before them",
-        "column",
-        "shared[warp * sums + (i / N * width + lane) * N + i % N]",
-        "shared[warp * sums + (i / N * width + lane) * N + i % N - 1]",
-        EARLY,
-        within="sum_over_y",
-        kernel="train_forward_column",
-        file="reduce.cuh",
-    ),
-    Mutant(
-        "another thread's element of the tile is written",
-        "column",
-        "matmul_product_tile + next.at",
-        "matmul_product_tile + (next.at ^ 1)",
-        EARLY,
-        within="train_forward_column",
-        kernel="train_forward_column",
-    ),
-    Mutant(
-        "another thread's element of the tile is read",
-        "column",
-        "matmul_product_tile[here.at]",
-        "matmul_product_tile[here.at ^ 1]",
-        UNWRITTEN_SHARED,  # by a thread without a column
-        within="train_forward_column",
-        kernel="train_forward_column",
-    ),
-    Mutant(
-        "another row's element of the tile",
-        "column",
-        "d_over_divide_value_tile[here.at]",
-        "d_over_divide_value_tile[here.at ^ int(blockDim.x)]",
-        wrong("grad_matmul_product"),
-        within="train_backward_column",
-        nth=1,
-        of=2,
-    ),
-    Mutant(
-        "a value in the tile of another one",
-        "column",
-        "matmul_product_tile[here.at]",
-        "reinterpret_cast<decltype(matmul_product_tile)>(d_over_divide_value_tile)[here.at]",
-        wrong("grad_matmul_product"),
-        within="train_backward_column",
-    ),
-    Mutant(
-        "tiles that overlap by a row",
-        "column",
-        "behind<Pack<Acc, kVec>>(matmul_product_tile, vectors)",
-        "behind<Pack<Acc, kVec>>(matmul_product_tile, vectors - blockDim.x)",
-        RACE,
-        within="train_backward_column",
-        kernel="train_backward_column",
-    ),
-    Mutant(
-        "the sums of two arrays in one place",
-        "long rows",
-        "shared[i * 32 + threadIdx.x / 32] = *values[i];",
-        "shared[threadIdx.x / 32] = *values[i];",
-        EARLY,
-        within="sum_over_warps",
-        kernel="backward_row",
-        file="reduce.cuh",
-    ),
-    Mutant(
-        "means and squares of warps in one place",
-        "long rows",
-        "shared[32 + threadIdx.x / 32] = moments.m2;",
-        "shared[threadIdx.x / 32] = moments.m2;",
-        EARLY,
-        within="moments_over_warps",
-        kernel="forward_row",
-        file="reduce.cuh",
-    ),
-    Mutant(
-        "counts of warps where their moments are",
-        "long rows",
-        "shared + 32 * 2",
-        "shared",
-        f"{RACE}|{EARLY}|{wrong('y')}",
-        within="forward_row",
-    ),
-    Mutant(
-        "a row of the tile that nothing has written",
-        "column",
-        "next.at < end",
-        "next.at < end - int(blockDim.x)",
-        UNWRITTEN_SHARED,
-        within="train_backward_column",
-        kernel="train_backward_column",
-    ),
-]
+
+_SUMS = "shared[warp * sums + (i / N * width + lane) * N + i % N]"
+_OF_WARP = "shared[i * 32 + threadIdx.x / 32] = *values[i];"
+_M2 = "shared[32 + threadIdx.x / 32] = moments.m2;"
+_TO, _READ = "fetched_tile<kField, E>() + next_.at", "read_tile<kField, E>()[here.at]"
+
+PLACES = [
+    Mutant(name, run, file, within, old, new, caught, None if "(?=" in caught else kernel)
+    for name, run, kernel, file, within, old, new, caught in (
+        ("shared memory one element past the end", "split", "pointwise_kernel", _REDUCE, "sum_over_y",
+         "shared[i] = total;", "shared[i] = total; if (i == sums - 1) shared[warp_count() * sums] = total;",
+         r"writes byte 8192 of the block's 8192 bytes of shared memory \["),
+        ("shared memory one element before the beginning", "segments", "row_reduction_kernel", _REDUCE,
+         "sum_over_warps", _OF_WARP, "shared[i * 32 + int(threadIdx.x / 32) - 1] = *values[i];",
+         r"writes byte -4 of the block's 264 bytes of shared memory \["),
+        ("sums of a block in the tile before them", "column", "column_kernel", _REDUCE, "sum_over_y", _SUMS,
+         _SUMS.replace("]", " - 1]"), EARLY),
+        ("another thread's element of the tile is written", "column", "column_kernel", _COLUMN, "fetch", _TO,
+         _TO.replace("next_.at", "(next_.at ^ 1)"), EARLY),
+        # By a thread without a column.
+        ("another thread's element of the tile is read", "column", "column_kernel", _COLUMN, "run_passes", _READ,
+         _READ.replace("here.at", "here.at ^ 1"), UNWRITTEN_SHARED),
+        ("another row's element of the tile", "column", "column_kernel", _COLUMN, "run_passes", _READ,
+         _READ.replace("here.at", "here.at ^ int(blockDim.x)"), f"{EARLY}|{wrong('y')}"),
+        ("tiles that overlap by a row", "column", "column_kernel", _COLUMN, "kept_tile", "tile_elements_ * kBegin",
+         "(tile_elements_ - int(blockDim.x) * kVec) * kBegin", RACE),
+        ("the sums of two arrays in one place", "long rows", "row_kernel", _REDUCE, "sum_over_warps", _OF_WARP,
+         "shared[threadIdx.x / 32] = *values[i];", EARLY),
+        ("means and squares of warps in one place", "long rows", "row_kernel", _REDUCE, "moments_over_warps", _M2,
+         "shared[threadIdx.x / 32] = moments.m2;", EARLY),
+        ("counts of warps where their moments are", "long rows", "row_kernel", "kernels/row.cuh", None,
+         "shared + 32 * Passes::kExchanged", "shared", f"{RACE}|{EARLY}|{wrong('y')}"),
+        ("a row of the tile that nothing has written", "column", "column_kernel", _COLUMN, "fetch", "next_.at < end_",
+         "next_.at < end_ - int(blockDim.x)", UNWRITTEN_SHARED),
+    )
+]  # fmt: skip
+
+_PLACE = "places[i * blockDim.x + threadIdx.x]"
+_SUM_PLACE = "memory[(sum * kItems + i) * blockDim.x + threadIdx.x]"
+_WEIGHTS = "if (present) place = load_constants(columns[i], from);"
+
+# What the row kernel keeps of its columns for long segments: each thread in places of its own.
+STAGED = [
+    Mutant(f"{run}: {name}", run, file, within, old, new, caught, None, *(rest or (0, 1)))
+    for name, run, file, within, old, new, caught, *rest in (
+        ("constants are nowhere", "longest rows", _VALUES, "load", _WEIGHTS, "", UNWRITTEN_SHARED),
+        ("constants of the last vector for all", "longest rows", _VALUES, "each_place", _PLACE, "places[threadIdx.x]",
+         wrong("y")),
+        ("constants that overlap", "longest rows", _VALUES, "each_place", "kItems * blockDim.x",
+         "(kItems - 1) * blockDim.x", f"{RACE}|{wrong('y')}"),
+        ("a sum begins with anything", "longest rows, 16 bits", _VALUES, "clear", "put(i);", "", UNWRITTEN_SHARED),
+        ("a sum is not given back", "longest rows, 16 bits", "kernels/row.cuh", None, "sums.put(i);", "",
+         wrong("grad_gemm_bias")),
+        ("a sum is not taken", "longest rows, 16 bits", "kernels/row.cuh", None, "sums.take(i);", "",
+         wrong("grad_gemm_bias")),
+        ("the sum of the last vector for all", "longest rows, 16 bits", _VALUES, "store", "take(i);", "",
+         wrong("grad_gemm_bias")),
+        ("a sum where another one is", "longest rows, 16 bits", _VALUES, None, _SUM_PLACE,
+         "memory[i * blockDim.x + threadIdx.x]", wrong("grad_group_norm_bias")),
+    )
+]  # fmt: skip
+
+SHARED = [*TOO_SMALL, *PLACES, *STAGED]

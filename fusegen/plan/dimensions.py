@@ -1,0 +1,42 @@
+"""How many dimensions the inputs of a chain may have: [..., channels] where PyTorch's chain does the same as on the
+view [rows, channels], with one row for each combination of the leading dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fusegen.chain.model import Chain
+from fusegen.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """least, most: how many; most is None for any number. reason: why there are bounds, empty where there are none."""
+
+    least: int
+    most: int | None = None
+    reason: str = ""
+
+
+def dimensions(plan: Plan) -> Dimensions:
+    """Of all inputs alike: a further input has the leading dimensions of the first."""
+    chain = plan.chain
+    for step in plan.spec.chain:
+        if step.needs_matrix():
+            condition = "" if step.matrix_only == "always" else f" {step.matrix_only}"
+            return Dimensions(2, 2, f"{step.op}{condition} takes no others")
+    for parameter in chain.parameters.values():
+        if parameter.extent.rows:
+            return Dimensions(2, 2, f"the parameter {parameter.attribute} differs from row to row")
+    if not has_free_rows(chain):
+        return Dimensions(2, 2, "the spec ties the number of rows to another size")
+    for parameter in chain.parameters.values():
+        if len(parameter.shape) == 2:
+            return Dimensions(2, None, f"the parameter {parameter.attribute} has two dimensions")
+    return Dimensions(1)
+
+
+def has_free_rows(chain: Chain) -> bool:
+    """Whether the number of rows is any: neither a number of the spec's nor the symbol of another size."""
+    width = chain.contraction.in_features if chain.contraction else None
+    return isinstance(chain.rows, str) and chain.rows not in (chain.channels, width)

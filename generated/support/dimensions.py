@@ -1,0 +1,43 @@
+"""Inputs with other dimensions than [rows, channels].
+
+The kernels take [rows, channels]. An input [..., channels] is that by a view, if it is contiguous:
+a row for each combination of the leading dimensions. A chain allows it where PyTorch's operators
+do the same as on the view.
+"""
+
+from typing import NamedTuple
+
+
+class Dimensions(NamedTuple):
+    """How many dimensions the inputs may have. most: None for any number. reason: of the bounds."""
+
+    least: int
+    most: int | None = None
+    reason: str = ""
+
+    def form(self):
+        """The inputs' shape in words."""
+        if self.most == 2:
+            return "[rows, channels]"
+        return "[..., channels]" if self.least == 1 else "[..., rows, channels]"
+
+
+def check_dimensions(owner, x, first):
+    """Raises ValueError where the module `owner` takes no input with the dimensions of `x`.
+
+    first: the module's first input, which says how many dimensions all have.
+    """
+    allowed, count = owner._fusegen_dimensions, x.dim()
+    name, came = owner._fusegen_package.name, list(x.shape)
+    if count < allowed.least or (allowed.most is not None and count > allowed.most):
+        reason = f": {allowed.reason}" if allowed.reason else ""
+        raise ValueError(f"{name}: inputs must be {allowed.form()}, got {came}{reason}")
+    if count != first.dim():
+        raise ValueError(
+            f"{name}: inputs must have as many dimensions each, got {list(first.shape)} and {came}"
+        )
+
+
+def as_rows(x):
+    """[..., channels] as [rows, channels]: a view, or a copy where the strides allow none."""
+    return x.flatten(0, -2) if x.dim() > 1 else x.unsqueeze(0)

@@ -1,0 +1,67 @@
+"""Softmax and reductions over the channels, in every schedule, against double precision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import fusegen  # noqa: E402
+from fusegen.emulate import compile_kernels  # noqa: E402
+from fusegen.errors import SpecError  # noqa: E402
+from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
+from tests.emulate.building import write  # noqa: E402
+from tests.emulate.other_chains import BN, GELU, LN, Other, parameter  # noqa: E402
+from tests.emulate.test_chains import agreement, count_batch, schedules_of  # noqa: E402
+from tests.emulate.test_other_chains import build  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+SAVE, ADD = "{op: add, constant: 0.5, save: v}", "{op: add, value: v}"
+SUM, MEAN, LOGSUMEXP = (f"{{op: {op}, keepdim: true}}" for op in ("sum", "mean", "logsumexp"))
+CHAINS = {
+    "softmax": Other(("{op: softmax}",)),
+    "softmax_of_input": Other(("{op: softmax}", "{op: mul, input: x}"), linear=False),
+    "log_softmax": Other(("{op: mul, constant: 3}", "{op: log_softmax, dim: 1}")),
+    "softmax_between_norms": Other((BN, "{op: softmax}", GELU, LN)),
+    # y = x + sum(x): the gradient has a term for each.
+    "sum": Other((SAVE, SUM, ADD)),
+    "sum_alone": Other((SUM, parameter("mul", "w", "[features]")), linear=False),
+    "mean": Other((SAVE, MEAN, "{op: sub, value: v, swap: true}", "{op: tanh}")),
+    "logsumexp": Other((SAVE, LOGSUMEXP, "{op: sub, value: v, swap: true}")),
+    "logsumexp_between": Other(("{op: gelu, save: v}", LOGSUMEXP, "{op: sub, value: v, swap: true}", "{op: log_softmax}")),
+    "several": Other(
+        (SAVE, SUM, "{op: tanh}", ADD, "{op: silu, save: w}", MEAN, "{op: mul, value: w}", "{op: softmax}")
+    ),
+}
+# Rows of part of a warp, of a warp, of a block, of a large block, and those that registers do not hold.
+SIZES = ((33, 12), (5, 33), (4, 128), (3, 1025), (3, 6000), (2, 20001))
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_every_schedule_against_double_precision(name: str, emulation_cache: Path, tmp_path: Path) -> None:
+    other = CHAINS[name]
+    plan = write(name, other.spec(name), tmp_path)
+    mode = plan.modes[0]
+    library = compile_kernels(tmp_path / name / "kernels.cu", cache=emulation_cache, modes=[mode.index])
+    module_class = fusegen.load(name, tmp_path)
+    for seed, (rows, channels) in enumerate(SIZES):
+        for training in (True, False) if len(plan.variants) > 1 else (True,):
+            torch.manual_seed(seed)
+            module = build(module_class, plan, channels).to(torch.float32)
+            variant = plan.variants[0 if training else -1]
+            names = [plan.chain.source.name, *plan.chain.tail_inputs, variant.result_gradient]
+            tensors = {each: torch.randn(rows, channels) for each in dict.fromkeys(names)}
+            expected = tail_reference(plan, module, tensors, mode, training)
+            count_batch(plan, module, training)
+            tail = EmulatedTail(plan, variant, library, module)
+            assert sum(agreement(tail, tensors, mode, each, seed, expected) for each in schedules_of(variant))
+
+
+def test_results_of_one_value_a_row_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"the chain's result must be \[rows, channels\]"):
+        write("alone", Other((SUM,)).spec("alone"), tmp_path)
+    with pytest.raises(SpecError, match=r"layer_norm needs \[rows, channels\]"):
+        write("norm", Other((SUM, LN)).spec("norm"), tmp_path)
