@@ -236,7 +236,7 @@ class Passes:
     def tensors_of_elements(self, index: int) -> list[Tensor]:
         """The tensors of fewer elements that the elements of a pass need when it begins from memory."""
         needed = self.needed_by_elements[index]
-        return [t for t, made in self.in_memory if made < index and t.node in needed]
+        return [t for t, _ in self.in_memory if t.node in needed]
 
 
 def is_group(extent: Extent) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from string import ascii_lowercase
 
 from fusegen.ir.extent import CHANNEL, FULL, SCALAR, Dim
@@ -120,7 +121,7 @@ class OpRenderer:
         chain, program = self.chain, self.variant.forward
         op = self._op("forward", program)
         written = self._written()
-        mutated = iter(ascii_lowercase)
+        mutated = (f"{letter}{number or ''}" for number in count() for letter in ascii_lowercase)
         if chain.contraction:
             op.arguments += [Argument(self.operand, *_TENSOR), Argument(chain.contraction.weight, *_TENSOR)]
         op.arguments += [Argument(name, *_TENSOR) for name, _, _ in self.sources()]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from fusegen.plan.load import plan_file
 from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import Shapes
+from fusegen.plan.shapes import SCHEDULES, Shapes
 from fusegen.render.launchers_header import namespace, struct
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
@@ -73,7 +73,10 @@ def test_a_call_points_to_its_shapes() -> None:
     call = Call(mode=2, rows=3, channels=4, forced=Shapes("split", sum_blocks=16))
     made = replace(call, stream=64).struct.made()
     numbers = ctypes.cast(made.forced, ctypes.POINTER(ctypes.c_int64))
-    assert tuple(numbers[i] for i in range(len(call.forced.numbers))) == call.forced.numbers
+    # In the order of `struct Shapes`: the schedule first, by its number.
+    values = [SCHEDULES.index("split"), *(getattr(call.forced, field.name) for field in fields(Shapes)[1:])]
+    assert fields(Shapes)[0].name == "schedule" and 16 in values
+    assert [numbers[i] for i in range(len(values))] == values
     assert (made.mode, made.rows, made.channels, made.groups, made.workspace, made.stream) == (2, 3, 4, 1, None, 64)
 
 

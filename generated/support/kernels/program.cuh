@@ -1,9 +1,9 @@
 // What a program is to the kernels: one direction of a chain, behind its contraction.
 //
-// A program is a struct P in kernels.cu, a template over the element types of a dtype configuration.
-// It says what is the chain's own: its tensors, what a pass over the elements sums, what follows
-// from the sums and what is stored. A kernel says where elements are meanwhile, and is a template
-// over P. Every kernel takes its program by value.
+// A program is a struct P in kernels.cu, a template over the element types of a dtype
+// configuration. It says what is the chain's own: its tensors, what a pass over the elements sums,
+// what follows from the sums and what is stored. A kernel says where elements are meanwhile, and is
+// a template over P. Every kernel takes its program by value.
 //
 // P derives from Program, which has what a program need not say, and has
 //
@@ -104,7 +104,7 @@ struct Nothing {
 
 // What a program has where it says nothing else.
 struct Program : Sizes {
-  static constexpr int kMostPasses = 16;
+  static constexpr int kMostPasses = 32;  // a mask has a bit for each
   static constexpr unsigned kKeptInRegisters[kMostPasses] = {}, kKeptInShared[kMostPasses] = {};
   static constexpr int kRowTensorsBy[kMostPasses] = {}, kGroupTensorsBy[kMostPasses] = {};
   static constexpr unsigned kTileReads = 0, kOptionalWrites = 0;

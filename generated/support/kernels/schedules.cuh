@@ -34,7 +34,8 @@ namespace fusegen {
 template <class P, int kVec, bool kPacked>
 class ProgramRun {
  public:
-  ProgramRun(const P& program, const Shapes& shapes, int64_t whole, Scratch& scratch, cudaStream_t stream)
+  ProgramRun(
+      const P& program, const Shapes& shapes, int64_t whole, Scratch& scratch, cudaStream_t stream)
       : p_(program), shapes_(shapes), whole_(whole), scratch_(scratch), stream_(stream) {}
 
   cudaError_t operator()() {
@@ -157,7 +158,8 @@ class ProgramRun {
 
   cudaError_t row(const RowLaunch& fit) {
     constexpr bool kSums = kLeavesPartials<kLast>;
-    const int64_t own = kSums ? int64_t(fit.grid.y) * Totals<P, kLast>::kComponents * p_.channels : 0;
+    const int64_t own =
+        kSums ? int64_t(fit.grid.y) * Totals<P, kLast>::kComponents * p_.channels : 0;
     if (take_workspace<kFirst>(std::max(own, partials_before<kFirst>()))) return cudaSuccess;
     cudaError_t error = reduce_before<kFirst>();
     if (error != cudaSuccess) return error;
