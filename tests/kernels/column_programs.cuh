@@ -38,7 +38,6 @@ struct Normalise : Program {
     FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
   };
   Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = ~0u;
   static constexpr unsigned kOptionalWrites = 0b0;
   const Param* weight_ptr;
   const Param* bias_ptr;
@@ -159,7 +158,6 @@ struct Gradient : Program {
     }
   };
   Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = ~0u;
   static constexpr unsigned kOptionalWrites = 0b10;
   const Param* weight_ptr;
   Acc* d_sum_ptr;
