@@ -176,11 +176,27 @@ using Results = typename P::template Writes<ValuesIn<typename P::Acc>::template 
 template <class P>
 struct Known : P::Scalars, P::Channel, P::Row, P::Group {};
 
+// What is known of each of a thread's columns, with nothing but the scalars so far.
+template <class P, int N>
+__device__ __forceinline__ void set_scalars(const P& p, Known<P> (&known)[N]) {
+  const typename P::Scalars scalars = p.scalars();
+#pragma unroll
+  for (int v = 0; v < N; ++v) known[v] = {scalars, {}, {}, {}};
+}
+
+// What follows from the tensors of the channels alone.
+template <class P, int N>
+__device__ __forceinline__ void derive_channels(const P& p, Known<P> (&known)[N]) {
+#pragma unroll
+  for (int v = 0; v < N; ++v) p.derive_channel(known[v]);
+}
+
 // Loads the channel tensors that lie in memory when pass kFrom begins, for the thread's columns:
 // those that any of some passes needs, as bits. Where the thread is not active, none is read.
-template <int kFrom, unsigned kPasses, class P, typename ColumnsOf, int N>
+// Record is Channel or what derives from it.
+template <int kFrom, unsigned kPasses, class P, typename ColumnsOf, typename Record, int N>
 __device__ __forceinline__ void load_channels(
-    const P& p, const ColumnsOf& columns, bool active, typename P::Channel (&channel)[N]) {
+    const P& p, const ColumnsOf& columns, bool active, Record (&channel)[N]) {
   p.template channel_tensors<kFrom>([&](auto uses, auto* pointer, bool present, auto field) {
     if constexpr ((decltype(uses)::passes & kPasses) != 0) {
       typename P::Acc value[N];
@@ -192,9 +208,9 @@ __device__ __forceinline__ void load_channels(
 }
 
 // The same of those that only finish() needs, in a thread that stores what it makes of them.
-template <int kFrom, class P, typename ColumnsOf, int N>
+template <int kFrom, class P, typename ColumnsOf, typename Record, int N>
 __device__ __forceinline__ void load_finish_channels(
-    const P& p, const ColumnsOf& columns, typename P::Channel (&channel)[N]) {
+    const P& p, const ColumnsOf& columns, Record (&channel)[N]) {
   p.template channel_tensors<kFrom>([&](auto uses, auto* pointer, bool present, auto field) {
     if constexpr (decltype(uses)::passes == 0) {
       typename P::Acc value[N];
