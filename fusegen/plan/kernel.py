@@ -78,7 +78,6 @@ class _Build:
             setup=setup,
             passes=passes,
             partial_sums=tuple(draft.partial_sums or draft.finished),
-            groups=draft.groups,
             purpose=draft.purpose,
         )
 

@@ -61,8 +61,7 @@ class Kernel:
 
     kind: the template. vectors: per-channel, per-segment and scalar tensors it reads. setup: values of those
     extents that it computes before its first pass. partial_sums: column sums that it leaves as one partial result
-    per block. groups: the number of segments in a row, for kinds that work on segments. parts: the kernels that a
-    panel kernel does the work of, in order.
+    per block. parts: the kernels that a panel kernel does the work of, in order.
     """
 
     name: str
@@ -71,7 +70,6 @@ class Kernel:
     setup: tuple[Node, ...]
     passes: tuple[Pass, ...]
     partial_sums: tuple[Node, ...] = ()
-    groups: Dim = 1
     purpose: str = ""
     parts: tuple[Kernel, ...] = ()
 
@@ -93,12 +91,6 @@ class Kernel:
         """Every value that it computes, once, in the order of its passes."""
         every = [*self.setup, *(n for p in self.passes for n in (*p.values, *p.sums, *p.results))]
         return tuple(dict.fromkeys(every))
-
-    @property
-    def constants(self) -> tuple[Node, ...]:
-        """The constants of the chain that it is given, by name."""
-        used = {operand for node in self.nodes for operand in node.operands if operand.op == "scalar"}
-        return tuple(sorted(used, key=lambda node: node.name))
 
 
 @dataclass(frozen=True)

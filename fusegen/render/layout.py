@@ -20,12 +20,15 @@ def _broken(line: str, further: int = 4) -> list[str]:
     """further: how much deeper the rest of the line is."""
     if len(line) <= WIDTH or line.lstrip().startswith("#"):
         return [line]
+    indent = len(line) - len(line.lstrip())
     if line.lstrip().startswith("//"):
         return _comment(line)
+    if "  // " in line:  # what is said behind the code is said before it
+        code, said = line.split("  // ", 1)
+        return [*_broken(f"{' ' * indent}// {said}"), *_broken(code.rstrip(), further)]
     at = _break_point(line)
     if at is None:
         return [line]
-    indent = len(line) - len(line.lstrip())
     rest = " " * (indent + further) + line[at:].lstrip()
     return [line[:at].rstrip(), *_broken(rest, 0)]
 

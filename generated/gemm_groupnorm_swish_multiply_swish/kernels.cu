@@ -174,9 +174,9 @@ struct Forward : Program {
 // compute capability, modes, most rows, channels, channels of a group, launch shapes.
 constexpr Tuned kForwardShapes[] = {
     {90, modes(2, 4), 5792, 8192, 32, {Shapes{}}},  // float16
+    // float16
     {90, modes(2, 4), kAnyRows, 8192, 32,
         {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::row_waves, 2)}},
-        // float16
 };
 
 }  // namespace

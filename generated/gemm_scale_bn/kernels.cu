@@ -365,9 +365,10 @@ struct TrainBackward : Program {
 // compute capability, modes, most rows, channels, channels of a group, launch shapes.
 constexpr Tuned kTrainBackwardShapes[] = {
     {90, modes(0), 861, 8192, 8192, {Shapes{}}},  // float32
+    // float32
     {90, modes(0), 2047, 8192, 8192,
         {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_width,
-        4).with(&Shapes::column_cluster, 1)}},  // float32
+        4).with(&Shapes::column_cluster, 1)}},
     {90, modes(0), kAnyRows, 8192, 8192, {Shapes{}}},  // float32
 };
 

@@ -199,16 +199,17 @@ struct TrainForward : Program {
 // compute capability, modes, most rows, channels, channels of a group, launch shapes.
 constexpr Tuned kTrainForwardShapes[] = {
     {90, modes(0), 2896, 4096, 4096, {Shapes{}}},  // float32
+    // float32
     {90, modes(0), 5792, 4096, 4096, {Shapes{}.with(&Shapes::schedule, kPanelsIfTheyFit)}},
-        // float32
     {90, modes(0), kAnyRows, 4096, 4096, {Shapes{}}},  // float32
     {90, modes(1, 3), 2896, 4096, 4096, {Shapes{}}},  // bfloat16
+    // bfloat16
     {90, modes(1, 3), 5792, 4096, 4096,
         {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_width, 8)}},
-        // bfloat16
     {90, modes(1, 3), 92681, 4096, 4096, {Shapes{}}},  // bfloat16
+    // bfloat16
     {90, modes(1, 3), kAnyRows, 4096, 4096,
-        {Shapes{}.with(&Shapes::schedule, kSplit).with(&Shapes::sum_blocks, 16)}},  // bfloat16
+        {Shapes{}.with(&Shapes::schedule, kSplit).with(&Shapes::sum_blocks, 16)}},
 };
 
 }  // namespace
@@ -381,14 +382,14 @@ struct TrainBackward : Program {
 // compute capability, modes, most rows, channels, channels of a group, launch shapes.
 constexpr Tuned kTrainBackwardShapes[] = {
     {90, modes(1, 3), 1448, 4096, 4096, {Shapes{}}},  // bfloat16
+    // bfloat16
     {90, modes(1, 3), 2896, 4096, 4096,
         {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_width, 4)}},
-        // bfloat16
     {90, modes(1, 3), kAnyRows, 4096, 4096, {Shapes{}}},  // bfloat16
     {90, modes(2, 4), 1448, 4096, 4096, {Shapes{}}},  // float16
+    // float16
     {90, modes(2, 4), 2896, 4096, 4096,
         {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_cluster, 1)}},
-        // float16
     {90, modes(2, 4), kAnyRows, 4096, 4096, {Shapes{}}},  // float16
 };
 

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from fusegen.build.toolchain import find_toolchain
+from fusegen.paths import SUPPORT, templates_directory
 
 GENERATED = Path(__file__).resolve().parents[2] / "generated"
-PACKAGES = sorted(path.parent.name for path in GENERATED.glob("*/kernels.cu"))
+KERNELS = templates_directory() / SUPPORT / "kernels"
+FILES = sorted(path.name for path in KERNELS.glob("*.cuh") if "__global__ " in path.read_text(encoding="utf-8"))
+DECLARATION = re.compile(r"\s*((using|static_assert|constexpr)\b|//)")
 WAIT = "griddepcontrol.wait"
 ACCESS = re.compile(r"\b(?:ld|st|cp\.async|red|atom)\.(?!param|shared)")
 
@@ -27,13 +30,18 @@ def early(ptx: str) -> tuple[int, list[str]]:
     return len(kernels), found
 
 
-@pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize("name", FILES)
 def test_the_wait_is_each_kernels_first_statement(name: str) -> None:
-    _, *kernels = (GENERATED / name / "kernels.cu").read_text(encoding="utf-8").split("\n__global__ ")
-    assert kernels
+    """Before it stands only what the compiler alone looks at."""
+    _, *kernels = (KERNELS / name).read_text(encoding="utf-8").split("\n__global__ ")
     for kernel in kernels:
-        body = kernel.split(") {\n", 1)[1].removeprefix("  using Acc = Accumulate<T>;\n")
-        assert body.startswith("  wait_for_earlier_kernels();\n"), kernel.split("(")[0]
+        first = next(line for line in kernel.split(") {\n", 1)[1].splitlines() if not DECLARATION.match(line))
+        assert first == "  wait_for_earlier_kernels();", kernel.split("(")[0]
+
+
+def test_every_kind_of_kernel_is_looked_at() -> None:
+    text = "".join((KERNELS / name).read_text(encoding="utf-8") for name in FILES)
+    assert text.count("\n__global__ ") == text.count("\n  wait_for_earlier_kernels();") == 7
 
 
 @pytest.mark.nvcc

@@ -86,5 +86,13 @@ def test_tidy_continues_comments_and_leaves_directives() -> None:
     assert tidy(f"#define LONG {words}\n") == f"#define LONG {words}\n"
 
 
+def test_tidy_puts_a_long_lines_comment_before_it() -> None:
+    types, words = ", ".join(["double"] * 20), " ".join(["word"] * 30)
+    lines = tidy(f"  Types<{types}>,  // {words}\n").splitlines()
+    comment = [line for line in lines if line.lstrip().startswith("//")]
+    assert len(comment) == 2 and lines[:2] == comment and all(len(line) <= 100 for line in lines)
+    assert "".join("".join(lines[2:]).split()) == "".join(f"Types<{types}>,".split())
+
+
 def test_tidy_collapses_blank_lines() -> None:
     assert tidy("a {\n\n\n\n  b;  \n\n\n}\n\n\n") == "a {\n  b;\n\n}\n"

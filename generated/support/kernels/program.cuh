@@ -17,10 +17,10 @@
 //   Kept                      values of an element that a kernel may keep for later passes
 //   Scalars, Channel, Row, Group   values that do not vary over all elements: see Known
 //   scalars()                 the Scalars of a launch
-//   channel_tensors<kFrom>(f) calls f(Uses<passes>{}, pointer, whether it is there, &Channel::field)
-//                             for each tensor of one value a channel that lies in memory when pass
-//                             kFrom begins; passes, as bits, are those whose elements need the value.
-//                             None: only finish() does
+//   channel_tensors<kFrom>(f) calls f(Uses<passes>{}, pointer, whether it is there,
+//                             &Channel::field) for each tensor of one value a channel that lies in
+//                             memory when pass kFrom begins; passes, as bits, are those whose
+//                             elements need the value. None: only finish() does
 //   row_tensors<kFrom>(f), group_tensors<kFrom>(f)   the same for one value a row and a group
 //   derive_channel(k), derive_row(k), derive_group(k)   what follows from such tensors alone
 //   element<kPass, kKept>(x, k, kept, sum, y)   an element: what it adds to sums or stores
