@@ -10,9 +10,13 @@
 //   y = F.silu(y)
 //
 // A program is one direction of the chain, as a struct: its tensors, its passes over the elements,
-// what each of them sums, and what follows. ../support/kernels has the kernels that run programs;
-// program.cuh says what each member is for. x_v is the value of what the chain calls x, x_ptr is
-// where x lies in memory.
+// what each of them sums, and what follows. ../support/kernels has the kernels that run programs:
+// program.cuh says what each member is for, schedules.cuh which kernels run, and
+// `fusegen plan SPEC --rows N` what runs at some size.
+//
+// Names: x_v is the value of what the chain calls x, or in `reads` and `writes` where x lies in
+// memory; x_ptr where others lie; x_arg an argument of the launcher. d_x is the gradient at one
+// element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
 #include "../support/kernels/entry.cuh"
@@ -64,7 +68,7 @@ struct Forward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // each pass
+  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // fields of Reads, as bits, by pass
   // [channels]
   const T* gemm_bias_ptr;  // may be null
   const Param* group_norm_weight_ptr;
@@ -73,10 +77,12 @@ struct Forward : Program {
   // [rows, groups]
   Accumulate<T>* group_norm_mean_ptr;
   Accumulate<T>* group_norm_rstd_ptr;
+  // Constants of the module.
   Acc group_norm_eps_v;
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
 
+  // In the order of the members above.
   static Forward of(const Sizes& sizes, const ForwardArguments& a) {
     return {{sizes}, {from(a.gemm_product_arg)}, {to(a.y_arg)}, from(a.gemm_bias_arg),
         from(a.group_norm_weight_arg), from(a.group_norm_bias_arg), from(a.multiply_weight_arg),
@@ -161,9 +167,9 @@ struct Forward : Program {
     }
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 4;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {1, 4};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {1, 4};  // fields of Reads, as bits, by pass
   static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 4, kRowValues = 10, kRowBlocks = 4;
   static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
@@ -210,8 +216,8 @@ struct Backward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // may be null
-  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // each pass
+  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
+  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // fields of Reads, as bits, by pass
   // [channels]
   const T* gemm_bias_ptr;  // may be null
   const Param* group_norm_weight_ptr;
@@ -229,6 +235,7 @@ struct Backward : Program {
   Acc* group_norm_grad_slope_ptr = nullptr;  // [rows, groups]
   Acc* group_norm_grad_mean_ptr = nullptr;  // [rows, groups]
 
+  // In the order of the members above.
   static Backward of(const Sizes& sizes, const BackwardArguments& a) {
     return {{sizes}, {from(a.gemm_product_arg), from(a.grad_y_arg)}, {to(a.grad_gemm_product_arg)},
         from(a.gemm_bias_arg), from(a.group_norm_weight_arg), from(a.group_norm_bias_arg),
@@ -371,9 +378,9 @@ struct Backward : Program {
     f(Index<0>(), group_norm_grad_mean_ptr, Unit::kGroup, false);
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 8;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {4, 4};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {4, 4};  // fields of Reads, as bits, by pass
   static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 4, kRowValues = 22, kRowBlocks = 3;
   static constexpr bool kRowHasLarge = false, kRowManyConstants = true;

@@ -8,9 +8,13 @@
 //   y = bn(y)
 //
 // A program is one direction of the chain, as a struct: its tensors, its passes over the elements,
-// what each of them sums, and what follows. ../support/kernels has the kernels that run programs;
-// program.cuh says what each member is for. x_v is the value of what the chain calls x, x_ptr is
-// where x lies in memory.
+// what each of them sums, and what follows. ../support/kernels has the kernels that run programs:
+// program.cuh says what each member is for, schedules.cuh which kernels run, and
+// `fusegen plan SPEC --rows N` what runs at some size.
+//
+// Names: x_v is the value of what the chain calls x, or in `reads` and `writes` where x lies in
+// memory; x_ptr where others lie; x_arg an argument of the launcher. d_x is the gradient at one
+// element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
 #include "../support/kernels/entry.cuh"
@@ -62,7 +66,7 @@ struct TrainForward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // each pass
+  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // fields of Reads, as bits, by pass
   // [channels]
   const T* gemm_bias_ptr;  // may be null
   const Param* scale_ptr;
@@ -74,12 +78,14 @@ struct TrainForward : Program {
   Accumulate<T>* bn_rstd_ptr;
   // [1]
   int64_t* bn_num_batches_tracked_ptr;  // may be null
+  // Constants of the module.
   Acc bn_eps_v, bn_momentum_v;
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* bn_center_ptr = nullptr;  // [channels]
   Acc* bn_scale_ptr = nullptr;  // [channels]
 
+  // In the order of the members above.
   static TrainForward of(const Sizes& sizes, const TrainForwardArguments& a) {
     return {{sizes}, {from(a.gemm_product_arg)}, {to(a.y_arg)}, from(a.gemm_bias_arg),
         from(a.scale_arg), from(a.bn_weight_arg), from(a.bn_bias_arg), to(a.bn_running_mean_arg),
@@ -188,9 +194,9 @@ struct TrainForward : Program {
     f(Index<0>(), bn_scale_ptr, Unit::kChannel, false);
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 13;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {1, 4};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {1, 4};  // fields of Reads, as bits, by pass
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
 };
@@ -243,8 +249,8 @@ struct TrainBackward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // may be null
-  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // each pass
+  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
+  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // fields of Reads, as bits, by pass
   // [channels]
   const T* gemm_bias_ptr;  // may be null
   const Param* scale_ptr;
@@ -260,6 +266,7 @@ struct TrainBackward : Program {
   Acc* bn_grad_slope_ptr = nullptr;  // [channels]
   Acc* bn_grad_mean_ptr = nullptr;  // [channels]
 
+  // In the order of the members above.
   static TrainBackward of(const Sizes& sizes, const TrainBackwardArguments& a) {
     return {{sizes}, {from(a.gemm_product_arg), from(a.grad_y_arg)}, {to(a.grad_gemm_product_arg)},
         from(a.gemm_bias_arg), from(a.scale_arg), from(a.bn_weight_arg), from(a.bn_mean_arg),
@@ -371,9 +378,9 @@ struct TrainBackward : Program {
     f(Index<0>(), bn_grad_mean_ptr, Unit::kChannel, false);
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 14;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {2, 8};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {2, 8};  // fields of Reads, as bits, by pass
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b11;
 };
@@ -424,7 +431,7 @@ struct EvalForward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1};  // each pass
+  static constexpr unsigned kReadBy[kPasses] = {0b1};  // fields of Reads, as bits, by pass
   // [channels]
   const T* gemm_bias_ptr;  // may be null
   const Param* scale_ptr;
@@ -432,10 +439,12 @@ struct EvalForward : Program {
   const Param* bn_bias_ptr;
   const Param* bn_running_mean_ptr;
   const Param* bn_running_var_ptr;
+  // Constants of the module.
   Acc bn_eps_v;
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
 
+  // In the order of the members above.
   static EvalForward of(const Sizes& sizes, const EvalForwardArguments& a) {
     return {{sizes}, {from(a.gemm_product_arg)}, {to(a.y_arg)}, from(a.gemm_bias_arg),
         from(a.scale_arg), from(a.bn_weight_arg), from(a.bn_bias_arg), from(a.bn_running_mean_arg),
@@ -467,9 +476,9 @@ struct EvalForward : Program {
     y.y_v = bn_v;
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 8;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {4};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {4};  // fields of Reads, as bits, by pass
 };
 
 }  // namespace
@@ -503,8 +512,8 @@ struct EvalBackward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // may be null
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // each pass
+  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
+  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
   // [channels]
   const T* gemm_bias_ptr;  // may be null
   const Param* scale_ptr;
@@ -515,10 +524,12 @@ struct EvalBackward : Program {
   Param* grad_scale_ptr;  // may be null
   Param* grad_bn_weight_ptr;  // may be null
   Param* grad_bn_bias_ptr;  // may be null
+  // Constants of the module.
   Acc bn_eps_v;
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
 
+  // In the order of the members above.
   static EvalBackward of(const Sizes& sizes, const EvalBackwardArguments& a) {
     return {{sizes}, {from(a.gemm_product_arg), from(a.grad_y_arg)}, {to(a.grad_gemm_product_arg)},
         from(a.gemm_bias_arg), from(a.scale_arg), from(a.bn_weight_arg),
@@ -580,9 +591,9 @@ struct EvalBackward : Program {
     }
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 9;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {4};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {4};  // fields of Reads, as bits, by pass
 };
 
 }  // namespace

@@ -9,9 +9,13 @@
 //   y = y + a
 //
 // A program is one direction of the chain, as a struct: its tensors, its passes over the elements,
-// what each of them sums, and what follows. ../support/kernels has the kernels that run programs;
-// program.cuh says what each member is for. x_v is the value of what the chain calls x, x_ptr is
-// where x lies in memory.
+// what each of them sums, and what follows. ../support/kernels has the kernels that run programs:
+// program.cuh says what each member is for, schedules.cuh which kernels run, and
+// `fusegen plan SPEC --rows N` what runs at some size.
+//
+// Names: x_v is the value of what the chain calls x, or in `reads` and `writes` where x lies in
+// memory; x_ptr where others lie; x_arg an argument of the launcher. d_x is the gradient at one
+// element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
 #include "../support/kernels/entry.cuh"
@@ -63,13 +67,15 @@ struct Forward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1};  // each pass
+  static constexpr unsigned kReadBy[kPasses] = {0b1};  // fields of Reads, as bits, by pass
   // [channels]
   const T* gemm_bias_ptr;  // may be null
+  // Constants of the module.
   Acc scaling_factor_v;
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
 
+  // In the order of the members above.
   static Forward of(const Sizes& sizes, const ForwardArguments& a) {
     return {{sizes}, {from(a.gemm_product_arg)}, {to(a.y_arg)}, from(a.gemm_bias_arg),
         Acc(a.scaling_factor_arg)};
@@ -91,9 +97,9 @@ struct Forward : Program {
     y.y_v = plus_a_v;
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 1;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {1};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {1};  // fields of Reads, as bits, by pass
 };
 
 }  // namespace
@@ -127,15 +133,17 @@ struct Backward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // may be null
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // each pass
+  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
+  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
   // [channels]
   const T* gemm_bias_ptr;  // may be null
   Param* grad_gemm_bias_ptr;  // may be null
+  // Constants of the module.
   Acc scaling_factor_v;
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
 
+  // In the order of the members above.
   static Backward of(const Sizes& sizes, const BackwardArguments& a) {
     return {{sizes}, {from(a.gemm_product_arg), from(a.grad_y_arg)}, {to(a.grad_gemm_product_arg)},
         from(a.gemm_bias_arg), to(a.grad_gemm_bias_arg), Acc(a.scaling_factor_arg)};
@@ -179,9 +187,9 @@ struct Backward : Program {
     }
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 2;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {1};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {1};  // fields of Reads, as bits, by pass
 };
 
 }  // namespace

@@ -8,9 +8,13 @@
 //   y = F.gelu(y)
 //
 // A program is one direction of the chain, as a struct: its tensors, its passes over the elements,
-// what each of them sums, and what follows. ../support/kernels has the kernels that run programs;
-// program.cuh says what each member is for. x_v is the value of what the chain calls x, x_ptr is
-// where x lies in memory.
+// what each of them sums, and what follows. ../support/kernels has the kernels that run programs:
+// program.cuh says what each member is for, schedules.cuh which kernels run, and
+// `fusegen plan SPEC --rows N` what runs at some size.
+//
+// Names: x_v is the value of what the chain calls x, or in `reads` and `writes` where x lies in
+// memory; x_ptr where others lie; x_arg an argument of the launcher. d_x is the gradient at one
+// element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
 #include "../support/kernels/entry.cuh"
@@ -62,7 +66,7 @@ struct Forward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // each pass
+  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // fields of Reads, as bits, by pass
   // [channels]
   const T* linear_bias_ptr;  // may be null
   const Param* norm_weight_ptr;
@@ -70,10 +74,12 @@ struct Forward : Program {
   // [rows]
   Accumulate<T>* norm_mean_ptr;
   Accumulate<T>* norm_rstd_ptr;
+  // Constants of the module.
   Acc norm_eps_v;
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
 
+  // In the order of the members above.
   static Forward of(const Sizes& sizes, const ForwardArguments& a) {
     return {{sizes}, {from(a.linear_product_arg)}, {to(a.y_arg)}, from(a.linear_bias_arg),
         from(a.norm_weight_arg), from(a.norm_bias_arg), to(a.norm_mean_arg), to(a.norm_rstd_arg),
@@ -154,9 +160,9 @@ struct Forward : Program {
     }
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 3;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {1, 3};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {1, 3};  // fields of Reads, as bits, by pass
   static constexpr int kRowTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 3, kRowValues = 7, kRowBlocks = 4;
   static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
@@ -193,8 +199,8 @@ struct Backward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // may be null
-  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // each pass
+  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
+  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // fields of Reads, as bits, by pass
   // [channels]
   const T* linear_bias_ptr;  // may be null
   const Param* norm_weight_ptr;
@@ -210,6 +216,7 @@ struct Backward : Program {
   Acc* norm_grad_slope_ptr = nullptr;  // [rows]
   Acc* norm_grad_mean_ptr = nullptr;  // [rows]
 
+  // In the order of the members above.
   static Backward of(const Sizes& sizes, const BackwardArguments& a) {
     return {{sizes}, {from(a.linear_product_arg), from(a.grad_y_arg)},
         {to(a.grad_linear_product_arg)}, from(a.linear_bias_arg), from(a.norm_weight_arg),
@@ -333,9 +340,9 @@ struct Backward : Program {
     f(Index<0>(), norm_grad_mean_ptr, Unit::kRow, false);
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 6;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {3, 3};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {3, 3};  // fields of Reads, as bits, by pass
   static constexpr int kRowTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 3, kRowValues = 15, kRowBlocks = 3;
   static constexpr bool kRowHasLarge = true, kRowManyConstants = false;

@@ -10,9 +10,13 @@
 //   y = F.silu(y)
 //
 // A program is one direction of the chain, as a struct: its tensors, its passes over the elements,
-// what each of them sums, and what follows. ../support/kernels has the kernels that run programs;
-// program.cuh says what each member is for. x_v is the value of what the chain calls x, x_ptr is
-// where x lies in memory.
+// what each of them sums, and what follows. ../support/kernels has the kernels that run programs:
+// program.cuh says what each member is for, schedules.cuh which kernels run, and
+// `fusegen plan SPEC --rows N` what runs at some size.
+//
+// Names: x_v is the value of what the chain calls x, or in `reads` and `writes` where x lies in
+// memory; x_ptr where others lie; x_arg an argument of the launcher. d_x is the gradient at one
+// element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
 #include "../support/kernels/entry.cuh"
@@ -64,7 +68,7 @@ struct TrainForward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // each pass
+  static constexpr unsigned kReadBy[kPasses] = {0b1, 0b1};  // fields of Reads, as bits, by pass
   // [channels]
   const T* matmul_bias_ptr;  // may be null
   const Param* bn_weight_ptr;
@@ -76,12 +80,14 @@ struct TrainForward : Program {
   // [1]
   const Param* bias_ptr;
   int64_t* bn_num_batches_tracked_ptr;  // may be null
+  // Constants of the module.
   Acc bn_eps_v, bn_momentum_v, divide_value_v;
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* bn_scale_ptr = nullptr;  // [channels]
   Acc* bn_center_ptr = nullptr;  // [channels]
 
+  // In the order of the members above.
   static TrainForward of(const Sizes& sizes, const TrainForwardArguments& a) {
     return {{sizes}, {from(a.matmul_product_arg)}, {to(a.y_arg)}, from(a.matmul_bias_arg),
         from(a.bn_weight_arg), from(a.bn_bias_arg), to(a.bn_running_mean_arg),
@@ -194,9 +200,9 @@ struct TrainForward : Program {
     f(Index<0>(), bn_center_ptr, Unit::kChannel, false);
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 12;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {0, 3};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {0, 3};  // fields of Reads, as bits, by pass
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
 };
@@ -232,8 +238,8 @@ struct TrainBackward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // may be null
-  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // each pass
+  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
+  static constexpr unsigned kReadBy[kPasses] = {0b11, 0b11};  // fields of Reads, as bits, by pass
   // [channels]
   const T* matmul_bias_ptr;  // may be null
   const Param* bn_weight_ptr;
@@ -246,6 +252,7 @@ struct TrainBackward : Program {
   // [1]
   const Param* bias_ptr;
   Param* grad_bias_ptr;  // may be null
+  // Constants of the module.
   Acc divide_value_v;
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
@@ -253,6 +260,7 @@ struct TrainBackward : Program {
   Acc* bn_grad_slope_ptr = nullptr;  // [channels]
   Acc* bn_grad_mean_ptr = nullptr;  // [channels]
 
+  // In the order of the members above.
   static TrainBackward of(const Sizes& sizes, const TrainBackwardArguments& a) {
     return {{sizes}, {from(a.matmul_product_arg), from(a.grad_y_arg)},
         {to(a.grad_matmul_product_arg)}, from(a.matmul_bias_arg), from(a.bn_weight_arg),
@@ -389,9 +397,9 @@ struct TrainBackward : Program {
     f(Index<0>(), bn_grad_mean_ptr, Unit::kChannel, false);
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 13;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {3, 5};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {3, 5};  // fields of Reads, as bits, by pass
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
 };
@@ -449,7 +457,7 @@ struct EvalForward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1};  // each pass
+  static constexpr unsigned kReadBy[kPasses] = {0b1};  // fields of Reads, as bits, by pass
   // [channels]
   const T* matmul_bias_ptr;  // may be null
   const Param* bn_weight_ptr;
@@ -458,10 +466,12 @@ struct EvalForward : Program {
   const Param* bn_running_var_ptr;
   // [1]
   const Param* bias_ptr;
+  // Constants of the module.
   Acc bn_eps_v, divide_value_v;
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
 
+  // In the order of the members above.
   static EvalForward of(const Sizes& sizes, const EvalForwardArguments& a) {
     return {{sizes}, {from(a.matmul_product_arg)}, {to(a.y_arg)}, from(a.matmul_bias_arg),
         from(a.bn_weight_arg), from(a.bn_bias_arg), from(a.bn_running_mean_arg),
@@ -504,9 +514,9 @@ struct EvalForward : Program {
     y.y_v = silu_value_v;
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 8;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {3};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {3};  // fields of Reads, as bits, by pass
 };
 
 }  // namespace
@@ -540,8 +550,8 @@ struct EvalBackward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // may be null
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // each pass
+  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
+  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
   // [channels]
   const T* matmul_bias_ptr;  // may be null
   const Param* bn_weight_ptr;
@@ -554,11 +564,13 @@ struct EvalBackward : Program {
   // [1]
   const Param* bias_ptr;
   Param* grad_bias_ptr;  // may be null
+  // Constants of the module.
   Acc bn_eps_v, divide_value_v;
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* d_over_divide_value_sum_ptr = nullptr;  // [channels]
 
+  // In the order of the members above.
   static EvalBackward of(const Sizes& sizes, const EvalBackwardArguments& a) {
     return {{sizes}, {from(a.matmul_product_arg), from(a.grad_y_arg)},
         {to(a.grad_matmul_product_arg)}, from(a.matmul_bias_arg), from(a.bn_weight_arg),
@@ -667,9 +679,9 @@ struct EvalBackward : Program {
     f(Index<0>(), d_over_divide_value_sum_ptr, Unit::kChannel, true);
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 10;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {3};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {3};  // fields of Reads, as bits, by pass
 };
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:

@@ -8,9 +8,13 @@
 //   y = y - constant
 //
 // A program is one direction of the chain, as a struct: its tensors, its passes over the elements,
-// what each of them sums, and what follows. ../support/kernels has the kernels that run programs;
-// program.cuh says what each member is for. x_v is the value of what the chain calls x, x_ptr is
-// where x lies in memory.
+// what each of them sums, and what follows. ../support/kernels has the kernels that run programs:
+// program.cuh says what each member is for, schedules.cuh which kernels run, and
+// `fusegen plan SPEC --rows N` what runs at some size.
+//
+// Names: x_v is the value of what the chain calls x, or in `reads` and `writes` where x lies in
+// memory; x_ptr where others lie; x_arg an argument of the launcher. d_x is the gradient at one
+// element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
 #include "../support/kernels/entry.cuh"
@@ -62,7 +66,7 @@ struct Forward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kReadBy[kPasses] = {0b1};  // each pass
+  static constexpr unsigned kReadBy[kPasses] = {0b1};  // fields of Reads, as bits, by pass
   // [channels]
   const T* linear_bias_ptr;  // may be null
   // [1]
@@ -70,6 +74,7 @@ struct Forward : Program {
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
 
+  // In the order of the members above.
   static Forward of(const Sizes& sizes, const ForwardArguments& a) {
     return {{sizes}, {from(a.linear_product_arg)}, {to(a.y_arg)}, from(a.linear_bias_arg),
         from(a.constant_arg)};
@@ -98,9 +103,9 @@ struct Forward : Program {
     y.y_v = minus_constant_v;
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 1;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {1};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {1};  // fields of Reads, as bits, by pass
 };
 
 }  // namespace
@@ -134,8 +139,8 @@ struct Backward : Program {
   };
   Reads<ReadPointer> reads;
   Writes<WritePointer> writes;
-  static constexpr unsigned kOptionalWrites = 0b1;  // may be null
-  static constexpr unsigned kReadBy[kPasses] = {0b11};  // each pass
+  static constexpr unsigned kOptionalWrites = 0b1;  // fields that may be null, as bits
+  static constexpr unsigned kReadBy[kPasses] = {0b11};  // fields of Reads, as bits, by pass
   // [channels]
   const T* linear_bias_ptr;  // may be null
   Param* grad_linear_bias_ptr;  // may be null
@@ -146,6 +151,7 @@ struct Backward : Program {
   Acc* partials = nullptr;  // sums of columns over some rows
   Acc* d_constant_2_sum_ptr = nullptr;  // [channels]
 
+  // In the order of the members above.
   static Backward of(const Sizes& sizes, const BackwardArguments& a) {
     return {{sizes}, {from(a.linear_product_arg), from(a.grad_y_arg)},
         {to(a.grad_linear_product_arg)}, from(a.linear_bias_arg), to(a.grad_linear_bias_arg),
@@ -228,9 +234,9 @@ struct Backward : Program {
     f(Index<0>(), d_constant_2_sum_ptr, Unit::kChannel, true);
   }
 
-  // What launch configurations are chosen by.
+  // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 3;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {1};  // each pass
+  static constexpr int kChannelValuesBy[kPasses] = {1};  // fields of Reads, as bits, by pass
 };
 
 }  // namespace

@@ -84,7 +84,6 @@ SCENARIOS = {
     "five groups": Tail("group norm", 37, 160, 5, schedule="on chip"),
     # A group is three warps, and a block has more than one of them to do.
     "long rows": Tail("group norm", 9, 544, 2, schedule="on chip"),
-
     # The last of three warps has fewer values than the others.
     "long odd rows": Tail("group norm", 9, 382, 1, schedule="on chip"),
     "segments": Tail("group norm", 41, 264, 2, schedule="split"),

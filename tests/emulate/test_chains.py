@@ -21,30 +21,20 @@ pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
 # rows, channels, groups: a single row, odd and prime widths, widths that are and are not a multiple of a vector, groups
-# that share a vector, segments shorter than a warp, longer than one and longer than a block's registers (5 x 9000, with
-# one group).
-SIZES = ((1, 48, 3), (2, 16, 4), (3, 33, 3), (9, 66, 2), (33, 128, 4), (70, 130, 2), (5, 9000, 1))
-# In every precision: with vectors, and without.
-EVERY_MODE = ((33, 128, 4), (9, 66, 2))
-SCHEDULES = ("automatic", "on chip", "split")
-# Relative to the largest element; double precision leaves no room for anything but rounding. Counts are exact.
-LIMITS = {torch.float64: 1e-11, torch.float32: 2e-4, torch.bfloat16: 1e-2, torch.float16: 2e-3, torch.int64: 0.0}
-
-
+# that share a vector, segments shorter than a warp and longer than one.
+SIZES = ((1, 48, 3), (2, 16, 4), (3, 33, 3), (9, 66, 2), (33, 128, 4), (70, 130, 2))
+LONG = (5, 9000, 1)  # longer than a block's registers
 # The kernels are the same templates for every chain: one chain of each kind shows what dtypes do to them. Of the others
 # it is enough to see the formulas, exactly and with as many different types as there are.
 IN_EVERY_MODE = {
     "gemm_bias_hardtanh_mish_groupnorm", "gemm_multiply_leakyrelu", "linear_layernorm_gelu", "matmul_bn_bias_div_swish",
 }  # fmt: skip
 IN_MOST_CHAINS = ("float64", "autocast bfloat16")
-
-
-def cases():
-    return [
-        pytest.param(chain, size, id=f"{chain.spec}-{'x'.join(map(str, size))}")
-        for chain in CHAINS.values()
-        for size in SIZES
-    ]
+# In every mode: with vectors, and without.
+EVERY_MODE = ((33, 128, 4), (9, 66, 2))
+SCHEDULES = ("automatic", "on chip", "split")
+# Relative to the largest element; double precision leaves no room for anything but rounding. Counts are exact.
+LIMITS = {torch.float64: 1e-11, torch.float32: 2e-4, torch.bfloat16: 1e-2, torch.float16: 2e-3, torch.int64: 0.0}
 
 
 @functools.cache
@@ -56,6 +46,14 @@ def library(name: str, mode: int, cache: Path):
 
 def modes_of(chain, plan):
     return [mode for mode in plan.modes if chain.spec in IN_EVERY_MODE or mode.name in IN_MOST_CHAINS]
+
+
+def cases():
+    return [
+        pytest.param(chain, size, id=f"{chain.spec}-{'x'.join(map(str, size))}")
+        for chain in CHAINS.values()
+        for size in (*SIZES, *([LONG] if chain.spec in IN_EVERY_MODE else []))
+    ]
 
 
 def prepared(chain, size, training: bool):

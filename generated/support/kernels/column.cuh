@@ -19,6 +19,7 @@
 #include "../fetch.cuh"
 #include "../launch.cuh"
 #include "column_layout.cuh"
+#include "elements.cuh"
 #include "program.cuh"
 
 namespace fusegen {
@@ -37,6 +38,8 @@ class ColumnThread {
   using Layout = ColumnLayout<P, kFirst>;
   using Vectors = VectorsOf<kVec, kPacked>;
   using Inputs = typename P::template Reads<Vectors::template Loaded>;
+  template <int kPass>
+  using Sums = typename P::template Sums<kPass, ColumnSumsOf<Acc, kVec>::template Of>;
 
   __device__ __forceinline__ ColumnThread(const P& p, int rows_per_block)
       : p_(p),
@@ -72,14 +75,9 @@ class ColumnThread {
     }
     const int own = last_ - first_ - threadIdx.y;  // rows from the thread's first on
     count_ = own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0);
-    scalars_ = p_.scalars();
-    load_channels<kFirst, (~0u << kFirst)>(p_, columns_, columns_.any(), channel_);
-#pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      Known<P> k{scalars_, channel_[v], {}, {}};
-      p_.derive_channel(k);
-      channel_[v] = k;
-    }
+    set_scalars(p_, known_);
+    load_channels<kFirst, (~0u << kFirst)>(p_, columns_, columns_.any(), known_);
+    derive_channels(p_, known_);
     run_passes<kFirst>();
     cluster_wait();  // others may read this block's sums until here
   }
@@ -135,7 +133,7 @@ class ColumnThread {
   // One pass, and all that come after it.
   template <int kPass>
   __device__ __forceinline__ void run_passes() {
-    Running<P, kPass> sum[kVec] = {};
+    Sums<kPass> sum = {};
     if constexpr (kPass == kFirst) {
       for (Place here = begin_; here.at < end_; here += step_) {
         Inputs in;
@@ -178,8 +176,10 @@ class ColumnThread {
   // What a pass does with the thread's elements of a row.
   template <int kPass>
   __device__ __forceinline__ void use_row(
-      const Place& here, const Inputs& in, Running<P, kPass> (&sum)[kVec]) {
+      const Place& here, const Inputs& in, Sums<kPass>& sum) {
     constexpr bool kStores = kPass + 1 == P::kPasses;
+    constexpr unsigned kRead =
+        kPass == kFirst ? Layout::kReads : Layout::kTiles & P::kReadBy[kPass];
     constexpr unsigned kKept = P::kKeptInShared[kPass];
     constexpr unsigned kKeepsNow = P::kKeptInShared[kStores ? kPass : kPass + 1] & ~kKept;
     static_assert(kPass != kFirst || kKept == 0, "no pass before it keeps anything");
@@ -200,7 +200,7 @@ class ColumnThread {
           row_values.*field = load_value<Acc>(pointer, row, present);
         }
       });
-      Known<P> k{scalars_, {}, row_values, {}};
+      Known<P> k{known_[0], {}, row_values, {}};
       p_.derive_row(k);
       row_values = k;
     }
@@ -208,21 +208,15 @@ class ColumnThread {
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       Elements<P> x{};
-      each(
-          [&](auto i, Acc& value, const auto& vector) {
-            constexpr int kField = decltype(i)::value;
-            constexpr unsigned kRead =
-                kPass == kFirst ? Layout::kReads : Layout::kTiles & P::kReadBy[kPass];
-            if constexpr (has_bit(kRead, kField)) value = widen(vector[v]);
-          },
-          x, in);
+      each(TakeElement<kRead>{v}, x, in);
       each(
           [&](auto i, Acc& value) {
             constexpr int kField = decltype(i)::value;
             if constexpr (has_bit(kKept, kField)) value = kept_vector[kField][v];
           },
           kept);
-      Known<P> k{scalars_, channel_[v], row_values, {}};
+      Known<P>& k = known_[v];
+      static_cast<typename P::Row&>(k) = row_values;
       if constexpr (P::kGroupTensorsBy[kPass] > 0) {
         p_.template group_tensors<kFirst>(
             [&](auto uses, auto* pointer, bool present, auto field) {
@@ -242,11 +236,8 @@ class ColumnThread {
           },
           kept);
       const bool is_first = here.at == begin_.at;
-      each([&](auto, auto& running, Acc& value) { add_term(running, value, is_first); }, sum[v],
-           term);
-      if constexpr (kStores) {
-        each([&](auto, auto& vector, Acc& value) { store_value(&vector[v], value); }, out, y);
-      }
+      each(AddElement{v, is_first}, sum, term);
+      if constexpr (kStores) each(PutElement{v}, out, y);
     }
     each(
         [&](auto i, auto&) {
@@ -274,28 +265,28 @@ class ColumnThread {
 
   // Brings the sums of a pass together, and makes of them what later passes need or what is stored.
   template <int kPass>
-  __device__ __forceinline__ void end_sums(Running<P, kPass> (&sum)[kVec]) {
+  __device__ __forceinline__ void end_sums(const Sums<kPass>& sum) {
     constexpr unsigned kMomentFields = moments_of_pass<P, kPass>();
     constexpr int kFields = P::template Sums<kPass, TypeOf>::kFields;
     constexpr int kMoments = fields_in(kMomentFields);
     constexpr int kSums = kFields - kMoments;
     Moments<Acc> moments[kMoments + 1][kVec];
     Acc sums[kSums + 1][kVec];
+    each(
+        [&](auto i, auto& running) {
+          constexpr int kField = decltype(i)::value;
+          constexpr int kBefore = fields_in(below(kMomentFields, kField));
+          constexpr int kSum = kField - kBefore;
 #pragma unroll
-    for (int v = 0; v < kVec; ++v) {
-      each(
-          [&](auto i, auto& running) {
-            constexpr int kField = decltype(i)::value;
-            constexpr int kBefore = fields_in(below(kMomentFields, kField));
-            constexpr int kSum = kField - kBefore;
+          for (int v = 0; v < kVec; ++v) {
             if constexpr (has_bit(kMomentFields, kField)) {
-              moments[kBefore][v] = moments_of(running, count_);
+              moments[kBefore][v] = moments_of(running[v], count_);
             } else {
-              sums[kSum][v] = running;
+              sums[kSum][v] = running[v];
             }
-          },
-          sum[v]);
-    }
+          }
+        },
+        sum);
     const auto counted = [count = count_](int) { return count; };
     const auto all_rows = [rows = last_ - first_](int) { return Acc(rows); };
 #pragma unroll
@@ -323,22 +314,16 @@ class ColumnThread {
             }
           },
           total[v]);
-      Known<P> k{scalars_, channel_[v], {}, {}};
-      p_.template follow<kPass>(k, total[v]);
-      channel_[v] = k;
+      p_.template follow<kPass>(known_[v], total[v]);
     }
     if (blockIdx.z == 0 && threadIdx.y == 0 && columns_.any()) {
-      load_finish_channels<kFirst>(p_, columns_, channel_);
+      load_finish_channels<kFirst>(p_, columns_, known_);
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) {
-        Known<P> k{scalars_, channel_[v], {}, {}};
-        p_.template finish<kPass>(k, total[v]);
-        channel_[v] = k;
-      }
+      for (int v = 0; v < kVec; ++v) p_.template finish<kPass>(known_[v], total[v]);
       p_.template results<kPass, true>([&](auto* to, auto field) {
         Acc value[kVec];
 #pragma unroll
-        for (int v = 0; v < kVec; ++v) value[v] = channel_[v].*field;
+        for (int v = 0; v < kVec; ++v) value[v] = known_[v].*field;
         if (to != nullptr) store_values(columns_, to, value);
       });
       // Any earlier, some instances would need more registers than there are.
@@ -353,15 +338,14 @@ class ColumnThread {
   const Place begin_, step_;  // the thread's first row, and from one to the next
   const int end_;
   Place next_;  // the row that is copied next
-  typename P::template Reads<Vectors::template Incoming> incoming_;
+  typename P::template Reads<IncomingOf<kVec, kPacked>::template Of> incoming_;
   int64_t group_[kVec];
   unsigned char* tiles_;
   int tile_elements_;
   Acc* exchange_;  // what the blocks of a cluster show each other
   Acc* shared_;    // what the threads of the block do
   Acc count_;      // rows of this thread
-  typename P::Scalars scalars_;
-  typename P::Channel channel_[kVec] = {};
+  Known<P> known_[kVec];
 };
 
 template <class P, int kFirst, int kVec, bool kPacked>

@@ -169,15 +169,11 @@ constexpr ColumnWork column_work() {
           kept};
 }
 
-// Records of a thread's vectors: as they were loaded, on their way, and to be stored.
+// Of a record of tensors: a thread's vectors of each that are on their way.
 template <int kVec, bool kPacked>
-struct VectorsOf {
+struct IncomingOf {
   template <typename E>
-  using Loaded = fusegen::Loaded<E, kVec, kPacked>;
-  template <typename E>
-  using Incoming = fusegen::Incoming<E, kVec, kPacked>;
-  template <typename E>
-  using Stored = Pack<E, kVec>;
+  using Of = Incoming<E, kVec, kPacked>;
 };
 
 }  // namespace fusegen

@@ -20,6 +20,7 @@
 #include "../panels.cuh"
 #include "../shapes.cuh"
 #include "column_layout.cuh"
+#include "elements.cuh"
 #include "final_reduction.cuh"
 #include "program.cuh"
 
@@ -69,27 +70,16 @@ struct L2Slice {
 // begins: those that the launch only reads, or those that may be written in it before.
 template <int kPass, bool kWritten, class P, int kVec>
 __device__ __forceinline__ void load_l2_channels(
-    const P& p, const Columns<kVec, true>& columns, typename P::Channel (&channel)[kVec]) {
+    const P& p, const Columns<kVec, true>& columns, Known<P> (&known)[kVec]) {
   p.template channel_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto field) {
     constexpr bool kIsWritten = !std::is_const_v<std::remove_pointer_t<decltype(pointer)>>;
     if constexpr (has_bit(decltype(uses)::passes, kPass) && kIsWritten == kWritten) {
       typename P::Acc value[kVec];
       load_values(columns, pointer, columns.any() && present, value);
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) channel[v].*field = value[v];
+      for (int v = 0; v < kVec; ++v) known[v].*field = value[v];
     }
   });
-}
-
-template <class P, int kVec>
-__device__ __forceinline__ void derive_l2_channels(
-    const P& p, const typename P::Scalars& scalars, typename P::Channel (&channel)[kVec]) {
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    Known<P> k{scalars, channel[v], {}, {}};
-    p.derive_channel(k);
-    channel[v] = k;
-  }
 }
 
 // The thread's elements of its next rows. Those of pass 0 are kept in the L2 before anything else,
@@ -116,39 +106,22 @@ __device__ __forceinline__ void load_l2_rows(
   }
 }
 
-// Of a record of sums: those of each column of a thread.
-template <typename Acc, int kVec>
-struct L2Sums {
-  template <typename Reduction>
-  using Of = typename RunningOf<Acc, Reduction>::type[kVec];
-};
-
 // What a pass does with the thread's elements of a row.
 template <int kPass, class P, int kVec, typename Inputs, typename Sums>
 __device__ __forceinline__ void use_l2_row(
     const P& p, const L2Slice<kVec>& slice, int row, bool is_first,
-    const typename P::Scalars& scalars, const typename P::Channel (&channel)[kVec],
-    const Inputs& in, Sums& sums) {
-  using Acc = typename P::Acc;
+    const Known<P> (&known)[kVec], const Inputs& in, Sums& sums) {
   typename P::template Writes<VectorsOf<kVec, true>::template Stored> out;
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
     Elements<P> x{};
-    each(
-        [&](auto i, Acc& value, const auto& vector) {
-          constexpr int kField = decltype(i)::value;
-          if constexpr (has_bit(P::kReadBy[kPass], kField)) value = widen(vector[v]);
-        },
-        x, in);
-    const Known<P> k{scalars, channel[v], {}, {}};
+    each(TakeElement<P::kReadBy[kPass]>{v}, x, in);
     typename P::Kept kept{};
     Terms<P, kPass> term;
     Results<P> y;
-    p.template element<kPass, 0u>(x, k, kept, term, y);
-    each([&](auto, auto& sum, Acc& value) { add_term(sum[v], value, is_first); }, sums, term);
-    if constexpr (kPass == 1) {
-      each([&](auto, auto& vector, Acc& value) { store_value(&vector[v], value); }, out, y);
-    }
+    p.template element<kPass, 0u>(x, known[v], kept, term, y);
+    each(AddElement{v, is_first}, sums, term);
+    if constexpr (kPass == 1) each(PutElement{v}, out, y);
   }
   if constexpr (kPass == 1) {
     each(
@@ -228,11 +201,11 @@ __device__ __forceinline__ void sum_l2_slice(
   constexpr int kHeight = kL2Height<P, kVec>;
   constexpr int kBatch = l2_rows_together<P, 0>();
   typename P::template Reads<VectorsOf<kVec, true>::template Loaded> in[kBatch];
-  const typename P::Scalars scalars = p.scalars();
-  typename P::Channel channel[kVec] = {};
-  load_channels<0, 1u>(p, slice.columns, slice.columns.any(), channel);
-  derive_l2_channels(p, scalars, channel);
-  typename P::template Sums<0, L2Sums<typename P::Acc, kVec>::template Of> sums = {};
+  Known<P> known[kVec];
+  set_scalars(p, known);
+  load_channels<0, 1u>(p, slice.columns, slice.columns.any(), known);
+  derive_channels(p, known);
+  typename P::template Sums<0, ColumnSumsOf<typename P::Acc, kVec>::template Of> sums = {};
   const int first = slice.first + threadIdx.y;
   for (int row = first; row < slice.last; row += kBatch * kHeight) {
     load_l2_rows<0>(p, slice, row, in);
@@ -240,7 +213,7 @@ __device__ __forceinline__ void sum_l2_slice(
     for (int u = 0; u < kBatch; ++u) {
       const int at = row + u * kHeight;
       if (!slice.has(at)) break;
-      use_l2_row<0>(p, slice, at, at == first, scalars, channel, in[u], sums);
+      use_l2_row<0>(p, slice, at, at == first, known, in[u], sums);
     }
   }
   leave_l2_sums<0>(p, slice, shared, sums);
@@ -256,19 +229,19 @@ __device__ __forceinline__ void finish_l2_slice(
   typename P::template Reads<VectorsOf<kVec, true>::template Loaded> in[kBatch];
   const int first = slice.first + threadIdx.y;
   load_l2_rows<1>(p, slice, first, in);
-  const typename P::Scalars scalars = p.scalars();
-  typename P::Channel channel[kVec] = {};
-  load_l2_channels<1, false>(p, slice.columns, channel);
+  Known<P> known[kVec];
+  set_scalars(p, known);
+  load_l2_channels<1, false>(p, slice.columns, known);
   wait_for_parts(counter, parts);
-  load_l2_channels<1, true>(p, slice.columns, channel);
-  derive_l2_channels(p, scalars, channel);
-  typename P::template Sums<1, L2Sums<typename P::Acc, kVec>::template Of> sums = {};
+  load_l2_channels<1, true>(p, slice.columns, known);
+  derive_channels(p, known);
+  typename P::template Sums<1, ColumnSumsOf<typename P::Acc, kVec>::template Of> sums = {};
   for (int row = first; row < slice.last; row += kBatch * kHeight) {
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) {
       const int at = row + u * kHeight;
       if (!slice.has(at)) break;
-      use_l2_row<1>(p, slice, at, at == first, scalars, channel, in[u], sums);
+      use_l2_row<1>(p, slice, at, at == first, known, in[u], sums);
     }
     load_l2_rows<1>(p, slice, row + kBatch * kHeight, in);
   }

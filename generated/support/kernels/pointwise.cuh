@@ -16,30 +16,12 @@
 #include "../launch.cuh"
 #include "../reduce.cuh"
 #include "../shapes.cuh"
+#include "elements.cuh"
 #include "program.cuh"
 
 namespace fusegen {
 
 constexpr int kPointwiseThreads = 256;
-
-// Of a record of tensors: a thread's vector of each, as it is loaded and as it is stored.
-template <int kVec>
-struct PointwiseVectors {
-  template <typename E>
-  using Of = Loaded<E, kVec>;
-};
-template <int kVec>
-struct PointwisePacks {
-  template <typename E>
-  using Of = Pack<E, kVec>;
-};
-
-// Of a record of sums: what a thread has of each of its columns.
-template <typename Acc, int kVec>
-struct PointwiseSums {
-  template <typename Reduction>
-  using Of = typename RunningOf<Acc, Reduction>::type[kVec];
-};
 
 // Brings the sums of a thread's columns together with those of the other threads of the columns,
 // and stores them as partial results of this block. For moments, count(v) says of how many values
@@ -122,16 +104,12 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
     columns.each([&](int v, int64_t row, int64_t) { row_of[v] = row; });
   }
 
-  const typename P::Scalars scalars = p.scalars();
-  typename P::Channel channel[kVec] = {};
-  load_channels<kPass, 1u << kPass>(p, columns, active, channel);
-#pragma unroll
-  for (int v = 0; v < kVec; ++v) {
-    Known<P> k{scalars, channel[v], {}, {}};
-    p.derive_channel(k);
-    channel[v] = k;
-  }
-  typename P::template Sums<kPass, PointwiseSums<Acc, kVec>::template Of> sums = {};
+  // What is known of each of the thread's columns; of the row and the group, in each line anew.
+  Known<P> known[kVec];
+  set_scalars(p, known);
+  load_channels<kPass, 1u << kPass>(p, columns, active, known);
+  derive_channels(p, known);
+  typename P::template Sums<kPass, ColumnSumsOf<Acc, kVec>::template Of> sums = {};
 
   // What lies in memory of the row and the group that column v of a line is of. That of the first
   // column is loaded together with the vector. The others seldom are of another one; to find out
@@ -158,50 +136,41 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
     return values;
   };
 
-  using Vectors = typename P::template Reads<PointwiseVectors<kVec>::template Of>;
-  const auto load = [&](const auto& here, int64_t line, Vectors& in) {
-    each(
-        [&](auto i, auto& vector, auto* from) {
-          if constexpr (has_bit(P::kReadBy[kPass], decltype(i)::value)) {
-            vector = load_pack(here, from, line * length, whole);
-          }
-        },
-        in, p.reads);
-  };
+  using Vectors = typename P::template Reads<VectorsOf<kVec>::template Loaded>;
+  constexpr unsigned kReads = P::kReadBy[kPass];
 
   // What is done with the thread's vector of a line; only some of its elements may exist.
   const auto take = [&](const auto& here, int64_t line, bool first, const Values& first_values,
                         const Vectors& in) {
-    [[maybe_unused]] typename P::template Writes<PointwisePacks<kVec>::template Of> out;
+    [[maybe_unused]] typename P::template Writes<VectorsOf<kVec>::template Stored> out;
 #pragma unroll
     for (int v = 0; v < kVec; ++v) {
       if (!here.has(v)) continue;
-      const bool of_first = kPacked || (kEarly && (!kGroups || group_of[v] == group_of[0]) &&
-                                        (!kRows || row_of[v] == row_of[0]));
-      const Values values = of_first ? first_values : values_of(line, v);
-      Known<P> k{scalars, channel[v], values.row, values.group};
-      p.derive_row(k);
-      p.derive_group(k);
+      Known<P>& k = known[v];
+      if constexpr (kRows || kGroups) {
+        const bool of_first = kPacked || (kEarly && (!kGroups || group_of[v] == group_of[0]) &&
+                                          (!kRows || row_of[v] == row_of[0]));
+        const Values values = of_first ? first_values : values_of(line, v);
+        static_cast<typename P::Row&>(k) = values.row;
+        static_cast<typename P::Group&>(k) = values.group;
+        p.derive_row(k);
+        p.derive_group(k);
+      }
       Elements<P> x;
-      each(
-          [&](auto i, Acc& value, const auto& vector) {
-            if constexpr (has_bit(P::kReadBy[kPass], decltype(i)::value)) value = widen(vector[v]);
-          },
-          x, in);
+      each(TakeElement<kReads>{v}, x, in);
       typename P::Kept kept;
       Terms<P, kPass> term;
       Results<P> y;
       p.template element<kPass, 0u>(x, k, kept, term, y);
-      each([&](auto, auto& column, Acc one) { add_term(column[v], one, first); }, sums, term);
-      if constexpr (kStores) {
-        each([&](auto, auto& pack, Acc value) { store_value(&pack[v], value); }, out, y);
-      }
+      each(AddElement{v, first}, sums, term);
+      if constexpr (kStores) each(PutElement{v}, out, y);
     }
     if constexpr (kStores) {
+      // The place is computed behind the branch: any earlier, it would take registers.
       each(
-          [&](auto i, const auto& pack, auto* to) {
+          [&](auto i, const auto& vector, auto* to) {
             constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(i)::value);
-            if (!kMayLack || to != nullptr) store_pack(here, to, line * length, whole, pack);
+            if (!kMayLack || to != nullptr) store_pack(here, to, line * length, whole, vector);
           },
           out, p.writes);
     }
@@ -210,7 +179,8 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
   const int64_t begin = blockIdx.y * lines_per_block;
   const int64_t end = begin + lines_per_block < lines ? begin + lines_per_block : lines;
   // First the lines that are full, if vectors may move them.
-  const Columns<kVec, true> packed{columns.first, 1, kVec};
+  using Packed = Columns<kVec, true>;
+  const Packed packed{columns.first, 1, kVec};
   const int64_t full = kPacked || lines * length <= whole ? lines : whole > 0 ? lines - 1 : 0;
   const int64_t full_end = end < full ? end : full;
   for (int64_t line = begin + threadIdx.y; active && line < full_end;
@@ -221,8 +191,8 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
     for (int u = 0; u < kRowsInFlight; ++u) {
       const int64_t at = line + u * blockDim.y;
       if (at >= full_end) break;
-      if (kEarly) values[u] = values_of(at, 0);
-      load(packed, at, in[u]);
+      if constexpr (kEarly && (kRows || kGroups)) values[u] = values_of(at, 0);
+      each(LoadVectors<kReads, Packed>{packed, at * length, whole}, in[u], p.reads);
     }
 #pragma unroll
     for (int u = 0; u < kRowsInFlight; ++u) {
@@ -240,7 +210,7 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
       const auto here = part_of(columns, at * length, p.rows * p.channels);
       if (!here.any()) break;
       Vectors in;
-      load(here, at, in);
+      each(LoadVectors<kReads, Ragged<kVec>>{here, at * length, whole}, in, p.reads);
       take(here, at, at == begin + threadIdx.y, values_of(at, 0), in);
     }
   }

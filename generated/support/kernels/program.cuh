@@ -8,28 +8,47 @@
 // P derives from Program, which has what a program need not say, and has
 //
 //   T, Acc                    element type of activations; type of all arithmetic
+//   kTarget                   the GPU that launch configurations are made for
 //   kPasses, kUnit[kPasses]   passes over the elements, and what each of them reduces to one value
+//   kFirstResident            the first pass of kernels that keep elements on chip
 //   Reads<Of>, reads          tensors of all elements that are read: a field Of<element type> each
 //   Writes<Of>, writes        tensors of all elements that are stored by the last pass
 //   kOptionalWrites           the fields of Writes whose pointer may be null, as bits
 //   kReadBy[kPasses]          the fields of Reads that a pass needs, as bits
-//   Sums<kPass, Of>           what a pass sums: a field Of<Sum> or Of<MeanAndSquares> each
-//   Kept                      values of an element that a kernel may keep for later passes
+//   partials                  partial results of column sums, in the workspace
+//   scratch(f)                calls f(pass that makes it, pointer, unit, whether every schedule has
+//                             it) for what kernels leave each other in the workspace
+//   of(sizes, arguments)      the program of a call
 //   Scalars, Channel, Row, Group   values that do not vary over all elements: see Known
 //   scalars()                 the Scalars of a launch
-//   channel_tensors<kFrom>(f) calls f(Uses<passes>{}, pointer, whether it is there,
-//                             &Channel::field) for each tensor of one value a channel that lies in
-//                             memory when pass kFrom begins; passes, as bits, are those whose
-//                             elements need the value. None: only finish() does
+//   channel_tensors<kFrom>(f) calls f(Uses<passes>{}, pointer, whether it is there, &Channel::field)
+//                             for each tensor of one value a channel that lies in memory when pass
+//                             kFrom begins; passes, as bits, are those whose elements need the value.
+//                             None: only finish() does
 //   row_tensors<kFrom>(f), group_tensors<kFrom>(f)   the same for one value a row and a group
 //   derive_channel(k), derive_row(k), derive_group(k)   what follows from such tensors alone
-//   element<kPass, kKept>(x, k, kept, sum, y)   an element: what it adds to sums or stores
+//   Kept                      values of an element that a kernel may keep for later passes
+//   kKeptInRegisters[pass], kKeptInShared[pass]   those that row and column kernels have kept when
+//                             a pass begins, as bits
+//   Sums<kPass, Of>           what a pass sums: a field Of<reduction> each
+//   element<kPass, kKept>(x, k, kept, sum, y)   an element: the terms that it adds to sums, and what
+//                             is stored of it. Values whose bit is in kKept come from `kept`. The
+//                             compiler drops what a pass does not use
 //   follow<kPass>(k, total)   what later passes need of the sums of a pass
 //   finish<kPass>(k, total)   what is only stored of them
 //   results<kPass, kResident>(f)   calls f(pointer, &Channel::field), or another record's, for what
 //                             is stored once the sums of a pass are known; not resident: with what
 //                             later kernels of a two-pass schedule read
 //   count<kPass>()            counts a batch, in one thread of the grid
+//   kReducesChannels, channel_terms(k, term)   whether, and of what, channels are summed to scalars
+//   kFitsL2                   whether the L2-resident kernel can run the program
+//   kTileReads                the fields of Reads that a column kernel reads again, as bits
+//   kColumnValues             values of a column that a thread keeps, at most: see kVectorOf
+//   kChannelValuesBy[pass]    values of a channel that the elements of a pass use
+//   kRowTensorsBy[pass], kGroupTensorsBy[pass]   tensors of rows and groups that they need
+//   kRowConstants, kRowValues channel tensors that the row kernel holds; values that it computes of
+//                             an element
+//   kRowBlocks, kRowHasLarge, kRowManyConstants   see row_blocks(), row_is_large() and RowChannels
 //
 // Records of fields have each(f, records...), which calls f(Index<i>{}, field of each record...).
 #pragma once
@@ -176,11 +195,27 @@ using Results = typename P::template Writes<ValuesIn<typename P::Acc>::template 
 template <class P>
 struct Known : P::Scalars, P::Channel, P::Row, P::Group {};
 
+// What is known of each of a thread's columns, with nothing but the scalars so far.
+template <class P, int N>
+__device__ __forceinline__ void set_scalars(const P& p, Known<P> (&known)[N]) {
+  const typename P::Scalars scalars = p.scalars();
+#pragma unroll
+  for (int v = 0; v < N; ++v) known[v] = {scalars, {}, {}, {}};
+}
+
+// What follows from the tensors of the channels alone.
+template <class P, int N>
+__device__ __forceinline__ void derive_channels(const P& p, Known<P> (&known)[N]) {
+#pragma unroll
+  for (int v = 0; v < N; ++v) p.derive_channel(known[v]);
+}
+
 // Loads the channel tensors that lie in memory when pass kFrom begins, for the thread's columns:
 // those that any of some passes needs, as bits. Where the thread is not active, none is read.
-template <int kFrom, unsigned kPasses, class P, typename ColumnsOf, int N>
+// Record is Channel or what derives from it.
+template <int kFrom, unsigned kPasses, class P, typename ColumnsOf, typename Record, int N>
 __device__ __forceinline__ void load_channels(
-    const P& p, const ColumnsOf& columns, bool active, typename P::Channel (&channel)[N]) {
+    const P& p, const ColumnsOf& columns, bool active, Record (&channel)[N]) {
   p.template channel_tensors<kFrom>([&](auto uses, auto* pointer, bool present, auto field) {
     if constexpr ((decltype(uses)::passes & kPasses) != 0) {
       typename P::Acc value[N];
@@ -192,9 +227,9 @@ __device__ __forceinline__ void load_channels(
 }
 
 // The same of those that only finish() needs, in a thread that stores what it makes of them.
-template <int kFrom, class P, typename ColumnsOf, int N>
+template <int kFrom, class P, typename ColumnsOf, typename Record, int N>
 __device__ __forceinline__ void load_finish_channels(
-    const P& p, const ColumnsOf& columns, typename P::Channel (&channel)[N]) {
+    const P& p, const ColumnsOf& columns, Record (&channel)[N]) {
   p.template channel_tensors<kFrom>([&](auto uses, auto* pointer, bool present, auto field) {
     if constexpr (decltype(uses)::passes == 0) {
       typename P::Acc value[N];

@@ -17,6 +17,7 @@
 #include "../reduce.cuh"
 #include "../row_work.cuh"
 #include "../runs.cuh"
+#include "elements.cuh"
 #include "program.cuh"
 #include "row_passes.cuh"
 #include "row_values.cuh"
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(
   // Every thread takes every iteration, with or without a row of its own: the sums need all lanes.
   for (; base < p.rows; base += g.step, at += g.at_step, item += g.item_step, row += g.step) {
     const bool valid = at < g.size;
-    typename P::template Reads<RowVectorsOf<kVec>::template Of> in[kItems];
+    typename P::template Reads<VectorsOf<kVec>::template Loaded> in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       each(
@@ -164,7 +165,7 @@ __global__ void __launch_bounds__(
         const bool active = valid && columns[i].any();
         channels.template take<kPass>(p, i);
         if constexpr (kIsLast && kColumnSums > 0) sums.take(i);
-        typename P::template Writes<RowPacksOf<kVec>::template Of> out;
+        typename P::template Writes<VectorsOf<kVec>::template Stored> out;
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           Known<P> k = known;
@@ -181,13 +182,7 @@ __global__ void __launch_bounds__(
             p.derive_group(k);
           }
           Elements<P> x;
-          each(
-              [&](auto n, Acc& value, const auto& vector) {
-                if constexpr (has_bit(P::kReadBy[kPass], decltype(n)::value)) {
-                  value = widen(vector[v]);
-                }
-              },
-              x, in[i]);
+          each(TakeElement<P::kReadBy[kPass]>{v}, x, in[i]);
           Terms<P, kPass> term;
           Results<P> y;
           p.template element<kPass, kKept>(x, k, kept[i][v], term, y);
@@ -201,9 +196,7 @@ __global__ void __launch_bounds__(
                 }
               },
               term);
-          if constexpr (kIsLast) {
-            each([&](auto, auto& pack, Acc value) { store_value(&pack[v], value); }, out, y);
-          }
+          if constexpr (kIsLast) each(PutElement{v}, out, y);
         }
         if constexpr (kReduces) {
           each(

@@ -92,21 +92,11 @@ __device__ __forceinline__ void each_pass(std::integer_sequence<int, kStep...>, 
   (f(Index<kFirst + kStep>()), ...);
 }
 
-// Of a record of tensors: a thread's vector of each, on its way from memory, loaded, and to store.
+// Of a record of tensors: a thread's vector of each, on its way from memory.
 template <int kVec, bool kRuns>
 struct RowLoadsOf {
   template <typename E>
   using Of = RowLoad<E, kVec, kRuns>;
-};
-template <int kVec>
-struct RowVectorsOf {
-  template <typename E>
-  using Of = Loaded<E, kVec>;
-};
-template <int kVec>
-struct RowPacksOf {
-  template <typename E>
-  using Of = Pack<E, kVec>;
 };
 
 }  // namespace fusegen

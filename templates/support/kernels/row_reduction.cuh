@@ -16,19 +16,13 @@
 #include "../reduce.cuh"
 #include "../segments.cuh"
 #include "../shapes.cuh"
+#include "elements.cuh"
 #include "program.cuh"
 
 namespace fusegen {
 
 constexpr int kRowReductionThreads = 256;
 constexpr int kRowReductionVectors = 2;  // that a thread loads before it uses the first
-
-// Of a record of tensors: a thread's vector of each.
-template <int kVec>
-struct RowReductionVectors {
-  template <typename E>
-  using Of = Loaded<E, kVec>;
-};
 
 // Of a record of sums: what the elements of a thread's vector add.
 template <typename Acc, int kVec>
@@ -132,7 +126,7 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
     const int64_t most = kPacked ? length : length + kVec - 1;
     for (int64_t base = 0; base < most; base += kRowReductionVectors * apart) {
       SegmentColumns<kVec, kPacked> columns[kRowReductionVectors];
-      typename P::template Reads<RowReductionVectors<kVec>::template Of> in[kRowReductionVectors];
+      typename P::template Reads<VectorsOf<kVec>::template Loaded> in[kRowReductionVectors];
       // Of the channel tensors that the elements of the pass need; there are no more than fields.
       constexpr int kMost = sizeof(typename P::Channel) / sizeof(Acc) + 1;
       AnyVector<Acc, kVec> channel_in[kRowReductionVectors][kMost];
@@ -141,13 +135,9 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
         columns[u] = segment_columns<kVec, kPacked>(
             row * p.channels, segment * length, (segment + 1) * length, base + u * apart + offset);
         if (!columns[u].any()) break;
-        each(
-            [&](auto i, auto& vector, auto* from) {
-              if constexpr (has_bit(P::kReadBy[kPass], decltype(i)::value)) {
-                vector = load_pack(columns[u], from, row * p.channels, whole);
-              }
-            },
-            in[u], p.reads);
+        using ColumnsOf = SegmentColumns<kVec, kPacked>;
+        each(LoadVectors<P::kReadBy[kPass], ColumnsOf>{columns[u], row * p.channels, whole}, in[u],
+             p.reads);
         if constexpr (kPacked) {
           int c = 0;
           p.template channel_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto) {
@@ -195,13 +185,7 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
             p.derive_group(k);
           }
           Elements<P> x;
-          each(
-              [&](auto i, Acc& value, const auto& vector) {
-                if constexpr (has_bit(P::kReadBy[kPass], decltype(i)::value)) {
-                  value = widen(vector[v]);
-                }
-              },
-              x, in[u]);
+          each(TakeElement<P::kReadBy[kPass]>{v}, x, in[u]);
           typename P::Kept kept;
           Terms<P, kPass> term;
           Results<P> y;
