@@ -90,7 +90,7 @@ __host__ __device__ constexpr bool has_bit(unsigned mask, int i) { return mask >
 
 // How many fields of the sums of a pass are of one reduction.
 template <class P, int kPass, typename Reduction>
-constexpr int count_of() {
+__host__ __device__ constexpr int count_of() {
   typename P::template Sums<kPass, AsIs> fields{};
   int count = 0;
   P::template Sums<kPass, AsIs>::each(
