@@ -21,19 +21,19 @@
 //   of(sizes, arguments)      the program of a call
 //   Scalars, Channel, Row, Group   values that do not vary over all elements: see Known
 //   scalars()                 the Scalars of a launch
-//   channel_tensors<kFrom>(f) calls f(Uses<passes>{}, pointer, whether it is there, &Channel::field)
-//                             for each tensor of one value a channel that lies in memory when pass
-//                             kFrom begins; passes, as bits, are those whose elements need the value.
-//                             None: only finish() does
+//   channel_tensors<kFrom>(f) calls f(Uses<passes>{}, pointer, whether it is there,
+//                             &Channel::field) for each tensor of one value a channel that lies in
+//                             memory when pass kFrom begins; passes, as bits, are those whose
+//                             elements need the value. None: only finish() does
 //   row_tensors<kFrom>(f), group_tensors<kFrom>(f)   the same for one value a row and a group
 //   derive_channel(k), derive_row(k), derive_group(k)   what follows from such tensors alone
 //   Kept                      values of an element that a kernel may keep for later passes
 //   kKeptInRegisters[pass], kKeptInShared[pass]   those that row and column kernels have kept when
 //                             a pass begins, as bits
 //   Sums<kPass, Of>           what a pass sums: a field Of<reduction> each
-//   element<kPass, kKept>(x, k, kept, sum, y)   an element: the terms that it adds to sums, and what
-//                             is stored of it. Values whose bit is in kKept come from `kept`. The
-//                             compiler drops what a pass does not use
+//   element<kPass, kKept>(x, k, kept, sum, y)   an element: the terms that it adds to sums, and
+//                             what is stored of it. Values whose bit is in kKept come from
+//                             `kept`. The compiler drops what a pass does not use
 //   follow<kPass>(k, total)   what later passes need of the sums of a pass
 //   finish<kPass>(k, total)   what is only stored of them
 //   results<kPass, kResident>(f)   calls f(pointer, &Channel::field), or another record's, for what
