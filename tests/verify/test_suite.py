@@ -57,12 +57,12 @@ def test_the_same_seed_gives_the_same_figures_and_another_gives_others(subject) 
 WRONG_KERNELS = {
     "gradient_term": (
         "{name}/kernels.cu",
-        "bn_hat_v * bn_grad_slope_v[v] + bn_grad_mean_v[v]",
-        "bn_grad_mean_v[v]",
+        "bn_hat_v * k.bn_grad_slope_v + k.bn_grad_mean_v",
+        "k.bn_grad_mean_v",
         "grad input",
     ),
     "activation": ("support/math.cuh", "fma(s, fma(-x, s, x), s)", "fma(s, x, s)", "grad input 2"),
-    "biased_variance": ("{name}/kernels.cu", "bn_variance_v[v] * bn_bessel_v", "bn_variance_v[v]", "bn.running_var"),
+    "biased_variance": ("{name}/kernels.cu", "k.bn_variance_v * k.bn_bessel_v", "k.bn_variance_v", "bn.running_var"),
 }
 
 
