@@ -13,8 +13,7 @@ _IN_FRONT = "call it first, and give its result to the chain, as [rows, channels
 _FAMILIES = {
     "the reductions are sum, mean and logsumexp": (
         f"{_CUT}; to add a tensor is 'add'",
-        "prod amin amax argmin argmax std var norm cumsum cumprod count_nonzero median topk sort "
-        "",
+        "prod amin amax argmin argmax std var norm cumsum cumprod count_nonzero median topk sort ",
     ),
     "a chain has no largest and smallest of a row": (
         f"{_CUT}; the smaller and the larger of two operands are 'minimum' and 'maximum'",

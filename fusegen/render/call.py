@@ -74,7 +74,7 @@ class CallRenderer:
         lines = []
         if self.chain.contraction:
             c = self.chain.contraction
-            lines.append(f'{c.weight} = {self._tensor(f"{c.name}.weight")}')
+            lines.append(f"{c.weight} = {self._tensor(f'{c.name}.weight')}")
         return lines + [f"{p.name} = {self._tensor(p.attribute)}" for p in self.chain.parameters.values()]
 
     def _sizes(self) -> list[str]:
@@ -140,7 +140,7 @@ class CallRenderer:
         statistics = [b.attribute for b in self.chain.buffers.values() if not b.integer]
         if statistics:
             read = self._tensor(statistics[0])
-            return f"getattr({read}, \"dtype\", _activation)"
+            return f'getattr({read}, "dtype", _activation)'
         return "_activation"
 
     # What makes the module another one than the package was generated for
@@ -282,7 +282,7 @@ class CallRenderer:
                 "    return None, _support.NEGATIVE_MOMENTUM",
                 f"_{name}_batches = None",
                 f"if {norm}.training and {norm}.track_running_stats:",
-                f'    _{name}_batches = {self._tensor(f"{name}.num_batches_tracked")}',
+                f"    _{name}_batches = {self._tensor(f'{name}.num_batches_tracked')}",
                 *(f"    {line}" for line in _refuse([_statistics(name)])),
                 "else:",
                 f"    _{name}_mean, _{name}_var = None, None",
@@ -300,9 +300,7 @@ class CallRenderer:
             }
         return lines + self._apply(self.plan.variants[0], self.renderers[0], replaced, before)
 
-    def _apply(
-        self, variant: Variant, renderer: OpRenderer, replaced: dict[str, str], before: list[str]
-    ) -> list[str]:
+    def _apply(self, variant: Variant, renderer: OpRenderer, replaced: dict[str, str], before: list[str]) -> list[str]:
         """before: statements once nothing can refuse the call any more."""
         # What the result depends on only behind a detach gets no gradient, and autograd must not ask for one.
         constant = {name for name, _, _ in renderer.sources()} - variant.gradients.keys()

@@ -31,7 +31,9 @@ CHAINS = {
     "sum_alone": Other((SUM, parameter("mul", "w", "[features]")), linear=False),
     "mean": Other((SAVE, MEAN, "{op: sub, value: v, swap: true}", "{op: tanh}")),
     "logsumexp": Other((SAVE, LOGSUMEXP, "{op: sub, value: v, swap: true}")),
-    "logsumexp_between": Other(("{op: gelu, save: v}", LOGSUMEXP, "{op: sub, value: v, swap: true}", "{op: log_softmax}")),
+    "logsumexp_between": Other(
+        ("{op: gelu, save: v}", LOGSUMEXP, "{op: sub, value: v, swap: true}", "{op: log_softmax}")
+    ),
     "several": Other(
         (SAVE, SUM, "{op: tanh}", ADD, "{op: silu, save: w}", MEAN, "{op: mul, value: w}", "{op: softmax}")
     ),
