@@ -11,7 +11,8 @@ from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
 from fusegen.render.launchers_header import namespace, struct, symbol
 from fusegen.render.layout import tidy
-from fusegen.render.program import StructRenderer, visits
+from fusegen.render.program import StructRenderer
+from fusegen.render.program_text import visits
 from fusegen.render.spelling import type_name
 from fusegen.render.tuning import Table, table
 from fusegen.render.types import CPP, type_parameter, type_roles

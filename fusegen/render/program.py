@@ -3,134 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR, Extent
+from fusegen.ir.extent import SCALAR
 from fusegen.ir.graph import Node, ancestors
 from fusegen.ir.reductions import REDUCTIONS
 from fusegen.plan.model import Program, Tensor
 from fusegen.plan.passes import BEFORE, Passes
 from fusegen.render.expressions import Expressions, inverse_length
 from fusegen.render.launchers_header import struct
+from fusegen.render.names import Names, record, unit_name
+from fusegen.render.program_text import Field, InMemory, Member, PassText, Stored, StructText
 from fusegen.render.spelling import spell, type_name, value
 from fusegen.render.types import element_type, pointer
-from fusegen.render.work import Work, work
+from fusegen.render.work import work
 
 # Temporaries of gradients have long names and say little: what becomes of a sum is one formula where it can be.
 _LONGEST_SMALL = 200
 _VANISHING = "// Times zero: NaN and infinity stay visible, as in a sum over the elements."
-RECORDS = {SCALAR: "Scalars", CHANNEL: "Channel", ROW: "Row"}
-
-
-def record(extent: Extent) -> str:
-    """The record that holds values of an extent; a group's for all others."""
-    return RECORDS.get(extent, "Group")
-
-
-@dataclass(frozen=True)
-class Field:
-    """A field of a record: its name, and the type that the record is made for, if it depends on that."""
-
-    name: str
-    type: str = ""
-
-    @property
-    def declaration(self) -> str:
-        return f"Of<{self.type}> {self.name};"
-
-
-def visits(fields: Sequence[Field]) -> str:
-    """The body of a record's each()."""
-    return " ".join(f"f(Index<{i}>(), r.{field.name}...);" for i, field in enumerate(fields))
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """A tensor of fewer elements that a pass may find in memory. present: C++; when there is one. made: the pass that
-    makes it, or BEFORE. uses: the passes that need it, as bits."""
-
-    pointer: str
-    present: str
-    field: str
-    made: int
-    uses: str
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A pointer, and the field whose value goes there."""
-
-    pointer: str
-    field: str
-
-
-@dataclass(frozen=True)
-class PassText:
-    """One pass in C++. unit: what its sums have one value each of. level: values that no earlier pass computes. terms,
-    results: what an element adds to sums, and what is stored of it. stored, scratch: what follows and is stored."""
-
-    unit: str
-    read_by: int
-    sums: list[Field]
-    components: int
-    level: list[str]
-    terms: list[str]
-    results: list[str]
-    follow: list[str]
-    finish: list[str]
-    stored: list[Stored]
-    scratch: list[Stored]
-    counts: list[Stored]
-    kept_in_registers: int
-    kept_in_shared: int
-
-    @property
-    def store_lines(self) -> list[str]:
-        lines = [f"f({each.pointer}, {each.field});" for each in self.stored]
-        if self.scratch:
-            inner = [f"  f({each.pointer}, {each.field});" for each in self.scratch]
-            lines += ["if constexpr (!kResident) {", *inner, "}"]
-        return lines
-
-    @property
-    def count_lines(self) -> list[str]:
-        return [f"if ({each.field} >= 0 && {each.pointer} != nullptr) ++*{each.pointer};" for each in self.counts]
-
-
-@dataclass(frozen=True)
-class Member:
-    """A pointer or constant of the struct. argument: what it is made of; empty for what lies in the workspace."""
-
-    declaration: str
-    argument: str
-    shape: str
-    note: str = ""
-    order: int = 0
-
-
-@dataclass(frozen=True)
-class StructText:
-    """What the template prints of a program. channels_pass: that which reduces channels to scalars, if there is one."""
-
-    name: str
-    arguments: str
-    sums: str
-    reads: list[Field]
-    writes: list[Field]
-    optional_writes: int
-    read_arguments: list[str]
-    write_arguments: list[str]
-    members: list[Member]
-    constants: list[Member]
-    scratch: list[tuple[Member, int, str, bool]]
-    scalars: list[str]
-    records: dict[str, list[str]]
-    in_memory: dict[str, list[InMemory]]
-    derived: dict[str, list[str]]
-    kept: list[Field]
-    passes: list[PassText]
-    channels_pass: PassText | None
-    work: Work
 
 
 class StructRenderer:
@@ -139,72 +28,18 @@ class StructRenderer:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.passes = Passes(program)
-        self.fields = self._fields()
-        self.expressions = Expressions(self._reference, self._count)
+        self.names = Names(self.passes)
+        self.fields = self.names.fields
+        self.expressions = Expressions(self.names.reference, self.names.count)
         self.kept = sorted(
             {n for by_pass in self.passes.kept.values() for nodes in by_pass for n in nodes}, key=lambda n: n.index
         )
-
-    # Names
-
-    def _fields(self) -> dict[Node, str]:
-        """The fields of records by the value that they hold; other values are local."""
-        passes, given = self.passes, {tensor.name for tensor in self.program.inputs}
-        found = {tensor.node: tensor.name for tensor in self.program.inputs if not tensor.extent.is_full}
-        found |= {node: node.name for node in passes.derived if self._is_field(node)}
-        for tensors in passes.stored:
-            for tensor in tensors:
-                name = tensor.node.name if tensor.name in given else tensor.name
-                found.setdefault(tensor.node, name)
-        for node in sorted(passes.followed, key=lambda node: node.index):
-            if self._outlives(node):
-                found.setdefault(node, node.name)
-        return found
-
-    def _is_field(self, node: Node) -> bool:
-        """Whether what follows from tensors alone is needed outside of where it is computed."""
-        passes = self.passes
-        users = [n for n in passes.derived if record(n.extent) != record(node.extent)]
-        users += [*passes.followed, *(n for nodes in passes.finished for n in nodes)]
-        users += [*self.program.total_sums]
-        if any(node in n.operands for n in users):
-            return True
-        stored = [tensor.node for tensors in passes.stored for tensor in tensors]
-        return node in stored or any(node in each.small for each in passes.passes)
-
-    def _outlives(self, node: Node) -> bool:
-        """Whether what follows from sums is needed outside of where it is computed."""
-        passes, place = self.passes, self.passes.place(node)
-        if any(node in needed for needed in passes.needed_by_elements):
-            return True
-        if any(node is tensor.node for tensors in passes.scratch for tensor in tensors):
-            return True
-        users = [n for n in passes.followed if node in n.operands and passes.place(n) != place]
-        return bool(users) or any(node in n.operands for nodes in passes.finished for n in nodes)
-
-    def _sum_name(self, node: Node) -> str:
-        """A sum that is a result as it is has the result's name."""
-        outputs = [t.name for tensors in self.passes.stored for t in tensors if t.node is node]
-        return value(outputs[0] if outputs else node.name)
-
-    def _reference(self, node: Node) -> str:
-        if node in self.fields:
-            return f"k.{value(self.fields[node])}"
-        if node.is_reduction:
-            return self._total(node)
-        if node in self.passes.given:
-            return f"x.{value(node.name)}"
-        return value(node.name)
-
-    @staticmethod
-    def _count(over: Extent) -> str:
-        return "rows" if over == CHANNEL else "channels" if over == ROW else "group_length"
 
     # Values
 
     def _assign(self, node: Node, text: str) -> str:
         """Sets a field, or declares a local value."""
-        return f"{self._reference(node)} = {text};" if node in self.fields else _constant(node, text)
+        return f"{self.names.reference(node)} = {text};" if node in self.fields else _constant(node, text)
 
     def _small(self, nodes: Sequence[Node], sinks: Iterable[Node]) -> list[str]:
         pinned = [node for node in nodes if node in self.fields]
@@ -228,7 +63,7 @@ class StructRenderer:
         found = {}
         for phase in self.program.phases:
             if phase.unit.rows and any(node.op == "moments" for node in phase.sums):
-                found[inverse_length(phase.unit)] = self._count(phase.unit)
+                found[inverse_length(phase.unit)] = self.names.count(phase.unit)
         return found
 
     def _present(self, tensor: Tensor) -> str:
@@ -350,10 +185,10 @@ class StructRenderer:
         return PassText(
             unit=unit_name(each.unit),
             read_by=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor in each.reads),
-            sums=[Field(self._sum_name(n), REDUCTIONS[n.op].cpp) for n in each.sums],
+            sums=[Field(self.names.sum_name(n), REDUCTIONS[n.op].cpp) for n in each.sums],
             components=sum(REDUCTIONS[n.op].components for n in each.sums),
             level=self._elements[index],
-            terms=[f"sum.{self._sum_name(n)} = {operand(n.operands[0])};" for n in each.sums],
+            terms=[f"sum.{self.names.sum_name(n)} = {operand(n.operands[0])};" for n in each.sums],
             results=[f"y.{value(t.name)} = {operand(t.node)};" for t in each.stores],
             **self._behind_sums(index),
             kept_in_registers=kept["row"],
@@ -398,11 +233,7 @@ class StructRenderer:
 
     def _taken(self, node: Node) -> str:
         """Sets the field of what is a sum as it is."""
-        return f"k.{value(self.fields[node])} = {self._total(node)};"
-
-    def _total(self, node: Node) -> str:
-        """What all elements of a reduction add up to."""
-        return f"total.{self._sum_name(node)}{REDUCTIONS[node.op].value}"
+        return f"k.{value(self.fields[node])} = {self.names.total(node)};"
 
     def _counts(self, index: int) -> list[Stored]:
         """The counts of batches behind running statistics that a pass moves; the field is their momentum."""
@@ -422,10 +253,10 @@ class StructRenderer:
         return PassText(
             unit=unit_name(SCALAR),
             read_by=0,
-            sums=[Field(self._sum_name(n), REDUCTIONS[n.op].cpp) for n in sums],
+            sums=[Field(self.names.sum_name(n), REDUCTIONS[n.op].cpp) for n in sums],
             components=len(sums),
             level=[],
-            terms=[f"sum.{self._sum_name(n)} = {self.expressions.operand(n.operands[0])};" for n in sums],
+            terms=[f"sum.{self.names.sum_name(n)} = {self.expressions.operand(n.operands[0])};" for n in sums],
             results=[],
             **self._behind_sums(len(self.passes.passes)),
             kept_in_registers=0,
@@ -435,12 +266,6 @@ class StructRenderer:
 
 _ORDER = ("Channel", "Row", "Group", "Scalars")
 _SHAPES = {"Channel": "[channels]", "Row": "[rows]", "Group": "[rows, groups]", "Scalars": "[1]"}
-
-
-def unit_name(extent: Extent | None) -> str:
-    """C++: what there is one value each of."""
-    names = {None: "kNone", CHANNEL: "kChannel", ROW: "kRow", SCALAR: "kScalar", FULL: "kElement"}
-    return f"Unit::{names.get(extent, 'kGroup')}"
 
 
 def _constant(node: Node, text: str) -> str:

@@ -1,0 +1,87 @@
+"""What the values of a program are called in its struct: fields of records, totals of sums, or local values."""
+
+from __future__ import annotations
+
+from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Extent
+from fusegen.ir.graph import Node
+from fusegen.ir.reductions import REDUCTIONS
+from fusegen.plan.passes import Passes
+from fusegen.render.spelling import value
+
+RECORDS = {SCALAR: "Scalars", CHANNEL: "Channel", ROW: "Row"}
+
+
+def record(extent: Extent) -> str:
+    """The record that holds values of an extent; a group's for all others."""
+    return RECORDS.get(extent, "Group")
+
+
+class Names:
+    """Those of one program. fields: of records, by the value that they hold; other values are local."""
+
+    def __init__(self, passes: Passes) -> None:
+        self.passes, self.program = passes, passes.program
+        self.fields = self._fields()
+
+    def _fields(self) -> dict[Node, str]:
+        """The fields of records by the value that they hold; other values are local."""
+        passes, given = self.passes, {tensor.name for tensor in self.program.inputs}
+        found = {tensor.node: tensor.name for tensor in self.program.inputs if not tensor.extent.is_full}
+        found |= {node: node.name for node in passes.derived if self._is_field(node)}
+        for tensors in passes.stored:
+            for tensor in tensors:
+                name = tensor.node.name if tensor.name in given else tensor.name
+                found.setdefault(tensor.node, name)
+        for node in sorted(passes.followed, key=lambda node: node.index):
+            if self._outlives(node):
+                found.setdefault(node, node.name)
+        return found
+
+    def _is_field(self, node: Node) -> bool:
+        """Whether what follows from tensors alone is needed outside of where it is computed."""
+        passes = self.passes
+        users = [n for n in passes.derived if record(n.extent) != record(node.extent)]
+        users += [*passes.followed, *(n for nodes in passes.finished for n in nodes)]
+        users += [*self.program.total_sums]
+        if any(node in n.operands for n in users):
+            return True
+        stored = [tensor.node for tensors in passes.stored for tensor in tensors]
+        return node in stored or any(node in each.small for each in passes.passes)
+
+    def _outlives(self, node: Node) -> bool:
+        """Whether what follows from sums is needed outside of where it is computed."""
+        passes, place = self.passes, self.passes.place(node)
+        if any(node in needed for needed in passes.needed_by_elements):
+            return True
+        if any(node is tensor.node for tensors in passes.scratch for tensor in tensors):
+            return True
+        users = [n for n in passes.followed if node in n.operands and passes.place(n) != place]
+        return bool(users) or any(node in n.operands for nodes in passes.finished for n in nodes)
+
+    def sum_name(self, node: Node) -> str:
+        """A sum that is a result as it is has the result's name."""
+        outputs = [t.name for tensors in self.passes.stored for t in tensors if t.node is node]
+        return value(outputs[0] if outputs else node.name)
+
+    def reference(self, node: Node) -> str:
+        if node in self.fields:
+            return f"k.{value(self.fields[node])}"
+        if node.is_reduction:
+            return self.total(node)
+        if node in self.passes.given:
+            return f"x.{value(node.name)}"
+        return value(node.name)
+
+    @staticmethod
+    def count(over: Extent) -> str:
+        return "rows" if over == CHANNEL else "channels" if over == ROW else "group_length"
+
+    def total(self, node: Node) -> str:
+        """What all elements of a reduction add up to."""
+        return f"total.{self.sum_name(node)}{REDUCTIONS[node.op].value}"
+
+
+def unit_name(extent: Extent | None) -> str:
+    """C++: what there is one value each of."""
+    names = {None: "kNone", CHANNEL: "kChannel", ROW: "kRow", SCALAR: "kScalar"}
+    return f"Unit::{names.get(extent, 'kGroup')}"
