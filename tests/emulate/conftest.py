@@ -24,7 +24,8 @@ PRELUDE = """
 def build(tmp_path_factory):
     root = tmp_path_factory.mktemp("generated")
     (root / "support").mkdir()
-    shutil.copy(ROOT / "templates/support/launch.cuh", root / "support")
+    for header in ("launch.cuh", "explain.cuh"):
+        shutil.copy(ROOT / "templates/support" / header, root / "support")
 
     def build(text, name="kernels", **kwargs):
         source = root / name / "kernels.cu"

@@ -48,7 +48,8 @@ DTYPES = [torch.bfloat16, torch.float16]
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     root = tmp_path_factory.mktemp("conversions")
-    shutil.copy(ROOT / "templates/support/launch.cuh", root)
+    for header in ("launch.cuh", "explain.cuh"):
+        shutil.copy(ROOT / "templates/support" / header, root)
     (root / "kernels.cu").write_text(SOURCE)
     return compile_kernels(root / "kernels.cu", cache=root / "cache")
 

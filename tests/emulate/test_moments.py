@@ -122,7 +122,7 @@ _SQUARE, _OF_SEGMENT = "square(distances[v])", "moments_over_segment(shared, tot
 MUTANTS = {
     name: Mutant(name, "", *rest, caught="")
     for name, *rest in (
-        ("no pilot", "kernels/program.cuh", None, "if (first) sum.pilot = term;", ""),
+        ("no pilot", "reductions.cuh", None, "if (first) sum.pilot = term;", ""),
         ("a mean that is a little off", "reduce.cuh", "moments_of", "sums.pilot + distance",
          "sums.pilot * Acc(1.0001) + distance"),
         ("a pilot that is not subtracted from the squares", "reduce.cuh", "moments_of", "sums.sum * distance",

@@ -12,12 +12,12 @@ _FIRST = [  # what it is removed from, the scenario, the kernel that is caught
     ("sum_over_y", "column", "column_kernel"),
     ("sum_over_y", "split", "pointwise_kernel"),
     ("moments_over_warps", "long rows", "row_kernel"),
-    ("sum_over_warps", "long rows", "row_kernel"),
-    ("sum_over_warps", "segments", "row_reduction_kernel"),
+    ("reduce_over_warps", "long rows", "row_kernel"),
+    ("reduce_over_warps", "segments", "row_reduction_kernel"),
 ]
 _SECOND = [*_FIRST, ("sum_over_y", "stream", "pointwise_kernel")]
 _THIRD = [case for case in _SECOND if case[0] == "sum_over_y"]
-_BARRIERS = {"sum_over_y": 3, "sum_over_warps": 2, "moments_over_warps": 2}
+_BARRIERS = {"sum_over_y": 3, "reduce_over_warps": 2, "moments_over_warps": 2}
 
 # The first barrier keeps a call from overwriting what others still read for the call before, in a loop that of the
 # iteration before; the second one keeps those that add up from reading before it is written, the third one all from

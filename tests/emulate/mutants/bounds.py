@@ -5,16 +5,17 @@ from __future__ import annotations
 from tests.emulate.mutants.mutant import BLOCKS, EARLY, MISALIGNED, UNWRITTEN, Mutant
 
 _POINTWISE, _FINAL, _ROW = "kernels/pointwise.cuh", "kernels/final_reduction.cuh", "kernels/row.cuh"
+_ELEMENTS = "kernels/elements.cuh"
 _FULL = r"Buffer\(float32, \[70, 132\]\)"  # what the pointwise kernel reads and writes
 _CHANNELS = r"Buffer\(float32, \[1, 132\]\)"
 _PAST = r", \d+ bytes past its end"
 _BEFORE = r", \d+ bytes before its start"
-_LOAD = "load_pack(here, from, line * length, whole)"
-_STORE = "store_pack(here, to, line * length, whole, pack);"
+_LOAD = "load_pack(columns, from, row, whole)"
+_STORE = "store_pack(here, to, line * length, whole, vector);"
 _TO_INPUT = """each([&](auto, auto* in) {
   using Out = std::remove_pointer_t<decltype(to)>;
   using In = std::remove_const_t<std::remove_pointer_t<decltype(in)>>;
-  if constexpr (std::is_same_v<In, Out>) store_pack(here, const_cast<Out*>(in), line * length, whole, pack);
+  if constexpr (std::is_same_v<In, Out>) store_pack(here, const_cast<Out*>(in), line * length, whole, vector);
 }, p.reads);"""
 
 
@@ -26,11 +27,13 @@ def _mutants(file, kernel, cases):
 
 
 INPUTS = [
-    *_mutants(_POINTWISE, "pointwise_kernel", (
-        ("a vector past the end of an input", "stream", None, _LOAD, _LOAD.replace("from", "from + kVec"),
+    *_mutants(_ELEMENTS, "pointwise_kernel", (
+        ("a vector past the end of an input", "stream", None, _LOAD, _LOAD.replace("from", "from + 4"),
          rf"reads .*{_FULL} \(read-only\){_PAST}"),
-        ("a vector before the beginning of an input", "stream", None, _LOAD, _LOAD.replace("from", "from - kVec"),
+        ("a vector before the beginning of an input", "stream", None, _LOAD, _LOAD.replace("from", "from - 4"),
          rf"reads .*{_FULL} \(read-only\){_BEFORE}"),
+    )),
+    *_mutants(_POINTWISE, "pointwise_kernel", (
         ("a row past the end", "stream", None, "at >= full_end", "at > full_end",
          rf"reads .*{_FULL} \(read-only\){_PAST}", 0, 2),
         ("writes to an input", "stream", None, _STORE, _TO_INPUT, rf"writes .*{_FULL} \(read-only\), at element"),
@@ -74,10 +77,10 @@ OUTPUTS = [
         ("a vector past the end of an output", "stream", None, _STORE, _STORE.replace("to,", "to + kVec,"),
          rf"writes .*{_FULL}(, which|{_PAST})"),
         ("an element past the end of an output", "stream", None, _STORE,
-         f"{_STORE} if (line == lines - 1) to[p.rows * p.channels] = pack[0];",
+         f"{_STORE} if (line == lines - 1) to[p.rows * p.channels] = vector[0];",
          rf"writes .*{_FULL}, 0 bytes past its end"),
         ("an element before the beginning of an output", "stream", None, _STORE,
-         f"{_STORE} if (line == 0 && columns.first == 0) to[-1] = pack[0];",
+         f"{_STORE} if (line == 0 && columns.first == 0) to[-1] = vector[0];",
          rf"writes .*{_FULL}, 4 bytes before its start"),
         ("every block writes the first one's partial results", "split", None, _PARTIALS,
          _PARTIALS.replace("blockIdx.y", "0"), rf"writes .*, {BLOCKS}"),
@@ -120,7 +123,7 @@ WORKSPACE = [
 ]  # fmt: skip
 
 ALIGNMENT = [
-    *_mutants(_POINTWISE, "pointwise_kernel", (
+    *_mutants(_ELEMENTS, "pointwise_kernel", (
         ("a vector at an address of one element", "stream", None, _LOAD, _LOAD.replace("from", "from + 1"),
          MISALIGNED),
     )),

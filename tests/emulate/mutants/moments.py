@@ -20,7 +20,7 @@ def _mutants(file, cases):
 
 
 PILOTS = [
-    *_mutants("kernels/program.cuh", (
+    *_mutants("reductions.cuh", (
         ("no pilot", None, "far from zero", "if (first) sum.pilot = term;", "", _BOTH),
         ("no pilot", None, "far from zero, split", "if (first) sum.pilot = term;", "", _BOTH),
     )),

@@ -6,7 +6,7 @@ from tests.emulate.mutants.barriers import NOTHING
 from tests.emulate.mutants.mutant import UNWRITTEN, Mutant, nan
 
 _POINTWISE, _COLUMN, _ROW = "kernels/pointwise.cuh", "kernels/column.cuh", "kernels/row.cuh"
-_STORE = "store_pack(here, to, line * length, whole, pack);"
+_STORE = "store_pack(here, to, line * length, whole, vector);"
 _TILE_STORE = "store_pack(columns_, to + here.row, vector);"
 _ROW_STORE = "store_pack(columns[i], to, at, g.whole, pack);"
 _TAKE = "take(packed, at, u == 0 && line == begin + threadIdx.y, values[u], in[u]);"
@@ -27,7 +27,7 @@ FULL = [
         ("the last row", _STORE, "line != lines - 1", nan("y")),
         ("the first row", _STORE, "line != 0", nan("y")),
         ("the last column", _STORE, "columns.first + kVec < p.channels", nan("y")),
-        ("the last element of each vector", _STORE, _LANES.format(row="line * length", columns="here", pack="pack"),
+        ("the last element of each vector", _STORE, _LANES.format(row="line * length", columns="here", pack="vector"),
          nan("y")),
         ("a block", _STORE, "blockIdx.x != 1", nan("y")),
         ("a block of rows", _STORE, "blockIdx.y != 2", nan("y")),

@@ -30,7 +30,7 @@ SHUFFLES = [
          wrong("y", "bn_running_mean")),
     )),
     # Of some lanes of a warp, or a whole one.
-    *_reduce("sum_in_warp", (
+    *_reduce("reduce_in_warp", (
         ("down", "short rows", _LANES_SHUFFLE, "__shfl_down_sync(kAllLanes, *values[i], offset)", wrong("y")),
         ("up", "few lanes", _LANES_SHUFFLE, "__shfl_up_sync(kAllLanes, *values[i], offset)", wrong("y")),
         ("a neighbour", "few lanes", _LANES_SHUFFLE, _LANES_SHUFFLE.replace("offset", "offset ^ 8"), wrong("y")),
@@ -44,10 +44,12 @@ SHUFFLES = [
         ("a step less", "short rows", "(offset >= lanes)", "(2 * offset >= lanes)", wrong("y")),
         ("a step more", "few lanes", "(offset >= lanes)", "(offset > lanes)", wrong("y")),
     )),
-    *_reduce("sum_over_block", (
-        ("half of a warp", "segments", "sum_in_warp(32, first, more...)", "sum_in_warp(16, first, more...)",
+    *_reduce("reduce_over_block", (
+        ("half of a warp", "segments", "reduce_in_warp<Op>(32, first, more...)",
+         "reduce_in_warp<Op>(16, first, more...)",
          wrong("y")),
-        ("half of a total", "column", "sum_in_warp(32, first, more...)", "sum_in_warp(16, first, more...)",
+        ("half of a total", "column", "reduce_in_warp<Op>(32, first, more...)",
+         "reduce_in_warp<Op>(16, first, more...)",
          wrong("grad_bias")),
     )),
 ]  # fmt: skip
@@ -57,7 +59,7 @@ _FIRST_LANE = "__shfl_sync(kAllLanes, *values[i], threadIdx.x - lane)"
 
 # Lanes that are no power of two: nine of them, three times in a warp.
 NINES = [
-    *_reduce("sum_in_lanes", (
+    *_reduce("reduce_in_lanes", (
         ("all lanes take another's", "odd rows", "offset < left", "true", wrong("y")),
         ("the last lane is not added", "odd rows", "offset < left", "offset < left - 1", wrong("y")),
         ("a lane of the next segment is added", "odd rows", "offset < left", "offset <= left", wrong("y")),
@@ -103,7 +105,7 @@ EXCHANGES = [
         ("a neighbour's sum", "column", _SLOT, _SLOT.replace("i % N", "(i + 1) % N"), wrong("y")),
     )),
     *_reduce("sum_of", (("a sum of some elements", "short rows", "N / 2", "N / 4", wrong("y")),)),
-    *_reduce("sum_over_warps", (
+    *_reduce("reduce_over_warps", (
         ("a warp less", "long rows", "warp < warp_count()", "warp + 1 < warp_count()", wrong("grad_gemm_product")),
     )),
 ]  # fmt: skip
