@@ -20,6 +20,7 @@ from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
 from tests.emulate.building import kernels_of  # noqa: E402
+from tests.emulate.test_reductions import CHAINS as OF_ROWS  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -107,7 +108,8 @@ def planned(name: str, chain: str, directory: Path) -> Plan:
 
 def test_every_op_is_here() -> None:
     ops = {op for step in STEPS for op in get_args(step.model_fields["op"].annotation)}
-    assert ops == set(re.findall(r"op: (\w+)", " ".join(CHAINS.values())))
+    of_rows = [step for other in OF_ROWS.values() for step in other.steps]  # test_reductions.py has them
+    assert ops == set(re.findall(r"op: (\w+)", " ".join([*CHAINS.values(), *of_rows])))
 
 
 def test_a_chain_whose_gradient_reads_nothing(tmp_path: Path) -> None:
