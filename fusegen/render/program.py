@@ -185,14 +185,21 @@ class StructRenderer:
         return PassText(
             unit=unit_name(each.unit),
             read_by=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor in each.reads),
-            sums=[Field(self.names.sum_name(n), REDUCTIONS[n.op].cpp) for n in each.sums],
-            components=sum(REDUCTIONS[n.op].components for n in each.sums),
+            **self._summed(each.sums),
             level=self._elements[index],
-            terms=[f"sum.{self.names.sum_name(n)} = {operand(n.operands[0])};" for n in each.sums],
             results=[f"y.{value(t.name)} = {operand(t.node)};" for t in each.stores],
             **self._behind_sums(index),
             kept_in_registers=kept["row"],
             kept_in_shared=kept["column"],
+        )
+
+    def _summed(self, sums: Sequence[Node]) -> dict:
+        """What is said of the sums of a pass."""
+        names = {node: self.names.sum_name(node) for node in sums}
+        return dict(
+            sums=[Field(name, REDUCTIONS[node.op].cpp) for node, name in names.items()],
+            components=sum(REDUCTIONS[node.op].components for node in sums),
+            terms=[f"sum.{name} = {self.expressions.operand(node.operands[0])};" for node, name in names.items()],
         )
 
     def _bits(self, kept: set[Node]) -> int:
@@ -249,14 +256,11 @@ class StructRenderer:
         return count.node in ancestors(t.node for t in moved)
 
     def _channels_pass(self) -> PassText:
-        sums = self.program.total_sums
         return PassText(
             unit=unit_name(SCALAR),
             read_by=0,
-            sums=[Field(self.names.sum_name(n), REDUCTIONS[n.op].cpp) for n in sums],
-            components=len(sums),
+            **self._summed(self.program.total_sums),
             level=[],
-            terms=[f"sum.{self.names.sum_name(n)} = {self.expressions.operand(n.operands[0])};" for n in sums],
             results=[],
             **self._behind_sums(len(self.passes.passes)),
             kept_in_registers=0,

@@ -203,7 +203,7 @@ struct TrainForward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 11;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {0, 3};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {0, 3};
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
 };
@@ -370,7 +370,7 @@ struct TrainBackward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 12;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {3, 5};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {3, 5};
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
 };
@@ -455,7 +455,7 @@ struct EvalForward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 7;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {3};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 
 }  // namespace
@@ -575,7 +575,7 @@ struct EvalBackward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 9;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {3};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 
 }  // namespace

@@ -169,7 +169,7 @@ struct Forward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 4;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {1, 4};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {1, 4};
   static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 4, kRowValues = 10, kRowBlocks = 4;
   static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
@@ -380,7 +380,7 @@ struct Backward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 8;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {4, 4};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {4, 4};
   static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 4, kRowValues = 22, kRowBlocks = 3;
   static constexpr bool kRowHasLarge = false, kRowManyConstants = true;

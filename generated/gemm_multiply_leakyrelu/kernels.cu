@@ -99,7 +99,7 @@ struct Forward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 2;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {1};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 
 }  // namespace
@@ -192,7 +192,7 @@ struct Backward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 3;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {1};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 
 }  // namespace

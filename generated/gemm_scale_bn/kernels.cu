@@ -196,7 +196,7 @@ struct TrainForward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 13;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {1, 4};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {1, 4};
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
 };
@@ -363,7 +363,7 @@ struct TrainBackward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 14;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {2, 8};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {2, 8};
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b11;
 };
@@ -457,7 +457,7 @@ struct EvalForward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 8;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {4};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {4};
 };
 
 }  // namespace
@@ -572,7 +572,7 @@ struct EvalBackward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 9;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {4};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {4};
 };
 
 // Launch shapes that were measured to be fastest, from specs/gemm_scale_bn.tuning.json:

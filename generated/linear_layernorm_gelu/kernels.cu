@@ -162,7 +162,7 @@ struct Forward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 3;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {1, 3};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {1, 3};
   static constexpr int kRowTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 3, kRowValues = 7, kRowBlocks = 4;
   static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
@@ -342,7 +342,7 @@ struct Backward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 6;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {3, 3};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {3, 3};
   static constexpr int kRowTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 3, kRowValues = 15, kRowBlocks = 3;
   static constexpr bool kRowHasLarge = true, kRowManyConstants = false;

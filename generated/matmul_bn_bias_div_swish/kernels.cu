@@ -202,7 +202,7 @@ struct TrainForward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 12;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {0, 3};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {0, 3};
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
 };
@@ -399,7 +399,7 @@ struct TrainBackward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 13;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {3, 5};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {3, 5};
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
 };
@@ -516,7 +516,7 @@ struct EvalForward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 8;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {3};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 
 }  // namespace
@@ -681,7 +681,7 @@ struct EvalBackward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 10;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {3};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 
 // Launch shapes that were measured to be fastest, from specs/matmul_bn_bias_div_swish.tuning.json:

@@ -166,7 +166,7 @@ struct Forward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 4;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {2, 4};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {2, 4};
   static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 4, kRowValues = 8, kRowBlocks = 4;
   static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
@@ -358,7 +358,7 @@ struct Backward : Program {
 
   // What launch configurations are chosen by: see program.cuh.
   static constexpr int kColumnValues = 7;  // that a thread keeps of a column
-  static constexpr int kChannelValuesBy[kPasses] = {3, 3};  // fields of Reads, as bits, by pass
+  static constexpr int kChannelValuesBy[kPasses] = {3, 3};
   static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 3, kRowValues = 15, kRowBlocks = 3;
   static constexpr bool kRowHasLarge = false, kRowManyConstants = false;

@@ -133,14 +133,21 @@ cudaError_t run_program(
   return ProgramRun<P, kVec, false>(p, shapes, whole, scratch, stream)();
 }
 
-// What a launcher does: P in the dtypes of the call, of which Modes makes Types.
-template <template <typename...> class P, class Modes, class Arguments>
-int run(const Call& call, const Arguments& arguments, const Shapes& shapes) {
+// Calls f(program) with P in the dtypes and sizes of a call; not at all where there are no elements.
+template <template <typename...> class P, class Modes, class Arguments, typename F>
+cudaError_t with_program(const Call& call, const Arguments& arguments, const F& f) {
   if (call.rows == 0 || call.channels == 0) return cudaSuccess;
   const Sizes sizes{call.rows, call.channels, call.groups, call.channels / call.groups};
-  Scratch scratch(call.workspace);
   return Modes::with(call.mode, [&](auto types) {
-    const auto p = decltype(types)::template Of<P>::of(sizes, arguments);
+    return f(decltype(types)::template Of<P>::of(sizes, arguments));
+  });
+}
+
+// What a launcher does.
+template <template <typename...> class P, class Modes, class Arguments>
+int run(const Call& call, const Arguments& arguments, const Shapes& shapes) {
+  Scratch scratch(call.workspace);
+  return with_program<P, Modes>(call, arguments, [&](const auto& p) {
     return run_program(p, alignment(p), shapes, scratch, static_cast<cudaStream_t>(call.stream));
   });
 }
@@ -148,11 +155,8 @@ int run(const Call& call, const Arguments& arguments, const Shapes& shapes) {
 // Bytes of workspace that a call needs, whatever the alignment of its tensors.
 template <template <typename...> class P, class Modes, class Arguments>
 int64_t workspace_bytes(const Call& call, const Arguments& none, const Shapes& shapes) {
-  if (call.rows == 0 || call.channels == 0) return 0;
-  const Sizes sizes{call.rows, call.channels, call.groups, call.channels / call.groups};
   Scratch vectors, others;
-  Modes::with(call.mode, [&](auto types) {
-    const auto p = decltype(types)::template Of<P>::of(sizes, none);
+  with_program<P, Modes>(call, none, [&](const auto& p) {
     run_program(p, Aligned::kAll, shapes, vectors, nullptr);
     return run_program(p, Aligned::kNone, shapes, others, nullptr);
   });
@@ -165,12 +169,9 @@ template <template <typename...> class P, class Modes, class Arguments>
 int64_t explain(
     const Call& call, const Arguments& none, const Shapes& shapes, char* text, int64_t size) {
   Explanation why(text, size);
-  if (call.rows == 0 || call.channels == 0) return why.bytes();
-  const Sizes sizes{call.rows, call.channels, call.groups, call.channels / call.groups};
   Scratch scratch(text);  // nobody reads or writes there
   explanation = &why;
-  Modes::with(call.mode, [&](auto types) {
-    const auto p = decltype(types)::template Of<P>::of(sizes, none);
+  with_program<P, Modes>(call, none, [&](const auto& p) {
     return run_program(p, Aligned::kAll, shapes, scratch, nullptr);
   });
   explanation = nullptr;

@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(
   Exchange<Acc, (Passes::kExchanged > 0 ? Passes::kExchanged : 1)> exchange;
   if constexpr (kCluster) exchange.begin(shared);
 
-  constexpr bool kStaged = kLarge || (P::kRowManyConstants && kItems * kVec >= 8);
+  constexpr bool kStaged = Passes::stages(kLarge, kItems * kVec);
   RowChannels<P, kFirst, kVec, kItems, kStaged> channels;
   channels.memory = behind<unsigned char>(shared, Passes::template kExchange<kVec>);
   channels.load(p, columns);

@@ -121,8 +121,7 @@ cudaError_t launch_row(
     if (row.wide) kernel = row_kernel<P, kFirst, kWide, kPacked, 1>;
     if (row.wide) exchanged = Passes::template kExchange<kWide>;
   }
-  const bool staged =
-      row.large || (P::kRowManyConstants && row.items * (row.wide ? kWide : kRow) >= 8);
+  const bool staged = Passes::stages(row.large, row.items * (row.wide ? kWide : kRow));
   const size_t shared_bytes = exchanged * sizeof(typename P::Acc) +
       (staged ? row.block.x * row_staged_bytes<kFirst, kVec>(p) : 0);
   const int64_t groups = Passes::kOfRows ? 1 : p.groups;

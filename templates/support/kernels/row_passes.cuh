@@ -58,6 +58,11 @@ struct RowPasses {
   }
   static constexpr int kExchanged = exchanged(Steps());
 
+  // Whether a thread keeps values of its columns in shared memory, so many elements of each row.
+  static constexpr bool stages(bool large, int elements) {
+    return large || (P::kRowManyConstants && elements >= 8);
+  }
+
   // How many values the block exchanges through shared memory. What it keeps there is behind them.
   template <int kVec>
   static constexpr int kExchange =

@@ -130,7 +130,6 @@ struct RowColumnSums {
   }
 };
 
-
 // Calls f(values...) with what an array of pointers points to.
 template <int kValues, typename Acc, typename F, int... kPlace>
 __device__ __forceinline__ void with_all(
