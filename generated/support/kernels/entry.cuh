@@ -133,7 +133,7 @@ cudaError_t run_program(
   return ProgramRun<P, kVec, false>(p, shapes, whole, scratch, stream)();
 }
 
-// Calls f(program) with P in the dtypes and sizes of a call; not at all where there are no elements.
+// Calls f(program) with P in the dtypes and sizes of a call, if there are elements.
 template <template <typename...> class P, class Modes, class Arguments, typename F>
 cudaError_t with_program(const Call& call, const Arguments& arguments, const F& f) {
   if (call.rows == 0 || call.channels == 0) return cudaSuccess;

@@ -59,7 +59,7 @@ struct RowPasses {
   static constexpr int kExchanged = exchanged(Steps());
 
   // Whether a thread keeps values of its columns in shared memory, so many elements of each row.
-  static constexpr bool stages(bool large, int elements) {
+  __host__ __device__ static constexpr bool stages(bool large, int elements) {
     return large || (P::kRowManyConstants && elements >= 8);
   }
 
