@@ -36,7 +36,7 @@ def emulate_package(
     defines = ["FUSEGEN_VERIFICATION"] if verification else []
     kernels = compile_kernels(package / "kernels.cu", cache=cache, defines=defines, modes=modes)
     support = package.parent / SUPPORT
-    headers = (package / "launchers.h", support / "call.h", support / "torch_glue.h")
+    headers = (package / "launchers.h", support / "call.h", *sorted(support.glob("torch_*.h")))
     binding = _read(package / "bindings.cpp", *headers, *_module_sources(support))
     key = _digest(binding + str(kernels.path).encode())
     copy = cache / f"{package.name}-{key}"

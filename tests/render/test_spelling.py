@@ -122,7 +122,8 @@ def test_no_macro_of_the_binding_ends_so(tmp_path: Path) -> None:
     if shutil.which("g++") is None:
         pytest.skip("needs g++")
     compiler = ["g++", "-E", "-dM", "-isystem", str(find_libraries().torch_include)]
-    found = macros(compiler, '#include "package_info.h"\n#include "torch_glue.h"\n', tmp_path)
+    headers = ("package_info.h", "torch_arguments.h", "torch_glue.h", "torch_products.h")
+    found = macros(compiler, "".join(f'#include "{name}"\n' for name in headers), tmp_path)
     assert len(found) > 1000 and "NULL" in found
     assert {name for name in found if _SPELT.fullmatch(name)} == set()
 
