@@ -15,7 +15,7 @@ pytestmark = pytest.mark.nvcc
 SUPPORT = Path(__file__).resolve().parents[2] / "templates" / "support"
 # What is written as instructions by their names, but for clusters, which kernels for older GPUs do not instantiate.
 SOURCE = """
-#include "math.cuh"
+#include "activations.cuh"
 #include "panels.cuh"
 using namespace fusegen;
 __global__ void all(float* x, const uint4* four, const uint2* two, unsigned* counter) {

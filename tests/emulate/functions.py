@@ -1,4 +1,4 @@
-"""Functions of templates/support/math.cuh at many points, as computed for results of each type.
+"""Functions of templates/support/activations.cuh at many points, as computed for results of each type.
 
 The emulator has the host's exponentials and divisions: what approximates them on a GPU is tested there, in chains.
 """
@@ -18,8 +18,8 @@ _SOURCE = """
 
 #include <cstdint>
 
+#include "../support/activations.cuh"
 #include "../support/launch.cuh"
-#include "../support/math.cuh"
 
 using namespace fusegen;
 

@@ -61,7 +61,7 @@ WRONG_KERNELS = {
         "k.bn_grad_mean_v",
         "grad input",
     ),
-    "activation": ("support/math.cuh", "fma(s, fma(-x, s, x), s)", "fma(s, x, s)", "grad input 2"),
+    "activation": ("support/activations.cuh", "fma(s, fma(-x, s, x), s)", "fma(s, x, s)", "grad input 2"),
     "biased_variance": ("{name}/kernels.cu", "k.bn_variance_v * k.bn_bessel_v", "k.bn_variance_v", "bn.running_var"),
 }
 
