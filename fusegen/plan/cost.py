@@ -1,7 +1,7 @@
 """How many instructions of arithmetic an element costs, over all passes of a schedule.
 
 An addition whose operand is a product that nothing else uses is one fused multiply-add. Sums add their operand;
-moments update sums around a pilot (`add_value`), or sum values and then distances, where they stay in registers.
+moments update sums around a shift (`add_value`), or sum values and then distances, where they stay in registers.
 A function says in its entry what it costs.
 
 Planning tries many graphs for one program, so no kernel is built for this. A bit stands for each pass and for each

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Extent
 from fusegen.ir.graph import Node, ancestors
-from fusegen.plan.kept import kept_values
+from fusegen.plan.cached import cached_values
 from fusegen.plan.model import Kernel, Program, Tensor
 
 BEFORE = -1
@@ -87,20 +87,20 @@ class Passes:
         for index, each in enumerate(self.passes):
             for node in each.values:
                 found.setdefault(node, index)
-        for by_pass in self.kept.values():
+        for by_pass in self.cached.values():
             for index, nodes in enumerate(by_pass):
                 for node in nodes:
                     found[node] = min(found.get(node, index), index - 1)
         return found
 
     @cached_property
-    def kept(self) -> dict[str, list[set[Node]]]:
-        """For kernels that keep elements in registers ("row") and in shared memory ("column"): the values that are kept
-        from earlier passes, by pass."""
+    def cached(self) -> dict[str, list[set[Node]]]:
+        """By pass, the values that earlier passes have cached, of kernels whose elements stay in registers ("row") and
+        in shared memory ("column")."""
         found = {kind: [set() for _ in self.passes] for kind in ("row", "column")}
         for kind, by_pass in found.items():
             kernel = self.kernel(kind)
-            for index, nodes in enumerate(kept_values(kernel) if kernel else ()):
+            for index, nodes in enumerate(cached_values(kernel) if kernel else ()):
                 for later in range(self.first_resident + index + 1, len(self.passes)):
                     by_pass[later] |= set(nodes)
         return found
@@ -109,7 +109,7 @@ class Passes:
         """The tensors that later passes of a kernel read again from its tile in shared memory."""
         found = set()
         for index in range(self.first_resident + 1, len(self.passes)):
-            stop = {*self.given, *self._pass_of, *self.kept["column"][index]}
+            stop = {*self.given, *self._pass_of, *self.cached["column"][index]}
             needed = ancestors(self.passes[index].targets, stop)
             found |= {self.given[node].name for node in needed if node in self.given and node.extent.is_full}
         return found

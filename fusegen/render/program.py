@@ -31,8 +31,8 @@ class StructRenderer:
         self.names = Names(self.passes)
         self.fields = self.names.fields
         self.expressions = Expressions(self.names.reference, self.names.count)
-        self.kept = sorted(
-            {n for by_pass in self.passes.kept.values() for nodes in by_pass for n in nodes}, key=lambda n: n.index
+        self.cached = sorted(
+            {n for by_pass in self.passes.cached.values() for nodes in by_pass for n in nodes}, key=lambda n: n.index
         )
 
     # Values
@@ -105,7 +105,7 @@ class StructRenderer:
             records=records,
             in_memory=self._in_memory(),
             derived={name: self._derived(name) for name in ("Channel", "Row", "Group")},
-            kept=[Field(value(node.name)) for node in self.kept],
+            cached=[Field(value(node.name)) for node in self.cached],
             passes=texts,
             channels_pass=self._channels_pass() if total else None,
             work=work(self.program, passes),
@@ -164,15 +164,15 @@ class StructRenderer:
         passes = self.passes
         values = sorted({n for each in passes.passes for n in each.values}, key=lambda n: n.index)
         sinks = [target for each in passes.passes for target in each.targets]
-        bits = {node: i for i, node in enumerate(self.kept)}
+        bits = {node: i for i, node in enumerate(self.cached)}
         lines: list[list[str]] = [[] for _ in passes.passes]
 
         def declare(node: Node, text: str) -> list[str]:
             if node not in bits:
                 return [_constant(node, text)]
-            kept = f"kept.{value(node.name)}"
-            either = f"has_bit(kKept, {bits[node]}) ? {kept} : {text}"
-            return [_constant(node, either), f"{kept} = {value(node.name)};"]
+            cached = f"cached.{value(node.name)}"
+            either = f"has_bit(kCached, {bits[node]}) ? {cached} : {text}"
+            return [_constant(node, either), f"{cached} = {value(node.name)};"]
 
         for node, text in self.expressions.each(values, sinks, bits):
             lines[passes.level[node]] += declare(node, text)
@@ -181,7 +181,7 @@ class StructRenderer:
     def _pass(self, index: int) -> PassText:
         passes, each = self.passes, self.passes.passes[index]
         operand = self.expressions.operand
-        kept = {kind: self._bits(by_pass[index]) for kind, by_pass in passes.kept.items()}
+        cached = {kind: self._bits(by_pass[index]) for kind, by_pass in passes.cached.items()}
         return PassText(
             unit=unit_name(each.unit),
             read_by=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor in each.reads),
@@ -189,8 +189,8 @@ class StructRenderer:
             level=self._elements[index],
             results=[f"y.{value(t.name)} = {operand(t.node)};" for t in each.stores],
             **self._behind_sums(index),
-            kept_in_registers=kept["row"],
-            kept_in_shared=kept["column"],
+            cached_in_registers=cached["row"],
+            cached_in_shared=cached["column"],
         )
 
     def _summed(self, sums: Sequence[Node]) -> dict:
@@ -202,9 +202,9 @@ class StructRenderer:
             terms=[f"sum.{name} = {self.expressions.operand(node.operands[0])};" for node, name in names.items()],
         )
 
-    def _bits(self, kept: set[Node]) -> int:
-        """Kept values as bits."""
-        return sum(1 << i for i, node in enumerate(self.kept) if node in kept)
+    def _bits(self, cached: set[Node]) -> int:
+        """Cached values as bits."""
+        return sum(1 << i for i, node in enumerate(self.cached) if node in cached)
 
     def _behind_sums(self, index: int) -> dict[str, list]:
         passes = self.passes
@@ -263,8 +263,8 @@ class StructRenderer:
             level=[],
             results=[],
             **self._behind_sums(len(self.passes.passes)),
-            kept_in_registers=0,
-            kept_in_shared=0,
+            cached_in_registers=0,
+            cached_in_shared=0,
         )
 
 

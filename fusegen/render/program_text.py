@@ -62,8 +62,8 @@ class PassText:
     stored: list[Stored]
     scratch: list[Stored]
     counts: list[Stored]
-    kept_in_registers: int
-    kept_in_shared: int
+    cached_in_registers: int
+    cached_in_shared: int
 
     @property
     def store_lines(self) -> list[str]:
@@ -108,7 +108,7 @@ class StructText:
     records: dict[str, list[str]]
     in_memory: dict[str, list[InMemory]]
     derived: dict[str, list[str]]
-    kept: list[Field]
+    cached: list[Field]
     passes: list[PassText]
     channels_pass: PassText | None
     work: Work

@@ -11,7 +11,7 @@ from fusegen.plan.passes import Passes, is_group
 
 _MOST_VALUES = 7  # of each column that fit 64 registers beside the rest of a kernel
 _MOST_CONSTANTS = 3  # of a column that fit registers beside sums of it, for eight columns
-_MOST_STAGED = 6  # constants and sums of a column that fit shared memory, for eight columns of 1024 threads
+_MOST_IN_SHARED = 6  # constants and sums of a column that fit shared memory, for eight columns of 1024 threads
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Work:
     row_constants: int
     row_values: int
     row_blocks: int
-    row_has_large: bool
+    row_has_full_blocks: bool
     row_many_constants: bool
     first_resident: int
     fits_l2: bool
@@ -47,7 +47,7 @@ def work(program: Program, passes: Passes) -> Work:
         row_constants=constants,
         row_values=len({node for pass_ in row.passes for node in pass_.values}) if row else 0,
         row_blocks=4 if row and column_values(row) <= _MOST_VALUES and len(_loads(row)) == 1 else 3,
-        row_has_large=row is not None and (not sums or constants + sums <= _MOST_STAGED),
+        row_has_full_blocks=row is not None and (not sums or constants + sums <= _MOST_IN_SHARED),
         row_many_constants=bool(sums) and constants > _MOST_CONSTANTS,
         first_resident=program.first_resident,
         fits_l2=any(schedule.kind == "panel" for schedule in program.schedules),

@@ -144,20 +144,20 @@ def test_sums_of_sums_go_over_the_channels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "kept"), [("op: silu", True), ("op: relu", False), ("op: add, parameter: p, shape: [width]", False)]
+    ("step", "cached"), [("op: silu", True), ("op: relu", False), ("op: add, parameter: p, shape: [width]", False)]
 )
-def test_costly_functions_are_kept_for_later_passes(tmp_path: Path, step: str, kept: bool) -> None:
+def test_costly_functions_are_cached_for_later_passes(tmp_path: Path, step: str, cached: bool) -> None:
     init = ", init: ones" if "parameter" in step else ""
     passes = passes_of(tmp_path, "train_forward", step + init, BATCH)
-    first, last = passes.kept["column"]
-    assert not first and bool(last) is kept and not any(passes.kept["row"])
-    # What is not kept is computed again of the tile, and what is kept is not.
-    assert passes.tile_reads() == (set() if kept else {"x"})
+    first, last = passes.cached["column"]
+    assert not first and bool(last) is cached and not any(passes.cached["row"])
+    # What is not cached is computed again from the tile, and what is cached is not.
+    assert passes.tile_reads() == (set() if cached else {"x"})
 
 
 def test_a_slope_is_computed_in_the_pass_that_keeps_it(tmp_path: Path) -> None:
     """The first pass has no use for it, but what it is made of is at hand there alone."""
     passes = passes_of(tmp_path, "backward", "op: silu", LAYER)
-    (slope,) = (node for node in passes.kept["row"][1] if node.op == "silu_slope")
+    (slope,) = (node for node in passes.cached["row"][1] if node.op == "silu_slope")
     assert slope not in passes.passes[0].values and slope in passes.passes[1].values
     assert passes.level[slope] == 0

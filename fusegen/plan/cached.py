@@ -1,4 +1,4 @@
-"""What kernels keep of elements for later passes, in registers or shared memory, so that nobody computes it again."""
+"""The values of elements that kernels cache for later passes, in registers or shared memory."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from fusegen.ir.functions.catalogue import is_costly, is_slope
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Kernel, Pass
 
-MOST_KEPT = 32  # kernels know them by masks of so many bits
+MOST_CACHED = 32  # kernels know them by masks of so many bits
 
 
-def kept_values(kernel: Kernel) -> list[list[Node]]:
-    """For each pass of a row or column kernel, the values that it keeps for later ones."""
-    keeper = _Keeper(kernel)
+def cached_values(kernel: Kernel) -> list[list[Node]]:
+    """For each pass of a row or column kernel, the values that it caches for later ones."""
+    cache = _Cache(kernel)
     found = []
     for index, pass_ in enumerate(kernel.passes):
-        kept = keeper.choose(index, pass_)
-        keeper.nodes += kept
-        found.append(kept)
+        chosen = cache.choose(index, pass_)
+        cache.nodes += chosen
+        found.append(chosen)
     return found
 
 
-class _Keeper:
-    """The values, `nodes`, that the passes so far keep. Row kernels keep them in registers, others in shared memory.
+class _Cache:
+    """The values, `nodes`, that the passes so far cache: row kernels in registers, others in shared memory.
 
-    room: for how many more there is, besides the operands of moments, which row kernels always keep.
+    room: for how many more there is, besides the operands of moments, which row kernels always cache.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.nodes: list[Node] = []
-        self.room = MOST_KEPT
+        self.room = MOST_CACHED
         if kernel.kind == "row":
             self.room -= len({n.operands[0] for p in kernel.passes for n in p.sums if n.op == "moments"})
 
     def choose(self, index: int, pass_: Pass) -> list[Node]:
-        """What to keep for later passes: anywhere, what a costly function made. In registers, also the operands of
+        """What to cache for later passes: anywhere, what a costly function made. In registers, also the operands of
         moments, which a second loop over the distances to the mean needs at once; slopes in place of what they are
         made of; and nothing that is one operation away from what is at hand."""
         if self.kernel.kind != "row":
@@ -55,15 +55,15 @@ class _Keeper:
                 self.room -= node not in of_moments
         return found
 
-    def _costly_later(self, index: int, pass_: Pass, kept: Set[Node] = frozenset()) -> set[Node]:
-        """What later passes would compute again with a costly function, given what is `kept`; in registers, slopes
+    def _costly_later(self, index: int, pass_: Pass, cached: Set[Node] = frozenset()) -> set[Node]:
+        """What later passes would compute again with a costly function, given what is `cached`; in registers, slopes
         that can be computed already in place of their parts."""
         in_registers = self.kernel.kind == "row"
         at_hand = {t.node for t in self.kernel.reads}.union(pass_.values)
         later = self.kernel.passes[index + 1 :]
         stack = [t.node for p in later for t in p.stores] + [n for p in later for s in p.sums for n in s.operands]
         found: set[Node] = set()
-        seen = {*kept, *self.nodes}
+        seen = {*cached, *self.nodes}
         while stack:
             node = stack.pop()
             if node in seen:
@@ -77,7 +77,7 @@ class _Keeper:
         return found
 
     def _computed_again(self, targets: list[Node]) -> list[Node]:
-        """The full-size values behind `targets` that must be computed again, given what is kept."""
+        """The full-size values that `targets` need and that must be computed again, given what is cached."""
         read = {t.node for t in self.kernel.reads}
         stop = read.union(self.nodes, (node for pass_ in self.kernel.passes for node in pass_.sums))
         return [n for n in ancestors(targets, stop) if n.extent.is_full and n not in stop]
