@@ -43,7 +43,7 @@ COPIES = {
             "group norm, 16 bits",
             "gemm_groupnorm_hardtanh",
             "bfloat16",
-            ("row_work.cuh", "if (work.bytes > 2 || !has_room || turns < 32) return false;", "return has_room;"),
+            ("row_work.cuh", "if (work.bytes > 2 || !has_room || iterations < 32) return false;", "return has_room;"),
         ),
         Copy("no norm", "gemm_multiply_leakyrelu"),
     )
@@ -177,9 +177,9 @@ def test_every_barrier_and_shuffle_of_the_kernels_has_a_mutant():
 @pytest.mark.parametrize(
     "name, text",
     [
-        ("support/reduce.cuh", "  const Acc distance = part.mean - sums.pilot;"),
+        ("support/moments.cuh", "  const Acc distance = part.mean - sums.shift;"),
         ("support/math.cuh", "namespace fusegen {"),
-        ("support/kernels/row.cuh", "  const int lane = seat.lane;"),
+        ("support/kernels/row.cuh", "  const int lane = position.lane;"),
         ("program.cu.j2", "{"),
         ("bindings.cpp.j2", "namespace {"),  # which has no kernel at all
     ],

@@ -39,7 +39,7 @@ EPS = 1e-5
 class Case:
     """Data [values, sets]: each column is one set of values that has a mean and a variance.
 
-    A thread's first values are those that it has a pilot of: the first 32 of the column kernel's, in this shape, and
+    A thread's first values are those that it has a shift of: the first 32 of the column kernel's, in this shape, and
     the first 8 of each 24 of the stream kernels'.
     """
 
@@ -122,30 +122,30 @@ _SQUARE, _OF_SEGMENT = "square(distances[v])", "moments_over_segment(shared, tot
 MUTANTS = {
     name: Mutant(name, "", *rest, caught="")
     for name, *rest in (
-        ("no pilot", "reductions.cuh", None, "if (first) sum.pilot = term;", ""),
-        ("a mean that is a little off", "reduce.cuh", "moments_of", "sums.pilot + distance",
-         "sums.pilot * Acc(1.0001) + distance"),
-        ("a pilot that is not subtracted from the squares", "reduce.cuh", "moments_of", "sums.sum * distance",
+        ("no shift", "reductions.cuh", None, "if (first) sum.shift = term;", ""),
+        ("a mean that is a little off", "moments.cuh", "moments_of", "sums.shift + distance",
+         "sums.shift * Acc(1.0001) + distance"),
+        ("a shift that is not subtracted from the squares", "moments.cuh", "moments_of", "sums.sum * distance",
          "Acc(0)"),
-        ("infinity less infinity", "reduce.cuh", "without", "squares < Acc(INFINITY)", "true"),
-        ("sums that are not finite count as none", "reduce.cuh", "moments_of", _HIDDEN,
+        ("infinity less infinity", "moments.cuh", "without", "squares < Acc(INFINITY)", "true"),
+        ("sums that are not finite count as none", "moments.cuh", "moments_of", _HIDDEN,
          _HIDDEN.replace(")) r", ") || !(sums.squares <= Acc(1e30))) r")),
         ("a thread of a tile without rows counts", "kernels/column.cuh", "run",
          "own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0)", "Acc(1)"),
         ("a thread of a slice without rows counts", "kernels/l2.cuh", "leave_l2_sums",
-         "own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0)", "Acc(1)"),
+         "own > 0 ? Acc((own + kRowsPerIteration - 1) / kRowsPerIteration) : Acc(0)", "Acc(1)"),
         ("a thread of a block without rows counts", "kernels/pointwise.cuh", None,
          "own > 0 ? Acc(mine - lacks(begin + threadIdx.y + (mine - 1) * blockDim.y, v)) : Acc(0)", "Acc(1)"),
-        ("a difference of squares", "kernels/row_values.cuh", "moments_in_registers", _SQUARE,
+        ("a difference of squares", "kernels/row_totals.cuh", "moments_in_registers", _SQUARE,
          "value[i][v] * value[i][v] - moments.mean * moments.mean"),
-        ("half of a row's squares", "kernels/row_values.cuh", "moments_in_registers", _SQUARE, f"{_SQUARE} / 2"),
-        ("a row's mean that is a little off", "kernels/row_values.cuh", "moments_in_registers", _SQUARE,
+        ("half of a row's squares", "kernels/row_totals.cuh", "moments_in_registers", _SQUARE, f"{_SQUARE} / 2"),
+        ("a row's mean that is a little off", "kernels/row_totals.cuh", "moments_in_registers", _SQUARE,
          "square(value[i][v] - moments.mean * Acc(1.0001))"),
-        ("the rest of the distances stays", "kernels/row_values.cuh", "moments_in_registers",
+        ("the rest of the distances stays", "kernels/row_totals.cuh", "moments_in_registers",
          "correct(moments, rest, counts.inverse_part);", ""),
         ("half of a segment's squares", "kernels/row_reduction.cuh", "sums_over_segment", _OF_SEGMENT,
          f"{_OF_SEGMENT} total.m2 /= 2;"),
-        ("a variance that is not finite is none", "reduce.cuh", "correct", "m2 < Acc(0) ? Acc(0) : m2",
+        ("a variance that is not finite is none", "moments.cuh", "correct", "m2 < Acc(0) ? Acc(0) : m2",
          "m2 >= Acc(0) && m2 < Acc(1e30) ? m2 : Acc(0)"),
     )
 }  # fmt: skip
@@ -158,9 +158,9 @@ BROKEN = [
         for schedule, part in _WITHOUT_ROWS.items()
         for name, cases in (
             # The threads of a cluster have so few values each that sums of equal ones are exact.
-            ("no pilot", [c for c in (*_FAR, *(_CONSTANT if schedule != "clusters of 4" else ())) if c.values > 5]),
+            ("no shift", [c for c in (*_FAR, *(_CONSTANT if schedule != "clusters of 4" else ())) if c.values > 5]),
             ("a mean that is a little off", [c for c in (*_FAR, *_CONSTANT) if c.values <= 5]),
-            ("a pilot that is not subtracted from the squares", _OUTLIERS),
+            ("a shift that is not subtracted from the squares", _OUTLIERS),
             ("infinity less infinity", _LARGE),
             ("sums that are not finite count as none", _SPECIAL),
             (f"a thread of a {part} without rows counts", _FEW),

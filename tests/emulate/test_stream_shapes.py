@@ -17,13 +17,13 @@ extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t channels,
   shapes.sum_blocks = blocks;
   const fusegen::Stream stream = fusegen::stream_shape(
       shapes, rows, channels, vector, packed != 0, fusegen::StreamWork(work), 132);
-  const int64_t values[] = {stream.grid.x, stream.grid.y, stream.block.x, stream.block.y, stream.lines,
-                            stream.lines_per_block, stream.period};
+  const int64_t values[] = {stream.grid.x, stream.grid.y, stream.block.x, stream.block.y, stream.tiles,
+                            stream.tiles_per_block, stream.period};
   for (int i = 0; i < 7; ++i) found[i] = values[i];
   return cudaGetLastError();
 }
 """
-FIELDS = ("across", "down", "width", "height", "lines", "lines_per_block", "period")
+FIELDS = ("across", "down", "width", "height", "tiles", "tiles_per_block", "period")
 STORES, SUM, SUMS = WORK = range(3)  # enum class StreamWork
 ROWS = (1, 2, 3, 7, 8, 33, 1000, 65_537, 1_000_000)
 CHANNELS = (1, 2, 3, 7, 8, 9, 12, 33, 129, 132, 1025, 8192, 65_537)
@@ -55,12 +55,12 @@ def test_every_shape_covers_the_tensor(shape, vector, packed, work):
             assert stream["width"] <= 32 and stream["width"] & (stream["width"] - 1) == 0
             # Lines are whole vectors, and as many as the rows need.
             length = stream["period"] * channels
-            assert length % vector == 0 and stream["lines"] == -(-rows // stream["period"])
+            assert length % vector == 0 and stream["tiles"] == -(-rows // stream["period"])
             vectors = length // vector
             assert stream["across"] * stream["width"] >= vectors > (stream["across"] - 1) * stream["width"]
-            covered = stream["down"] * stream["lines_per_block"]
-            assert covered >= stream["lines"] > covered - stream["lines_per_block"]
-            assert stream["lines_per_block"] % stream["height"] == 0 and stream["down"] <= 65_535
+            covered = stream["down"] * stream["tiles_per_block"]
+            assert covered >= stream["tiles"] > covered - stream["tiles_per_block"]
+            assert stream["tiles_per_block"] % stream["height"] == 0 and stream["down"] <= 65_535
 
 
 @pytest.mark.parametrize("vector", [2, 4, 8])
@@ -91,7 +91,7 @@ def blocks(stream):
 
 
 def test_stores_have_eight_lines_a_thread_or_four_where_blocks_are_few(shape):
-    lines = {rows: shape(rows, 4096, 4, True)["lines_per_block"] for rows in (100_000, 10_000, 4_000, 100)}
+    lines = {rows: shape(rows, 4096, 4, True)["tiles_per_block"] for rows in (100_000, 10_000, 4_000, 100)}
     assert lines == {100_000: 64, 10_000: 64, 4_000: 64, 100: 32}
     assert blocks(shape(2_100, 4096, 4, True)) >= 16 * 132
 
@@ -102,4 +102,4 @@ def test_sums_leave_few_partial_results(shape):
     assert [round(each / 132) for each in found] == [4, 8]
     asked = [blocks(shape(100_000, 4096, 4, True, work, 16)) for work in WORK]
     assert asked[STORES] == blocks(shape(100_000, 4096, 4, True)) and asked[SUM] == asked[SUMS] == 32 * 66
-    assert shape(100, 4096, 4, True, SUMS)["lines_per_block"] == 32
+    assert shape(100, 4096, 4, True, SUMS)["tiles_per_block"] == 32

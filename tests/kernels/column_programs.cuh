@@ -79,8 +79,8 @@ struct Normalise : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  __device__ __forceinline__ void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  __device__ __forceinline__ void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     if constexpr (kPass == 0) {
       sum.moments_v = x.x_v;
     } else {
@@ -119,7 +119,7 @@ struct Normalise : Program {
 };
 
 // A backward pass: sums of each kind in pass 0, a sum in the last one; a tensor that is read again,
-// one that comes through the tile of a kept value, and one that does not.
+// one that comes through the tile of a cached value, and one that does not.
 template <typename T_, typename Out, typename Param>
 struct Gradient : Program {
   using T = T_;
@@ -182,17 +182,17 @@ struct Gradient : Program {
     }
   }
 
-  struct Kept {
+  struct Cached {
     static constexpr int kFields = 2;
-    Acc unused_v;  // only some kernel keeps it
+    Acc unused_v;  // only row kernels cache it
     Acc d_v;
     FUSEGEN_EACH {
       f(Index<0>(), r.unused_v...);
       f(Index<1>(), r.d_v...);
     }
   };
-  static constexpr unsigned kKeptInRegisters[] = {0, 0b1};
-  static constexpr unsigned kKeptInShared[] = {0, 0b10};
+  static constexpr unsigned kCachedInRegisters[] = {0, 0b1};
+  static constexpr unsigned kCachedInShared[] = {0, 0b10};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -217,10 +217,10 @@ struct Gradient : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Sums1<Of>>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  __device__ __forceinline__ void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
-    const Acc d_v = kKept & 2 ? kept.d_v : x.grad_y_v * x.gate_v * k.weight_v;
-    kept.d_v = d_v;
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+    const Acc d_v = kCached & 2 ? cached.d_v : x.grad_y_v * x.gate_v * k.weight_v;
+    cached.d_v = d_v;
     if constexpr (kPass == 0) {
       sum.d_sum_v = d_v;
       sum.x_moments_v = x.x_v;
@@ -341,8 +341,8 @@ struct Grouped : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 1, Sums1<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  __device__ __forceinline__ void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  __device__ __forceinline__ void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     if constexpr (kPass == 1) {
       sum.sum_v = (x.x_v + k.double_row_v) * k.scale_v + k.bias_v;
     } else {

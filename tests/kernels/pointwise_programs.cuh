@@ -2,7 +2,7 @@
 //
 // They use everything that these kernels offer at once: values of channels, rows and groups, loaded
 // and derived; moments beside an odd number of plain sums; a tensor that only one pass reads; one
-// that only finish() reads; results that nobody wants.
+// that only finish() reads; results that are not stored.
 #include <cstdint>
 
 #include "../support/kernels/final_reduction.cuh"
@@ -144,7 +144,7 @@ struct Columns : Base {
   using Sums = std::conditional_t<
       kPass == 0, FourSums<Of>, std::conditional_t<kPass == 1, OneSum<Of>, TwoSums<Of>>>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Nothing&, S& sum, Y& y) const {
     const Acc scaled_v = (x.a_v + k.moved_bias_v) * k.half_scale_v;
     if constexpr (kPass == 0) {
@@ -289,7 +289,7 @@ struct Rows : Base {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, FourSums<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Nothing&, S& sum, Y& y) const {
     const Acc h_v = x.a_v * k.twice_weight_v + k.bias_v + k.half_scale_v + k.twice_offset_v;
     if constexpr (kPass == 0) {
@@ -329,18 +329,18 @@ struct Rows : Base {
 };
 
 template <int kVec, bool kPacked, typename T>
-cudaError_t launch_all(const Columns<T>& p, const Shapes& shapes, int64_t whole) {
+cudaError_t launch_all(const Columns<T>& p, const Shapes& shapes, int64_t vector_end) {
   const auto shape_of = [&](StreamWork work) {
     return stream_shape(shapes, p.rows, p.channels, kVec, kPacked, work, p.kTarget.multiprocessors);
   };
   const Stream first = shape_of(pointwise_work<Columns<T>, 0>());
   const Stream last = shape_of(pointwise_work<Columns<T>, 1>());
-  cudaError_t error = launch_pointwise<0, kVec, kPacked>(p, first, whole, nullptr);
+  cudaError_t error = launch_pointwise<0, kVec, kPacked>(p, first, vector_end, nullptr);
   if (error != cudaSuccess) return error;
   error = launch_final_reduction<0>(
-      p, int64_t(first.grid.y) * first.period, first.lines_per_block, first.period, nullptr);
+      p, int64_t(first.grid.y) * first.period, first.tiles_per_block, first.period, nullptr);
   if (error != cudaSuccess) return error;
-  error = launch_pointwise<1, kVec, kPacked>(p, last, whole, nullptr);
+  error = launch_pointwise<1, kVec, kPacked>(p, last, vector_end, nullptr);
   if (error != cudaSuccess) return error;
   error = launch_final_reduction<1>(p, int64_t(last.grid.y) * last.period, 0, 1, nullptr);
   if (error != cudaSuccess) return error;
@@ -348,13 +348,13 @@ cudaError_t launch_all(const Columns<T>& p, const Shapes& shapes, int64_t whole)
 }
 
 template <int kVec, bool kPacked, typename T, Unit kSegment>
-cudaError_t launch_all(const Rows<T, kSegment>& p, const Shapes& shapes, int64_t whole) {
+cudaError_t launch_all(const Rows<T, kSegment>& p, const Shapes& shapes, int64_t vector_end) {
   const Stream last = stream_shape(
       shapes, p.rows, p.channels, kVec, kPacked, pointwise_work<Rows<T, kSegment>, 1>(),
       p.kTarget.multiprocessors);
-  const cudaError_t error = launch_row_reduction<0, kVec, kPacked>(p, shapes, whole, nullptr);
+  const cudaError_t error = launch_row_reduction<0, kVec, kPacked>(p, shapes, vector_end, nullptr);
   if (error != cudaSuccess) return error;
-  return launch_pointwise<1, kVec, kPacked>(p, last, whole, nullptr);
+  return launch_pointwise<1, kVec, kPacked>(p, last, vector_end, nullptr);
 }
 
 // aligned: whether all tensors begin at multiples of 16 bytes.

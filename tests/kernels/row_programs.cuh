@@ -1,5 +1,5 @@
 // Small programs for the row kernel, in the form that the generator gives them. Of each there is
-// one of whole rows and one of groups of channels.
+// one of rows and one of groups of channels.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ constexpr Target kSmall{1, 232448, 1 << 20, 8};
 struct NothingOfRows {};
 struct NothingOfGroups {};
 
-// Two moments and a plain sum in one pass; a value that is kept; values of channels, rows and
+// Two moments and a plain sum in one pass; a value that is cached; values of channels, rows and
 // groups that follow from tensors alone.
 template <typename T_, bool kOfRows>
 struct Normalised : Program {
@@ -30,7 +30,7 @@ struct Normalised : Program {
   static constexpr int kRowTensorsBy[] = {1, kOfRows ? 4 : 1};
   static constexpr int kGroupTensorsBy[] = {0, kOfRows ? 1 : 4};
   static constexpr int kRowConstants = 2, kRowValues = 5, kRowBlocks = 3;
-  static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
+  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
 
   template <template <typename> class Of>
   struct Reads {
@@ -97,10 +97,10 @@ struct Normalised : Program {
   FUSEGEN_DEVICE void derive_group(K& k) const {
     k.twice_offset_v = k.offset_v + k.offset_v;
   }
-  struct Kept {
+  struct Cached {
     Acc u_v;
   };
-  static constexpr unsigned kKeptInRegisters[] = {0b0, 0b1};
+  static constexpr unsigned kCachedInRegisters[] = {0b0, 0b1};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -117,10 +117,10 @@ struct Normalised : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
-    const Acc u_v = kKept & 1 ? kept.u_v : x.x_v + k.bias_v;
-    kept.u_v = u_v;
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+    const Acc u_v = kCached & 1 ? cached.u_v : x.x_v + k.bias_v;
+    cached.u_v = u_v;
     if constexpr (kPass == 0) {
       sum.u_moments_v = u_v;
       sum.dot_sum_v = u_v * x.z_v;
@@ -154,7 +154,7 @@ struct Normalised : Program {
   }
 };
 
-// Plain sums, then column sums. The row kernel begins with pass 1, behind a kernel of columns.
+// Plain sums, then column sums. The row kernel begins with pass 1, after a kernel of columns.
 template <typename T_, bool kOfRows>
 struct Gradient : Program {
   using T = T_;
@@ -166,7 +166,7 @@ struct Gradient : Program {
   static constexpr unsigned kReadBy[] = {0b100, 0b011, 0b011};
   static constexpr int kRowTensorsBy[] = {0, 1, 1}, kGroupTensorsBy[] = {0, 1, 1};
   static constexpr int kRowConstants = 2, kRowValues = 4, kRowBlocks = 3;
-  static constexpr bool kRowHasLarge = true, kRowManyConstants = kOfRows;
+  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = kOfRows;
 
   template <template <typename> class Of>
   struct Reads {
@@ -225,10 +225,10 @@ struct Gradient : Program {
   FUSEGEN_BOTH void group_tensors(const F& f) const {
     f(Uses<0b110>(), rstd_ptr, true, &Group::rstd_v);
   }
-  struct Kept {
+  struct Cached {
     Acc hat_v;
   };
-  static constexpr unsigned kKeptInRegisters[] = {0b0, 0b0, 0b1};
+  static constexpr unsigned kCachedInRegisters[] = {0b0, 0b0, 0b1};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -256,13 +256,13 @@ struct Gradient : Program {
   using Sums = std::conditional_t<
       kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Sums2<Of>>>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
     if constexpr (kPass == 0) {
       sum.center_sum_v = x.other_v;
     } else {
-      const Acc hat_v = kKept & 1 ? kept.hat_v : (x.x_v - k.center_v) * k.rstd_v;
-      kept.hat_v = hat_v;
+      const Acc hat_v = kCached & 1 ? cached.hat_v : (x.x_v - k.center_v) * k.rstd_v;
+      cached.hat_v = hat_v;
       const Acc d_v = x.grad_v * k.weight_v;
       if constexpr (kPass == 1) {
         sum.d_sum_v = d_v * k.factor_v;

@@ -14,7 +14,7 @@ from fusegen.paths import templates_directory
 
 PROGRAMS = (Path(__file__).parent / "column_programs.cuh").read_text(encoding="utf-8")
 ENTRY = """
-#include "../support/kernels/column.cuh"
+#include "../support/kernels/column_launch.cuh"
 
 template <int kFirst, int kVec, bool kPacked, class P>
 cudaError_t run(const P& p, const Shapes& shapes) {

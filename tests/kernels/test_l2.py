@@ -11,7 +11,7 @@ from fusegen.emulate import Buffer
 from tests.kernels.test_column import DTYPES, PROGRAM, VECTORS, Gradient, Normalise, close, compiled
 
 ENTRY = """
-#include "../support/kernels/l2.cuh"
+#include "../support/kernels/l2_launch.cuh"
 
 template <class P>
 cudaError_t run(const P& p, const Shapes& shapes, unsigned* counters, int64_t most) {

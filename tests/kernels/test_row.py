@@ -20,17 +20,17 @@ SOURCE = """
 
 namespace {
 
-// Launches, or without `launches` only says how: items, large, blocks of a cluster, wide, partial results of a column.
+// Launches, or only says how: items, full block, blocks of a cluster, full vector, partial results of a column.
 template <int kFirst, int kVec, bool kPacked, class P>
-int launched(const P& p, int64_t row_share, int64_t whole, int64_t launches, int64_t* found) {
+int launched(const P& p, int64_t row_share, int64_t vector_end, int64_t launches, int64_t* found) {
   Shapes shapes;
   shapes.schedule = kOnChip;
   shapes.row_share = row_share;
   const RowLaunch row = row_fit<kFirst, kVec, kPacked>(p, shapes);
-  const int64_t fields[] = {row.items, row.large, row.cluster, row.wide, row.grid.y};
+  const int64_t fields[] = {row.items, row.full_block, row.cluster, row.full_vector, row.grid.y};
   std::copy(fields, fields + 5, found);
   if (!launches || row.items == 0) return 0;
-  return launch_row<kFirst, kVec, kPacked>(p, row, shapes, whole, nullptr);
+  return launch_row<kFirst, kVec, kPacked>(p, row, shapes, vector_end, nullptr);
 }
 
 template <int kFirst, int kVec, class P>
@@ -112,7 +112,8 @@ ELEMENTS = {F32: 1e-5, BF16: 8e-3}
 
 @dataclass(frozen=True)
 class Case:
-    """Sizes, and the instance of the kernel that takes them: items, large, blocks of a cluster, wide."""
+    """Sizes, and the instance of the kernel that takes them: items, full block, blocks of a cluster, full
+    vector."""
 
     of_rows: bool
     dtype: torch.dtype
@@ -121,7 +122,7 @@ class Case:
     groups: int
     instance: tuple[int, int, int, int]
     row_share: int = 0
-    offset: int = 0  # elements behind a multiple of 16 bytes at which tensors of the dtype begin
+    offset: int = 0  # elements after a multiple of 16 bytes at which tensors of the dtype begin
     absent: frozenset[str] = frozenset()  # tensors whose pointers are null
 
     @property
@@ -136,7 +137,7 @@ class Case:
         return "-".join([kind, type_, f"{self.rows}x{self.channels}", f"{self.groups}g", *also])
 
 
-ONE, TWO, LARGE, WIDE = (1, 0, 1, 0), (2, 0, 1, 0), (2, 1, 1, 0), (1, 0, 1, 1)
+ONE, TWO, FULL_BLOCK, FULL_VECTOR = (1, 0, 1, 0), (2, 0, 1, 0), (2, 1, 1, 0), (1, 0, 1, 1)
 NORMALISED = [
     Case(True, F32, 1, 1, 1, ONE),
     Case(True, F32, 7, 12, 3, ONE),
@@ -148,32 +149,32 @@ NORMALISED = [
     Case(True, F32, 3, 1029, 7, TWO),
     Case(True, BF16, 3, 2050, 2, TWO, offset=1),
     Case(True, F32, 2, 640, 1, ONE, absent=frozenset({"bias", "w", "rstd"})),
-    Case(True, F32, 2, 3392, 2, LARGE),
-    Case(True, BF16, 2, 4201, 1, LARGE),
+    Case(True, F32, 2, 3392, 2, FULL_BLOCK),
+    Case(True, BF16, 2, 4201, 1, FULL_BLOCK),
     Case(False, F32, 3, 9, 9, ONE),
     Case(False, F32, 9, 96, 3, ONE),
     Case(False, BF16, 9, 105, 5, ONE),
     Case(False, F32, 4, 2 * 513, 2, ONE, offset=1),
     Case(False, BF16, 3, 2 * 2064, 2, TWO, absent=frozenset({"bias", "y", "mean"})),
-    Case(False, F32, 2, 2 * 3400, 2, LARGE),
+    Case(False, F32, 2, 2 * 3400, 2, FULL_BLOCK),
 ]
 GRADIENT = [
     Case(True, F32, 1, 1, 1, ONE),
     Case(True, F32, 41, 20, 5, ONE),
     Case(True, F32, 41, 21, 7, ONE, offset=1),
     Case(True, BF16, 50, 40, 5, ONE),
-    Case(True, BF16, 50, 48, 6, WIDE, row_share=2),
-    Case(True, BF16, 11, 51, 3, WIDE, row_share=2),
+    Case(True, BF16, 50, 48, 6, FULL_VECTOR, row_share=2),
+    Case(True, BF16, 11, 51, 3, FULL_VECTOR, row_share=2),
     Case(True, F32, 5, 1536, 2, TWO),
     Case(True, F32, 5, 1537, 1, TWO, absent=frozenset({"dx"})),
-    Case(True, BF16, 64, 2064, 2, LARGE),
+    Case(True, BF16, 64, 2064, 2, FULL_BLOCK),
     Case(True, F32, 3, 5002, 2, (2, 0, 8, 0)),
     Case(False, F32, 23, 12, 12, ONE),
     Case(False, F32, 23, 36, 3, ONE),
     Case(False, BF16, 23, 35, 5, ONE, offset=5),
-    Case(False, BF16, 30, 96, 4, WIDE, row_share=2),
+    Case(False, BF16, 30, 96, 4, FULL_VECTOR, row_share=2),
     Case(False, F32, 5, 2 * 1540, 2, TWO, absent=frozenset({"shift"})),
-    Case(False, BF16, 66, 2061, 1, LARGE),
+    Case(False, BF16, 66, 2061, 1, FULL_BLOCK),
     Case(False, BF16, 2, 2 * 4808, 2, (2, 0, 8, 0)),
 ]
 
@@ -217,7 +218,7 @@ class Given:
 def call(
     library: EmulatedLibrary, name: str, case: Case, buffers: list[Buffer | None], *, launches: bool, seed: int = 0
 ):
-    """The launch that suits the case: the instance, and partial results of a column."""
+    """The launch of the case: the instance, and partial results of a column."""
     found = Buffer.poisoned([5], torch.int64)
     sizes = case.rows, case.channels, case.groups, case.row_share, int(launches)
     library.call(name, int(case.of_rows), case.dtype.itemsize, *buffers, *sizes, found, seed=seed)
@@ -296,11 +297,11 @@ def test_equal_values_have_no_variance(library, case):
 def test_sums_of_segments_and_of_columns(library, case):
     (x, grad, weight, center, factor, rstd), (dx, shift, partials) = run_gradient(library, case)
     rows, channels, segments = case.rows, case.channels, case.segments
-    wide_rstd = rstd.repeat_interleave(channels // case.groups, 1)
-    hat, d = (x - center) * wide_rstd, grad * weight
+    full_rstd = rstd.repeat_interleave(channels // case.groups, 1)
+    hat, d = (x - center) * full_rstd, grad * weight
     means = [each.reshape(rows, segments, -1).mean(2) for each in (hat * d, d * factor[:, None])]
     slope, shifted = (each.repeat_interleave(channels // segments, 1) for each in means)
-    expected = (d - hat * slope - shifted) * factor[:, None] * wide_rstd
+    expected = (d - hat * slope - shifted) * factor[:, None] * full_rstd
     check(shift, means[1], STATISTICS)
     check(dx, expected, ELEMENTS[case.dtype], 2.0)
     terms = torch.stack([grad, hat * grad, expected])

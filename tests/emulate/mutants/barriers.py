@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from tests.emulate.mutants.mutant import EARLY, RACE, UNWRITTEN, UNWRITTEN_SHARED, Mutant, nan
+from tests.emulate.mutants.mutant import (
+    EARLY,
+    HEADER_OF,
+    RACE,
+    REDUCTION_SITE,
+    UNWRITTEN,
+    UNWRITTEN_SHARED,
+    Mutant,
+    nan,
+)  # fmt: skip
 
-_REDUCE, _SCHEDULES = "reduce.cuh", "kernels/schedules.cuh"
+_SCHEDULES = "kernels/schedules.cuh"
 _BARRIER = "__syncthreads();"
 NOTHING = "static_cast<void>(0);"
 
@@ -23,7 +32,7 @@ _BARRIERS = {"sum_over_y": 3, "reduce_over_warps": 2, "moments_over_warps": 2}
 # iteration before; the second one keeps those that add up from reading before it is written, the third one all from
 # reading before it is added up.
 REMOVED = [
-    Mutant(f"{function}, {run}: without barrier {nth + 1}", run, _REDUCE, function, _BARRIER, NOTHING,
+    Mutant(f"{function}, {run}: without barrier {nth + 1}", run, HEADER_OF[function], function, _BARRIER, NOTHING,
            EARLY if nth == 1 else RACE, kernel, nth, _BARRIERS[function])
     for nth, cases in enumerate((_FIRST, _SECOND, _THIRD))
     for function, run, kernel in cases
@@ -31,29 +40,33 @@ REMOVED = [
 
 # Of the rows that are left, half are read by the others, who must not come before.
 REMOVED.append(
-    Mutant("sum_over_rows: without its barrier", "short rows", _REDUCE, "sum_over_rows", _BARRIER, NOTHING, EARLY,
+    Mutant("sum_over_rows: without its barrier", "short rows", HEADER_OF["sum_over_rows"], "sum_over_rows", _BARRIER,
+           NOTHING, EARLY,
            "row_kernel")
 )  # fmt: skip
 
-_SITE = r"reduce.cuh:\d+"
+_SITE = REDUCTION_SITE
 _OTHER_BARRIER = rf"is at the barrier {_SITE} while thread \(.*\) waits at the barrier {_SITE}"
 _AT_BARRIER = rf"waits at {_SITE} with mask 0xffffffff for lane \d+, which waits at {_SITE} for the block's barrier"
 _AT_SHUFFLE = rf"is at {_SITE} while lane \d+ is in another shuffle at {_SITE}"
 _EXITED = r"names lane \d+, but no such lane is alive|for lane \d+, which has exited"
-_COLUMN_SUMS = "sum_over_y<kVec>(shared_, sums[i], sums[i + 1]);"
+_COLUMN_SUMS = (
+    "reduce_column_sums<P, kPass>( p_, sum, count_, last_ - first_, rows_per_block_, shared_, exchange_, total);"
+)
 _TOTAL = "total = total_over_y(shared, sum, seen, Acc(p.rows));"
 
 DIVERGENT = [
     Mutant(name, run, file, within, old, new, caught, kernel, nth, of)
     for name, run, file, within, old, new, caught, kernel, nth, of in (
-        ("only some rows of a block come to a barrier", "column", _REDUCE, "sum_over_y", _BARRIER,
+        ("only some rows of a block come to a barrier", "column", HEADER_OF["sum_over_y"], "sum_over_y", _BARRIER,
          f"if (threadIdx.y % 2 == 0) {_BARRIER}", _OTHER_BARRIER, "column_kernel", 0, 3),
-        ("only the first warp comes to the last barrier", "long rows", _REDUCE, "moments_over_warps", _BARRIER,
+        ("only the first warp comes to the last barrier", "long rows", HEADER_OF["moments_over_warps"],
+         "moments_over_warps", _BARRIER,
          f"if (threadIdx.x < 32) {_BARRIER}", f"{_OTHER_BARRIER}|{EARLY}", "row_kernel", 1, 2),
-        ("threads without a column leave before a sum", "column", "kernels/column.cuh", "end_sums", _COLUMN_SUMS,
-         f"if (!columns_.any()) return; {_COLUMN_SUMS}", f"{_EXITED}|{_OTHER_BARRIER}", "column_kernel", 0, 1),
+        ("threads without a column leave out the sums", "column", "kernels/column.cuh", "end_sums", _COLUMN_SUMS,
+         f"if (columns_.any()) {_COLUMN_SUMS}", f"{_EXITED}|{_OTHER_BARRIER}", "column_kernel", 0, 1),
         ("threads without a row leave the loop before the others", "few lanes", "kernels/row.cuh", "row_kernel",
-         "base < p.rows", "base + seat.row < p.rows", f"{_EXITED}|{_AT_BARRIER}|{_AT_SHUFFLE}", "row_kernel", 0, 1),
+         "base < p.rows", "base + position.row < p.rows", f"{_EXITED}|{_AT_BARRIER}|{_AT_SHUFFLE}", "row_kernel", 0, 1),
         ("only the first row takes a sum of partial results", "split", "kernels/final_reduction.cuh",
          "collect_partials", _TOTAL, f"if (threadIdx.y == 0) {_TOTAL}", f"{EARLY}|{UNWRITTEN_SHARED}",
          "final_reduction_kernel", 0, 1),

@@ -10,12 +10,12 @@ _FULL = r"Buffer\(float32, \[70, 132\]\)"  # what the pointwise kernel reads and
 _CHANNELS = r"Buffer\(float32, \[1, 132\]\)"
 _PAST = r", \d+ bytes past its end"
 _BEFORE = r", \d+ bytes before its start"
-_LOAD = "load_pack(columns, from, row, whole)"
-_STORE = "store_pack(here, to, line * length, whole, vector);"
+_LOAD = "load_pack(columns, from, row, vector_end)"
+_STORE = "store_pack(here, to, tile * length, vector_end, vector);"
 _TO_INPUT = """each([&](auto, auto* in) {
   using Out = std::remove_pointer_t<decltype(to)>;
   using In = std::remove_const_t<std::remove_pointer_t<decltype(in)>>;
-  if constexpr (std::is_same_v<In, Out>) store_pack(here, const_cast<Out*>(in), line * length, whole, vector);
+  if constexpr (std::is_same_v<In, Out>) store_pack(here, const_cast<Out*>(in), tile * length, vector_end, vector);
 }, p.reads);"""
 
 
@@ -38,10 +38,10 @@ INPUTS = [
          rf"reads .*{_FULL} \(read-only\){_PAST}", 0, 2),
         ("writes to an input", "stream", None, _STORE, _TO_INPUT, rf"writes .*{_FULL} \(read-only\), at element"),
         ("reads an output before it is written", "stream", None, _STORE,
-         f"if (widen(to[line * length + here.first]) != 1) {_STORE}", rf"{UNWRITTEN}, .*{_FULL}, at element"),
+         f"if (widen(to[tile * length + here.first]) != 1) {_STORE}", rf"{UNWRITTEN}, .*{_FULL}, at element"),
     )),
     *_mutants("columns.cuh", None, (
-        ("a column past the end", "split", "line_columns", "first < channels ? kVec : 0",
+        ("a column past the end", "split", "tile_columns", "first < channels ? kVec : 0",
          "first <= channels ? kVec : 0", rf"(reads|writes) .*({_PAST}|{BLOCKS})"),
     )),
     *_mutants("kernels/column.cuh", "column_kernel", (
@@ -77,10 +77,10 @@ OUTPUTS = [
         ("a vector past the end of an output", "stream", None, _STORE, _STORE.replace("to,", "to + kVec,"),
          rf"writes .*{_FULL}(, which|{_PAST})"),
         ("an element past the end of an output", "stream", None, _STORE,
-         f"{_STORE} if (line == lines - 1) to[p.rows * p.channels] = vector[0];",
+         f"{_STORE} if (tile == tiles - 1) to[p.rows * p.channels] = vector[0];",
          rf"writes .*{_FULL}, 0 bytes past its end"),
         ("an element before the beginning of an output", "stream", None, _STORE,
-         f"{_STORE} if (line == 0 && columns.first == 0) to[-1] = vector[0];",
+         f"{_STORE} if (tile == 0 && columns.first == 0) to[-1] = vector[0];",
          rf"writes .*{_FULL}, 4 bytes before its start"),
         ("every block writes the first one's partial results", "split", None, _PARTIALS,
          _PARTIALS.replace("blockIdx.y", "0"), rf"writes .*, {BLOCKS}"),

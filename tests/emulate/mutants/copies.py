@@ -17,18 +17,23 @@ def _mutant(name, old, new, caught, within=None, file=_COLUMN, run="more rows", 
 WAITS = [
     _mutant(name, old, new, UNWRITTEN_SHARED, within)
     for name, within, old, new in (
-        ("a row too few is waited for", "run_passes", "wait_for_rows<kAhead - 1>();", "wait_for_rows<kAhead>();"),
-        ("no row is waited for", "run_passes", "wait_for_rows<kAhead - 1>();", NOTHING),
+        (
+            "a row too few is waited for",
+            "run_passes",
+            "wait_for_rows<kPipelineDepth - 1>();",
+            "wait_for_rows<kPipelineDepth>();",
+        ),
+        ("no row is waited for", "run_passes", "wait_for_rows<kPipelineDepth - 1>();", NOTHING),
         ("a row does not end", "fetch", "end_row();", NOTHING),
-        ("a row less is ahead than is waited for", "run", "i < kAhead", "i < kAhead - 1"),
-        ("no row is asked for ahead", "run", "fetch();", NOTHING),
-        ("no further row is asked for", "run_passes", "fetch();", NOTHING),
+        ("a row less is ahead than is waited for", "run", "i < kPipelineDepth", "i < kPipelineDepth - 1"),
+        ("no row is copied ahead", "run", "fetch();", NOTHING),
+        ("no further row is copied", "run_passes", "fetch();", NOTHING),
         ("one row again and again", "fetch", "next_ += step_;", NOTHING),
     )
 ]
 
-_TO, _OUT = "fetched_tile<kField, E>() + next_.at", "fetched_tile<kField, E>() + here.at"
-_KEEP = "kept_tile<kField>()[here.at] = kept_vector[kField];"
+_TO, _OUT = "tiles_.template fetched<kField, E>() + next_.at", "tiles_.template fetched<kField, E>() + here.at"
+_CACHE = "tiles_.template cached<kField>()[here.at] = cached_vector[kField];"
 
 PLACES = [
     _mutant("to the place of the row after", _TO, f"{_TO} + step_.at", f"{UNWRITTEN_SHARED}|{BEYOND_SHARED}"),
@@ -39,14 +44,14 @@ PLACES = [
     _mutant("rows without an end", "next_.at < end_", "true",
             f"(reads|is not) global memory|{BEYOND_SHARED}|not in its block's shared memory|exits with a copy"),
     _mutant("a row of another thread", "next_ += step_;", "next_ += Place{int(blockDim.x), p_.channels};", EARLY),
-    # The gradient is in the place of the value that is kept, the product in a tile of its own.
+    # The gradient is in the place of the value that is cached, the product in a tile of its own.
     _mutant("out of another array's tile", _OUT,
             "reinterpret_cast<decltype(fetched_tile<kField, E>())>(tiles_) + here.at", wrong("grad_matmul_product")),
-    _mutant("a value is kept where the next row's gradient is still to be read", _KEEP,
+    _mutant("a value is cached where the next row's gradient is still to be read", _CACHE,
             "wait_for_rows<0>(); const int after = here.at + step_.at;"
-            "kept_tile<kField>()[after < end_ ? after : here.at] = kept_vector[kField];",
+            "tiles_.template cached<kField>()[after < end_ ? after : here.at] = cached_vector[kField];",
             wrong("grad_matmul_product")),
-    _mutant("the gradient stays where the value should be", _KEEP, NOTHING, wrong("grad_matmul_product")),
+    _mutant("the gradient stays where the value should be", _CACHE, NOTHING, wrong("grad_matmul_product")),
 ]  # fmt: skip
 
 _COPY = "__pipeline_memcpy_async(to + w, from + w, sizeof(*to));"
@@ -73,8 +78,9 @@ LOADS = [
     for name, within, file, old, new, caught in (
         ("what was loaded is not written", "take", _FETCH, "*place = loaded_;", NOTHING, UNWRITTEN_SHARED),
         ("nothing is loaded", "fetch", _FETCH, "loaded_ = load_pack(columns, row);", NOTHING, wrong("y")),
-        ("two rows are loaded before the first is taken", "run", _COLUMN, "i < kAhead", "i < kAhead + 1", wrong("y")),
-        ("the next row is loaded over the one at hand", "run_passes", _COLUMN, "wait_for_rows<kAhead - 1>();",
+        ("two rows are loaded before the first is taken", "run", _COLUMN, "i < kPipelineDepth",
+         "i < kPipelineDepth + 1", wrong("y")),
+        ("the next row is loaded over the one at hand", "run_passes", _COLUMN, "wait_for_rows<kPipelineDepth - 1>();",
          "fetch();", wrong("y")),
         ("no further row is loaded", "run_passes", _COLUMN, "fetch();", NOTHING, wrong("y")),
     )

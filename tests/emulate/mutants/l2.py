@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.emulate.mutants.barriers import NOTHING
 from tests.emulate.mutants.mutant import BLOCKS, EARLY, Mutant, nan, wrong
 
-_L2, _PANELS = "kernels/l2.cuh", "panels.cuh"
+_L2, _LAUNCH, _PANELS = "kernels/l2.cuh", "kernels/l2_launch.cuh", "panels.cuh"
 _FOR_EVER = "waits until a counter is"
 _UNSET = "a counter that nothing has set"
 
@@ -33,9 +33,10 @@ WAITS = [
     _mutant("what may be written is read before", "load_l2_channels<1, true>(p, slice.columns, known);",
             "static_cast<void>(known);", wrong("y")),
     _mutant("the counter of other columns", "counters + turn.panel", "counters", f"{_FOR_EVER}|{BLOCKS}"),
-    _mutant("counters are not cleared", "clear_counters(counters, shape.panels, stream)", "cudaSuccess", _UNSET),
+    _mutant("counters are not cleared", "clear_counters(counters, shape.panels, stream)", "cudaSuccess", _UNSET,
+            file=_LAUNCH),
     _mutant("one counter is cleared", "clear_counters(counters, shape.panels, stream)",
-            "clear_counters(counters, 1, stream)", _UNSET),
+            "clear_counters(counters, 1, stream)", _UNSET, file=_LAUNCH),
 ]  # fmt: skip
 
 _SUMS = "if (place >= 0 && place % 2 == 0) turn = {PanelWork::kSums, step, place / 2};"
@@ -54,18 +55,18 @@ TURNS = [
 ]
 
 _LAST = "first + kPanelRows < p.rows ? first + kPanelRows : int(p.rows)"
-_NEXT = "load_l2_rows<1>(p, slice, row + kBatch * kHeight, in);"
+_NEXT = "load_l2_rows<1>(p, slice, row + kBatch * kRowsPerIteration, in);"
 PARTS = [
     _mutant("a row of each slice is left out", _LAST, f"({_LAST}) - 1", nan("y")),
     _mutant("the columns of the first group", "int64_t(turn.panel) * kWidth * kVec", "int64_t(0)", BLOCKS),
     _mutant("the ends of the first columns", "(int64_t(turn.panel) * kVec + turn.part) * kWidth",
             "int64_t(turn.panel) * kVec * kWidth", BLOCKS),
     _mutant("the last slice is a full one", "p.rows - threadIdx.y * kPanelRows", "kPanelRows", wrong("y")),
-    _mutant("further slices are where the first ones are", "kL2Height<P, kVec> * kPanelRows", "0", wrong("y"),
+    _mutant("further slices are where the first ones are", "kL2RowsPerIteration<P, kVec> * kPanelRows", "0", wrong("y"),
             run="panels, many rows"),
     # Forward a slice has no others.
     _mutant("the rows behind the first ones are not brought", _NEXT, NOTHING, wrong("grad_matmul_product")),
-    _mutant("the pilot is another value", "at == first", "at != first", wrong("y"), "sum_l2_slice",
+    _mutant("the shift is another value", "at == first", "at != first", wrong("y"), "sum_l2_slice",
             run="panels, far from zero"),
 ]  # fmt: skip
 
@@ -78,7 +79,7 @@ SUMS = [
         for within in ("leave_sums", "leave_moments")
     ),
     *(
-        _mutant(name, old, new, wrong("grad_matmul_product"), "sum_over_rows_of_warp", "reduce.cuh")
+        _mutant(name, old, new, wrong("grad_matmul_product"), "sum_over_rows_of_warp", "reduce_columns.cuh")
         for name, old, new in (
             ("sums of other lanes", _SUM, _SUM.replace("offset", "offset / 2")),
             ("half of the lanes", "offset >= int(blockDim.x)", "offset > int(blockDim.x)"),

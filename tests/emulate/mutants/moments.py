@@ -2,47 +2,57 @@
 
 from __future__ import annotations
 
-from tests.emulate.mutants.mutant import Mutant, nan, wrong
+from tests.emulate.mutants.mutant import HEADER_OF, Mutant, nan, wrong
 
 _COLUMN, _POINTWISE, _FINAL = "kernels/column.cuh", "kernels/pointwise.cuh", "kernels/final_reduction.cuh"
-_VALUES, _REDUCTION = "kernels/row_values.cuh", "kernels/row_reduction.cuh"
+_VALUES, _REDUCTION = "kernels/row_totals.cuh", "kernels/row_reduction.cuh"
 _BOTH = wrong("y", "bn_running_var")
 _ROWS = "(own + blockDim.y - 1) / blockDim.y"
 _LACKS = "lacks(begin + threadIdx.y + (mine - 1) * blockDim.y, v)"
-_FIRST = "u == 0 && line == begin + threadIdx.y"
+_FIRST = "u == 0 && tile == begin + threadIdx.y"
 
 
 def _mutants(file, cases):
     return [
-        Mutant(f"{within}, {run}: {name}", run, file, within, old, new, caught, None, *(rest or (0, 1)))
+        Mutant(
+            f"{within}, {run}: {name}",
+            run,
+            file or HEADER_OF[within],
+            within,
+            old,
+            new,
+            caught,
+            None,
+            *(rest or (0, 1)),
+        )
         for name, within, run, old, new, caught, *rest in cases
     ]
 
 
-PILOTS = [
+SHIFTS = [
     *_mutants("reductions.cuh", (
-        ("no pilot", None, "far from zero", "if (first) sum.pilot = term;", "", _BOTH),
-        ("no pilot", None, "far from zero, split", "if (first) sum.pilot = term;", "", _BOTH),
+        ("no shift", None, "far from zero", "if (first) sum.shift = term;", "", _BOTH),
+        ("no shift", None, "far from zero, split", "if (first) sum.shift = term;", "", _BOTH),
     )),
     *_mutants(_COLUMN, (
-        ("every row is a pilot", "use_row", "column", "here.at == begin_.at", "true", _BOTH),
+        ("every row is a shift", "use_row", "column", "here.at == begin_.at", "true", _BOTH),
         ("a thread counts a row less", "run", "column", _ROWS, "own / blockDim.y", _BOTH),
         ("every thread counts all rows", "run", "column", f"Acc({_ROWS})", "Acc(own)", _BOTH),
-        ("the first row for another", "run_passes", "column", "fetched_tile<kField, E>() + here.at",
-         "fetched_tile<kField, E>() + begin_.at", wrong("y", "bn_running_mean")),
+        ("the first row for another", "run_passes", "column", "tiles_.template fetched<kField, E>() + here.at",
+         "tiles_.template fetched<kField, E>() + begin_.at", wrong("y", "bn_running_mean")),
     )),
     *_mutants(_POINTWISE, (
-        ("every row is a pilot", None, "split", _FIRST, _FIRST.removeprefix("u == 0 && "), _BOTH),
+        ("every row is a shift", None, "split", _FIRST, _FIRST.removeprefix("u == 0 && "), _BOTH),
         ("a thread counts a row less", None, "split", _ROWS, "own / blockDim.y", _BOTH),
         ("every thread counts all rows", None, "split", f"Acc(mine - {_LACKS})", "Acc(own)", _BOTH),
         ("the first row for another", None, "split", "in[u]", "in[0]", wrong("y", "bn_running_mean"), 1, 2),
     )),
 ]  # fmt: skip
 
-PARTS = _mutants("reduce.cuh", (
-    ("the pilot's distance stays", "moments_of", "column", "sums.sum * distance", "Acc(0)", _BOTH),
-    ("the pilot's distance stays", "moments_of", "split", "sums.sum * distance", "Acc(0)", _BOTH),
-    ("the pilot is the mean", "moments_of", "split", "sums.pilot + distance", "sums.pilot",
+PARTS = _mutants(None, (
+    ("the shift's distance stays", "moments_of", "column", "sums.sum * distance", "Acc(0)", _BOTH),
+    ("the shift's distance stays", "moments_of", "split", "sums.sum * distance", "Acc(0)", _BOTH),
+    ("the shift is the mean", "moments_of", "split", "sums.shift + distance", "sums.shift",
      wrong("y", "bn_running_mean")),
     ("no rows", "moments_of", "few rows", "if (count == Acc(0)) return {Acc(0), Acc(0)};", "", nan("y")),
     ("each thread has one value", "moments_of_parts", "column", "distances[v] * distance", "distance * distance",
@@ -67,32 +77,32 @@ PARTS = _mutants("reduce.cuh", (
      "count * distance * distance", _BOTH),
 ))  # fmt: skip
 
-# How many rows are behind each partial result.
-BEHIND = _mutants(_FINAL, (
+# How many rows each partial result is of.
+ROWS = _mutants(_FINAL, (
     ("the last block counts rows that it lacks", "collect_partials", "split", "left < rows_of_one ? left : rows_of_one",
      "rows_of_one", _BOTH),
-    ("the last line's rows are all there", None, "odd, split", "row < p.rows - full_lines * period", "true", _BOTH),
-    ("the last line's rows are all missing", None, "odd, split", "row < p.rows - full_lines * period", "false", _BOTH),
-    ("a row of a line for a block", None, "more odd rows, split", "threadIdx.y / period * lines_per_block",
-     "threadIdx.y * lines_per_block", _BOTH),
-    ("all threads begin with the first block", None, "two odd blocks, split", "threadIdx.y / period * lines_per_block",
+    ("the last tile's rows are all there", None, "odd, split", "row < p.rows - full_tiles * period", "true", _BOTH),
+    ("the last tile's rows are all missing", None, "odd, split", "row < p.rows - full_tiles * period", "false", _BOTH),
+    ("a row of a tile for a block", None, "more odd rows, split", "threadIdx.y / period * tiles_per_block",
+     "threadIdx.y * tiles_per_block", _BOTH),
+    ("all threads begin with the first block", None, "two odd blocks, split", "threadIdx.y / period * tiles_per_block",
      "0", _BOTH),
-    ("a thread has results of lines that follow each other", None, "more odd rows, split", "blockDim.y / period",
+    ("a thread has results of tiles that follow each other", None, "more odd rows, split", "blockDim.y / period",
      "blockDim.y", _BOTH),
-    ("all partial results of a thread are of one block", None, "more odd rows, split", "left -= apart;", "", _BOTH),
+    ("all partial results of a thread are of one block", None, "more odd rows, split", "left -= stride;", "", _BOTH),
 ))  # fmt: skip
 
 SEGMENT = [
     *_mutants(_REDUCTION, (
-        ("every vector has a pilot", None, "longer segments", "seen == 0", "true", wrong("y")),
-        ("no pilot", None, "longer segments, far from zero", "seen == 0", "false", wrong("y")),
+        ("every vector has a shift", None, "longer segments", "seen == 0", "true", wrong("y")),
+        ("no shift", None, "longer segments, far from zero", "seen == 0", "false", wrong("y")),
         ("a vector has one value", None, "longer segments", "seen += columns[u].size();", "++seen;", wrong("y")),
         ("a thread counts one value more", None, "segments", "Acc(seen)", "Acc(seen + 1)", wrong("y")),
     )),
     *_mutants(_VALUES, (
         ("a warp has as many values as the group", "row_counts", "long rows",
          "inverse_part = part > Acc(0) ? Acc(1) / part : Acc(0);", "inverse_part = inverse_length;", wrong("y")),
-        ("a warp has whole vectors", "row_counts", "long odd rows", "columns[i].size()",
+        ("a warp has full vectors", "row_counts", "long odd rows", "columns[i].size()",
          "(columns[i].any() ? 4 : 0)", wrong("y")),
         ("lanes without an element count", "moments_in_registers", "short rows",
          "if (active) moments.m2 += sum_of(squares);", "moments.m2 += sum_of(squares);", wrong("y")),
@@ -121,4 +131,4 @@ IDENTITIES = [
     )),
 ]  # fmt: skip
 
-MOMENTS = [*PILOTS, *PARTS, *BEHIND, *SEGMENT, *IDENTITIES]
+MOMENTS = [*SHIFTS, *PARTS, *ROWS, *SEGMENT, *IDENTITIES]

@@ -23,6 +23,24 @@ BEYOND_SHARED = r"(reads|writes) byte \d+ of the block's \d+ bytes of shared mem
 MISALIGNED = "makes a misaligned access"
 
 
+# The header of each function that reduces values of several threads.
+HEADER_OF = {
+    function: header
+    for header, functions in {
+        "moments.cuh": ("add_value", "add_values", "correct", "moments_of", "moments_of_parts", "without"),
+        "reduce_columns.cuh": ("sum_over_rows_of_warp", "sum_over_y"),
+        "reduce_lanes.cuh": (
+            "moments_over_warps", "reduce_in_lanes", "reduce_in_warp", "reduce_over_block", "reduce_over_warps",
+            "sum_of",
+        ),
+        "reduce_rows.cuh": ("sum_over_rows",),
+        "thread_positions.cuh": ("position_of",),
+    }.items()
+    for function in functions
+}  # fmt: skip
+REDUCTION_SITE = r"(moments|reduce_\w+).cuh:\d+"
+
+
 def nan(*names: str) -> str:
     """These results, and maybe others, have elements that nothing has written."""
     return "".join(rf"(?=.*\bNaN in {name}\b)" for name in names)

@@ -6,10 +6,10 @@ from tests.emulate.mutants.barriers import NOTHING
 from tests.emulate.mutants.mutant import UNWRITTEN, Mutant, nan
 
 _POINTWISE, _COLUMN, _ROW = "kernels/pointwise.cuh", "kernels/column.cuh", "kernels/row.cuh"
-_STORE = "store_pack(here, to, line * length, whole, vector);"
+_STORE = "store_pack(here, to, tile * length, vector_end, vector);"
 _TILE_STORE = "store_pack(columns_, to + here.row, vector);"
-_ROW_STORE = "store_pack(columns[i], to, at, g.whole, pack);"
-_TAKE = "take(packed, at, u == 0 && line == begin + threadIdx.y, values[u], in[u]);"
+_ROW_STORE = "store_pack(columns[i], to, at, g.vector_end, pack);"
+_TAKE = "take(packed, at, u == 0 && tile == begin + threadIdx.y, values[u], in[u]);"
 _LANES = "for (int v = 0; v < kVec - 1; ++v) to[{row} + {columns}.at(v)] = {pack}.element[v];"
 
 
@@ -24,10 +24,10 @@ def _skips(run, file, cases):
 
 FULL = [
     *_skips("stream", _POINTWISE, (
-        ("the last row", _STORE, "line != lines - 1", nan("y")),
-        ("the first row", _STORE, "line != 0", nan("y")),
+        ("the last row", _STORE, "tile != tiles - 1", nan("y")),
+        ("the first row", _STORE, "tile != 0", nan("y")),
         ("the last column", _STORE, "columns.first + kVec < p.channels", nan("y")),
-        ("the last element of each vector", _STORE, _LANES.format(row="line * length", columns="here", pack="vector"),
+        ("the last element of each vector", _STORE, _LANES.format(row="tile * length", columns="here", pack="vector"),
          nan("y")),
         ("a block", _STORE, "blockIdx.x != 1", nan("y")),
         ("a block of rows", _STORE, "blockIdx.y != 2", nan("y")),
@@ -73,7 +73,7 @@ PER_CHANNEL = [
         ("a partial result", _SLOT, "columns.first + kVec < p.channels", UNWRITTEN),
         ("a block's partial results", _SLOT, "blockIdx.y != 2", UNWRITTEN),
     )),
-    *_skips("short rows", "kernels/row_values.cuh", (
+    *_skips("short rows", "kernels/row_channels.cuh", (
         ("a partial result", _ROW_SLOT, "columns.first != 0", UNWRITTEN),
         ("a block's partial results", _ROW_SLOT, "blockIdx.x != 1", UNWRITTEN),
     )),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tests.emulate.mutants.mutant import EARLY, RACE, Mutant, nan, wrong
+from tests.emulate.mutants.mutant import EARLY, HEADER_OF, RACE, REDUCTION_SITE, Mutant, nan, wrong
 
 _COLUMN_SHUFFLE = "__shfl_xor_sync(kAllLanes, arrays[i / N][i % N], offset)"
 _LANES_SHUFFLE = "__shfl_xor_sync(kAllLanes, *values[i], offset)"
-_SITE = r"reduce.cuh:\d+"
+_SITE = REDUCTION_SITE
 _MISSING = rf"waits at {_SITE} with mask 0x[0-9a-f]{{8}} for lane \d+"
 
 
 def _reduce(within, cases):
     return [
-        Mutant(f"{within}, {run}: {name}", run, "reduce.cuh", within, old, new, caught, *rest)
+        Mutant(f"{within}, {run}: {name}", run, HEADER_OF[within], within, old, new, caught, *rest)
         for name, run, old, new, caught, *rest in cases
     ]
 
@@ -74,23 +74,23 @@ NINES = [
          wrong("grad_gemm_product")),
     )),
     # What a warp has left would be a part of the next warp's first segment.
-    *_reduce("seat_of", (
-        ("a segment too many in a warp", "odd rows", "place < a_warp", "true",
+    *_reduce("position_of", (
+        ("a segment too many in a warp", "odd rows", "place < per_warp", "true",
          rf"{EARLY}|{RACE}|which (another|thread)|{wrong('grad_gemm_bias')}"),
-        ("the segments of a warp overlap", "odd rows", "thread / 32 * a_warp + place",
-         "thread / 32 * (a_warp - 1) + place", rf"{RACE}|which (another|thread)|{nan('y')}"),
+        ("the segments of a warp overlap", "odd rows", "thread / 32 * per_warp + place",
+         "thread / 32 * (per_warp - 1) + place", rf"{RACE}|which (another|thread)|{nan('y')}"),
         # The first row of the next iteration or block.
-        ("a row too many", "three groups", "row < height", "true", r"which (another|thread)"),
+        ("a row too many", "three groups", "row < rows_per_iteration", "true", r"which (another|thread)"),
     )),
     # Six of twelve rows, three, two.
     *_reduce("sum_over_rows", (
         ("an odd row is lost", "odd rows", "(rows + 1) / 2", "rows / 2", wrong("grad_gemm_bias")),
-        ("a row that was not written", "odd rows", "seat.row + half < rows", "seat.row + half <= rows", EARLY),
-        ("another segment's sums", "odd rows", "half * slots", "half * slots + 1",
+        ("a row that was not written", "odd rows", "position.row + half < rows", "position.row + half <= rows", EARLY),
+        ("another segment's sums", "odd rows", "half * threads", "half * threads + 1",
          rf"{EARLY}|{wrong('grad_gemm_bias')}"),
     )),
-    Mutant("odd rows: the sums of one row for all", "odd rows", "kernels/row_values.cuh", "store", "height == 1",
-           "true", wrong("grad_group_norm_bias", "grad_group_norm_weight")),
+    Mutant("odd rows: the sums of one row for all", "odd rows", "kernels/row_channels.cuh", "store",
+           "rows_per_iteration == 1", "true", wrong("grad_group_norm_bias", "grad_group_norm_weight")),
 ]  # fmt: skip
 
 _SLOT = "shared[(i / N * width + threadIdx.x) * N + i % N]"
@@ -139,8 +139,8 @@ SEGMENT = [
            of)
     for name, run, old, new, nth, of in (
         ("a vector of a batch for another", "longer segments", "in[u]", "in[0]", 3, 4),
-        ("a batch is skipped", "longest segments", "base += kRowReductionVectors * apart",
-         "base += 2 * kRowReductionVectors * apart", 0, 1),
+        ("a batch is skipped", "longest segments", "base += kRowReductionVectors * stride",
+         "base += 2 * kRowReductionVectors * stride", 0, 1),
         ("a block has what another one has", "segments of a cluster", "(blockIdx.z * blockDim.x + threadIdx.x) * kVec",
          "int(threadIdx.x) * kVec", 0, 1),
         ("a column's constants of a batch for another", "longest segments", "channel_in[u][c++]", "channel_in[0][c++]",

@@ -1,4 +1,4 @@
-"""Runs of elements that begin anywhere in a row: what is loaded of them, and what is stored."""
+"""Unaligned vectors, which begin anywhere in a row: what is loaded of them, and what is stored."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tests.emulate.building import compiled_shapes
 
 SOURCE = """
 #include "../support/launch.cuh"
-#include "../support/runs.cuh"
+#include "../support/unaligned.cuh"
 
 template <typename T, int kVec>
-__global__ void copy_runs(const T* from, T* to, int64_t rows, int64_t channels, int64_t begin, int64_t end) {
+__global__ void copy_vectors(const T* from, T* to, int64_t rows, int64_t channels, int64_t begin, int64_t end) {
   const auto columns = fusegen::row_columns<kVec, false, true>(0, begin, end, threadIdx.x * kVec);
   for (int64_t at = 0; at < rows * channels; at += channels) {
     if (!columns.any()) continue;
-    const auto asked = fusegen::ask_row(columns, from, at, rows * channels, rows * channels);
-    const auto loaded = fusegen::arrived(columns, from, at, asked);
+    const auto issued = fusegen::issue_load(columns, from, at, rows * channels, rows * channels);
+    const auto loaded = fusegen::complete_load(columns, from, at, issued);
     fusegen::Pack<T, kVec> pack;
     for (int v = 0; v < kVec; ++v) pack[v] = loaded[v];
     fusegen::store_pack(columns, to, at, rows * channels, pack);
@@ -28,7 +28,7 @@ __global__ void copy_runs(const T* from, T* to, int64_t rows, int64_t channels, 
 template <typename T, int kVec>
 int copied(const void* from, void* to, int64_t rows, int64_t channels, int64_t begin, int64_t end) {
   const auto threads = (end - begin + kVec - 1) / kVec;
-  return fusegen::launch(copy_runs<T, kVec>, dim3(1), dim3(unsigned(threads)), 0, nullptr,
+  return fusegen::launch(copy_vectors<T, kVec>, dim3(1), dim3(unsigned(threads)), 0, nullptr,
                          static_cast<const T*>(from), static_cast<T*>(to), rows, channels, begin, end);
 }
 
@@ -46,13 +46,13 @@ TYPES = [(8, torch.bfloat16), (8, torch.float32), (4, torch.float32), (2, torch.
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory) -> EmulatedLibrary:
-    return compiled_shapes(SOURCE, tmp_path_factory.mktemp("runs"), checked=True)
+    return compiled_shapes(SOURCE, tmp_path_factory.mktemp("unaligned"), checked=True)
 
 
 @pytest.mark.parametrize("vector, dtype", TYPES)
 @pytest.mark.parametrize("ahead", [(0, 0), (1, 0), (0, 1), (3, 2)], ids=str)
-def test_runs_begin_and_end_anywhere(library, vector, dtype, ahead):
-    """In rows of every length, from every column on; the tensors begin so many elements behind a vector. All that is
+def test_vectors_begin_and_end_anywhere(library, vector, dtype, ahead):
+    """In rows of every length, from every column on; the tensors begin so many elements after a multiple of a vector. All that is
     read lies in the tensor, and nothing else is written."""
     for channels in range(1, 2 * vector + 4):
         for begin in range(min(channels, vector + 2)):
