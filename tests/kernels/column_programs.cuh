@@ -4,6 +4,7 @@
 #include "../support/kernels/program.cuh"
 #include "../support/math.cuh"
 #include "../support/shapes.cuh"
+#include "records.cuh"
 
 namespace {
 using namespace fusegen;
@@ -25,18 +26,10 @@ struct Normalise : Program {
   static constexpr int kChannelValuesBy[] = {0, 3};
 
   template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> x_v;
-    FUSEGEN_EACH { f(Index<0>(), r.x_v...); }
-  };
+  using Reads = RecordX<T, Of>;
   Reads<ReadPointer> reads;
   template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<Out> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
+  using Writes = RecordY<Out, Of>;
   Writes<WritePointer> writes;
   const Param* weight_ptr;
   const Param* bias_ptr;
@@ -194,41 +187,21 @@ struct Gradient : Program {
   static constexpr unsigned kCachedInRegisters[] = {0, 0b1};
   static constexpr unsigned kCachedInShared[] = {0, 0b10};
 
-  template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 4, kComponents = 5;
-    Of<Sum> d_sum_v;
-    Of<MeanAndSquares> x_moments_v;
-    Of<Sum> xd_sum_v;
-    Of<Sum> x_sum_v;
-    FUSEGEN_EACH {
-      f(Index<0>(), r.d_sum_v...);
-      f(Index<1>(), r.x_moments_v...);
-      f(Index<2>(), r.xd_sum_v...);
-      f(Index<3>(), r.x_sum_v...);
-    }
-  };
-  template <template <typename> class Of>
-  struct Sums1 {
-    static constexpr int kFields = 1, kComponents = 1;
-    Of<Sum> out_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.out_sum_v...); }
-  };
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Sums1<Of>>;
+  using Sums = std::conditional_t<kPass == 0, SumsAndMoments<Of>, OneSum<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
     const Acc d_v = kCached & 2 ? cached.d_v : x.grad_y_v * x.gate_v * k.weight_v;
     cached.d_v = d_v;
     if constexpr (kPass == 0) {
-      sum.d_sum_v = d_v;
-      sum.x_moments_v = x.x_v;
-      sum.xd_sum_v = x.x_v * d_v;
-      sum.x_sum_v = x.x_v;
+      sum.first_sum_v = d_v;
+      sum.moments_v = x.x_v;
+      sum.second_sum_v = x.x_v * d_v;
+      sum.third_sum_v = x.x_v;
     } else {
       const Acc grad_v = d_v - (x.x_v * k.slope_v + k.d_sum_v * k.inverse_count_v);
-      sum.out_sum_v = grad_v;
+      sum.sum_v = grad_v;
       y.grad_x_v = grad_v;
       y.grad_gate_v = d_v;
     }
@@ -236,15 +209,15 @@ struct Gradient : Program {
   template <int kPass, typename K, typename S>
   __device__ __forceinline__ void follow(K& k, const S& total) const {
     if constexpr (kPass == 0) {
-      k.d_sum_v = total.d_sum_v;
-      k.x_m2_v = total.x_moments_v.m2;
-      k.slope_v = (total.xd_sum_v + total.x_sum_v) * k.inverse_count_v;
+      k.d_sum_v = total.first_sum_v;
+      k.x_m2_v = total.moments_v.m2;
+      k.slope_v = (total.second_sum_v + total.third_sum_v) * k.inverse_count_v;
     }
   }
   template <int kPass, typename K, typename S>
   __device__ __forceinline__ void finish(K& k, const S& total) const {
-    if constexpr (kPass == 0) k.double_xd_sum_v = Acc(2) * total.xd_sum_v;
-    if constexpr (kPass == 1) k.out_sum_v = total.out_sum_v;
+    if constexpr (kPass == 0) k.double_xd_sum_v = Acc(2) * total.second_sum_v;
+    if constexpr (kPass == 1) k.out_sum_v = total.sum_v;
   }
   template <int kPass, bool kResident, typename F>
   __host__ __device__ void results(const F& f) const {
@@ -275,22 +248,10 @@ struct Grouped : Program {
   static constexpr int kRowTensorsBy[] = {0, 1, 0}, kGroupTensorsBy[] = {0, 1, 2};
 
   template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> x_v;
-    Of<T> z_v;
-    FUSEGEN_EACH {
-      f(Index<0>(), r.x_v...);
-      f(Index<1>(), r.z_v...);
-    }
-  };
+  using Reads = RecordXZ<T, T, Of>;
   Reads<ReadPointer> reads;
   template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
+  using Writes = RecordY<T, Of>;
   Writes<WritePointer> writes;
   const T* bias_ptr;
   const Acc* row_ptr;     // [rows]
@@ -332,14 +293,8 @@ struct Grouped : Program {
     k.shift_v = k.offset_v + k.bias_v;
   }
 
-  template <template <typename> class Of>
-  struct Sums1 {
-    static constexpr int kFields = 1, kComponents = 1;
-    Of<Sum> sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.sum_v...); }
-  };
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 1, Sums1<Of>, Nothing>;
+  using Sums = std::conditional_t<kPass == 1, OneSum<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   __device__ __forceinline__ void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {

@@ -9,6 +9,7 @@
 #include "../support/kernels/pointwise.cuh"
 #include "../support/kernels/row_reduction.cuh"
 #include "../support/kernels/scalar_reduction.cuh"
+#include "records.cuh"
 
 namespace toy {
 using namespace fusegen;
@@ -22,28 +23,6 @@ struct Base : Program {
 };
 
 template <template <typename> class Of>
-struct FourSums {
-  static constexpr int kFields = 4, kComponents = 5;
-  Of<Sum> square_sum_v;
-  Of<MeanAndSquares> moments_v;
-  Of<Sum> sum_v;
-  Of<Sum> magnitude_sum_v;
-  FUSEGEN_EACH {
-    f(Index<0>(), r.square_sum_v...);
-    f(Index<1>(), r.moments_v...);
-    f(Index<2>(), r.sum_v...);
-    f(Index<3>(), r.magnitude_sum_v...);
-  }
-};
-
-template <template <typename> class Of>
-struct OneSum {
-  static constexpr int kFields = 1, kComponents = 1;
-  Of<Sum> y_sum_v;
-  FUSEGEN_EACH { f(Index<0>(), r.y_sum_v...); }
-};
-
-template <template <typename> class Of>
 struct TwoSums {
   static constexpr int kFields = 2, kComponents = 2;
   Of<Sum> total_v;
@@ -54,8 +33,8 @@ struct TwoSums {
   }
 };
 
-// h = (a + bias + 1) * scale / 2 + 2 * offset, its sums over the rows; then
-// y = ((a + bias + 1) * scale / 2 - mean) * inverse + b, its sum over the rows, and sums of that.
+// h = (x + bias + 1) * scale / 2 + 2 * offset, its sums over the rows; then
+// y = ((x + bias + 1) * scale / 2 - mean) * inverse + z, its sum over the rows, and sums of that.
 template <typename T_>
 struct Columns : Base {
   using T = T_;
@@ -66,21 +45,10 @@ struct Columns : Base {
   static constexpr bool kReducesChannels = true;
 
   template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> a_v, b_v;
-    FUSEGEN_EACH {
-      f(Index<0>(), r.a_v...);
-      f(Index<1>(), r.b_v...);
-    }
-  };
+  using Reads = RecordXZ<T, T, Of>;
   Reads<ReadPointer> reads;
   template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
+  using Writes = RecordY<T, Of>;
   Writes<WritePointer> writes;  // may be null
   static constexpr unsigned kOptionalWrites = ~0u;
   // [channels]
@@ -142,20 +110,20 @@ struct Columns : Base {
 
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<
-      kPass == 0, FourSums<Of>, std::conditional_t<kPass == 1, OneSum<Of>, TwoSums<Of>>>;
+      kPass == 0, SumsAndMoments<Of>, std::conditional_t<kPass == 1, OneSum<Of>, TwoSums<Of>>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Nothing&, S& sum, Y& y) const {
-    const Acc scaled_v = (x.a_v + k.moved_bias_v) * k.half_scale_v;
+    const Acc scaled_v = (x.x_v + k.moved_bias_v) * k.half_scale_v;
     if constexpr (kPass == 0) {
       const Acc h_v = scaled_v + k.twice_offset_v;
-      sum.square_sum_v = h_v * h_v;
+      sum.first_sum_v = h_v * h_v;
       sum.moments_v = h_v;
-      sum.sum_v = h_v;
-      sum.magnitude_sum_v = magnitude(h_v);
+      sum.second_sum_v = h_v;
+      sum.third_sum_v = magnitude(h_v);
     } else {
-      y.y_v = (scaled_v - k.mean_v) * k.inverse_v + x.b_v;
-      sum.y_sum_v = y.y_v;
+      y.y_v = (scaled_v - k.mean_v) * k.inverse_v + x.z_v;
+      sum.sum_v = y.y_v;
     }
   }
   template <typename K>
@@ -173,11 +141,11 @@ struct Columns : Base {
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
-      k.square_v = total.square_sum_v + k.shift_v;
-      k.sum_v = total.sum_v;
-      k.magnitude_v = total.magnitude_sum_v + k.moved_bias_v;
+      k.square_v = total.first_sum_v + k.shift_v;
+      k.sum_v = total.second_sum_v;
+      k.magnitude_v = total.third_sum_v + k.moved_bias_v;
     } else if constexpr (kPass == 1) {
-      k.y_sum_v = total.y_sum_v;
+      k.y_sum_v = total.sum_v;
     } else {
       k.total_v = total.total_v * k.half_v;
       k.weighted_v = total.weighted_v;
@@ -206,7 +174,7 @@ struct Columns : Base {
   }
 };
 
-// h = a * 2 weight + scale / 2 + offset * 2, its sums over each row or group; then y = h - mean.
+// h = x * 2 weight + scale / 2 + offset * 2, its sums over each row or group; then y = h - mean.
 template <typename T_, Unit kSegment>
 struct Rows : Base {
   using T = T_;
@@ -217,18 +185,10 @@ struct Rows : Base {
   static constexpr int kGroupTensorsBy[] = {1, kSegment == Unit::kRow ? 1 : 2};
 
   template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 1;
-    Of<T> a_v;
-    FUSEGEN_EACH { f(Index<0>(), r.a_v...); }
-  };
+  using Reads = RecordX<T, Of>;
   Reads<ReadPointer> reads;
   template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> y_v;
-    FUSEGEN_EACH { f(Index<0>(), r.y_v...); }
-  };
+  using Writes = RecordY<T, Of>;
   Writes<WritePointer> writes;
   static constexpr unsigned kOptionalWrites = ~0u;
   const T* weight_ptr;    // [channels]
@@ -287,16 +247,16 @@ struct Rows : Base {
   FUSEGEN_DEVICE void derive_group(K& k) const { k.twice_offset_v = k.two_v * k.offset_v; }
 
   template <int kPass, template <typename> class Of>
-  using Sums = std::conditional_t<kPass == 0, FourSums<Of>, Nothing>;
+  using Sums = std::conditional_t<kPass == 0, SumsAndMoments<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Nothing&, S& sum, Y& y) const {
-    const Acc h_v = x.a_v * k.twice_weight_v + k.bias_v + k.half_scale_v + k.twice_offset_v;
+    const Acc h_v = x.x_v * k.twice_weight_v + k.bias_v + k.half_scale_v + k.twice_offset_v;
     if constexpr (kPass == 0) {
-      sum.square_sum_v = h_v * h_v;
+      sum.first_sum_v = h_v * h_v;
       sum.moments_v = h_v;
-      sum.sum_v = h_v;
-      sum.magnitude_sum_v = magnitude(h_v);
+      sum.second_sum_v = h_v;
+      sum.third_sum_v = magnitude(h_v);
     } else {
       y.y_v = h_v - k.mean_v;
     }
@@ -311,9 +271,9 @@ struct Rows : Base {
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void finish(K& k, const S& total) const {
     if constexpr (kPass == 0) {
-      k.square_v = total.square_sum_v;
-      k.sum_v = total.sum_v;
-      k.magnitude_v = total.magnitude_sum_v + k.half_scale_v;
+      k.square_v = total.first_sum_v;
+      k.sum_v = total.second_sum_v;
+      k.magnitude_v = total.third_sum_v + k.half_scale_v;
     }
   }
   template <int kPass, bool kResident, typename F>

@@ -8,6 +8,7 @@
 #include "../support/kernels/program.cuh"
 #include "../support/math.cuh"
 #include "../support/shapes.cuh"
+#include "records.cuh"
 
 using namespace fusegen;
 
@@ -33,11 +34,7 @@ struct Normalised : Program {
   static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
 
   template <template <typename> class Of>
-  struct Reads {
-    static constexpr int kFields = 2;
-    Of<T> x_v, z_v;
-    FUSEGEN_EACH { f(Index<0>(), r.x_v...), f(Index<1>(), r.z_v...); }
-  };
+  using Reads = RecordXZ<T, T, Of>;
   Reads<ReadPointer> reads;
   template <template <typename> class Of>
   struct Writes {
@@ -180,11 +177,7 @@ struct Gradient : Program {
   };
   Reads<ReadPointer> reads;
   template <template <typename> class Of>
-  struct Writes {
-    static constexpr int kFields = 1;
-    Of<T> dx_v;
-    FUSEGEN_EACH { f(Index<0>(), r.dx_v...); }
-  };
+  using Writes = RecordY<T, Of>;
   Writes<WritePointer> writes;  // may be null
   static constexpr unsigned kOptionalWrites = ~0u;
   const T* weight_ptr;          // [channels]
@@ -231,12 +224,6 @@ struct Gradient : Program {
   static constexpr unsigned kCachedInRegisters[] = {0b0, 0b0, 0b1};
 
   template <template <typename> class Of>
-  struct Sums0 {
-    static constexpr int kFields = 1, kComponents = 1;
-    Of<Sum> center_sum_v;
-    FUSEGEN_EACH { f(Index<0>(), r.center_sum_v...); }
-  };
-  template <template <typename> class Of>
   struct Sums1 {
     static constexpr int kFields = 2, kComponents = 2;
     Of<Sum> d_sum_v, hat_d_sum_v;
@@ -254,12 +241,12 @@ struct Gradient : Program {
   };
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<
-      kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Sums2<Of>>>;
+      kPass == 0, OneSum<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Sums2<Of>>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
   FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
     if constexpr (kPass == 0) {
-      sum.center_sum_v = x.other_v;
+      sum.sum_v = x.other_v;
     } else {
       const Acc hat_v = kCached & 1 ? cached.hat_v : (x.x_v - k.center_v) * k.rstd_v;
       cached.hat_v = hat_v;
@@ -272,7 +259,7 @@ struct Gradient : Program {
         sum.grad_sum_v = x.grad_v;
         sum.hat_grad_sum_v = hat_v * x.grad_v;
         sum.dx_sum_v = dx_v;
-        y.dx_v = dx_v;
+        y.y_v = dx_v;
       }
     }
   }

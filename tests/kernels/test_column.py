@@ -12,6 +12,7 @@ import torch
 from fusegen.emulate import Buffer, EmulatedLibrary, EmulationError, compile_kernels
 from fusegen.paths import templates_directory
 
+RECORDS = Path(__file__).parent / "records.cuh"
 PROGRAMS = (Path(__file__).parent / "column_programs.cuh").read_text(encoding="utf-8")
 ENTRY = """
 #include "../support/kernels/column_launch.cuh"
@@ -78,6 +79,7 @@ def compiled(entry: str, root: Path) -> EmulatedLibrary:
     """The programs and what calls kernels with them, beside the support headers, as a generated package lies."""
     shutil.copytree(templates_directory() / "support", root / "support")
     (root / "programs").mkdir()
+    shutil.copy(RECORDS, root / "programs")
     (root / "programs" / "kernels.cu").write_text(PROGRAMS + entry, encoding="utf-8")
     return compile_kernels(root / "programs" / "kernels.cu", cache=root / "cache")
 

@@ -30,6 +30,7 @@ LONG = [(2, 16400, 2), (1, 20481, 1)]  # of which a thread has several vectors
 def compiled(root: Path, *, checked: bool) -> EmulatedLibrary:
     shutil.copytree(templates_directory() / "support", root / "support")
     (root / "programs").mkdir()
+    shutil.copy(PROGRAMS.with_name("records.cuh"), root / "programs")
     source = root / "programs" / "kernels.cu"
     source.write_text(PROGRAMS.read_text(encoding="utf-8"), encoding="utf-8")
     return compile_kernels(source, cache=root / "cache", checked=checked)

@@ -184,7 +184,8 @@ def library(tmp_path_factory) -> EmulatedLibrary:
     root = tmp_path_factory.mktemp("row")
     shutil.copytree(templates_directory() / "support", root / "support")
     (root / "row").mkdir()
-    shutil.copy(Path(__file__).with_name("row_programs.cuh"), root / "row")
+    for name in ("records.cuh", "row_programs.cuh"):
+        shutil.copy(Path(__file__).with_name(name), root / "row")
     (root / "row" / "kernels.cu").write_text(SOURCE, encoding="utf-8")
     return compile_kernels(root / "row" / "kernels.cu", cache=root / "cache")
 
