@@ -52,7 +52,7 @@ def library(tmp_path_factory) -> EmulatedLibrary:
 @pytest.mark.parametrize("vector, dtype", TYPES)
 @pytest.mark.parametrize("ahead", [(0, 0), (1, 0), (0, 1), (3, 2)], ids=str)
 def test_vectors_begin_and_end_anywhere(library, vector, dtype, ahead):
-    """In rows of every length, from every column on; the tensors begin so many elements after a multiple of a vector. All that is
+    """In rows of every length, from every column on; the tensors begin so many elements after a vector. All that is
     read lies in the tensor, and nothing else is written."""
     for channels in range(1, 2 * vector + 4):
         for begin in range(min(channels, vector + 2)):

@@ -189,9 +189,9 @@ __global__ void __launch_bounds__(kPanelThreads, l2_blocks<P>()) l2_kernel(
     const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
     const bool active = column < p.channels;
     const int64_t left = p.rows - threadIdx.y * kPanelRows;
-    constexpr int kStride = kL2RowsPerIteration<P, kVec> * kPanelRows;
+    const int stride = kL2RowsPerIteration<P, kVec> * kPanelRows;
     const auto total = collect_partials<P, 0>(
-        p, column, active, slices, shared, kPanelRows, left, kStride);
+        p, column, active, slices, shared, kPanelRows, left, stride);
     if (threadIdx.y == 0 && active) finish_channel<P, 0>(p, column, total);
     count_part(counter);
     return;

@@ -46,7 +46,8 @@ PLACES = [
     _mutant("a row of another thread", "next_ += step_;", "next_ += Place{int(blockDim.x), p_.channels};", EARLY),
     # The gradient is in the place of the value that is cached, the product in a tile of its own.
     _mutant("out of another array's tile", _OUT,
-            "reinterpret_cast<decltype(fetched_tile<kField, E>())>(tiles_) + here.at", wrong("grad_matmul_product")),
+            "reinterpret_cast<decltype(tiles_.template fetched<kField, E>())>(tiles_.memory) + here.at",
+            wrong("grad_matmul_product")),
     _mutant("a value is cached where the next row's gradient is still to be read", _CACHE,
             "wait_for_rows<0>(); const int after = here.at + step_.at;"
             "tiles_.template cached<kField>()[after < end_ ? after : here.at] = cached_vector[kField];",

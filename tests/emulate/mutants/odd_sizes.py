@@ -72,7 +72,8 @@ RAGGED = _mutants((
      rf"{nan('y')}|{UNWRITTEN}"),
     ("vectors from where the segment begins", _BY_VECTORS, _COLUMNS, "segment_columns",
      "begin - (row + begin) % kVec", "begin", MISALIGNED),
-    ("the last vector without its mask", _BY_VECTORS, _PACKS, None, f"if (row + columns.first + N <= vector_end) {_ALIGNED}",
+    ("the last vector without its mask", _BY_VECTORS, _PACKS, None,
+     f"if (row + columns.first + N <= vector_end) {_ALIGNED}",
      f"if (row + columns.first < vector_end) {_ALIGNED}", rf"reads .*{_PAST}"),
     ("what does not exist is stored", _BY_VECTORS, _PACKS, None, "if (columns.has(v)) to[v] = pack[v];",
      "to[v] = pack[v];", rf"{_OTHERS}|{_PAST}|{wrong('y')}"),
@@ -89,7 +90,7 @@ RAGGED = _mutants((
 
 # Neighbours, wherever they begin: single elements of 4 bytes, and words of two elements of 2 bytes.
 RUNS = _mutants((
-    ("a run's last element is missing", "odd rows", _UNALIGNED, "row_columns", "int(left)", "int(left) - 1",
+    ("a vector's last element is missing", "odd rows", _UNALIGNED, "row_columns", "int(left)", "int(left) - 1",
      rf"{nan('y')}|{UNWRITTEN}"),
     ("the element behind a segment", "odd rows", _UNALIGNED, "row_columns", "end - first", "end + 1 - first",
      rf"{_OTHERS}|{_PAST}|{wrong('y')}"),
