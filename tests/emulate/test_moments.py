@@ -132,7 +132,7 @@ MUTANTS = {
          _HIDDEN.replace(")) r", ") || !(sums.squares <= Acc(1e30))) r")),
         ("a thread of a tile without rows counts", "kernels/column.cuh", "run",
          "own > 0 ? Acc((own + blockDim.y - 1) / blockDim.y) : Acc(0)", "Acc(1)"),
-        ("a thread of a slice without rows counts", "kernels/l2.cuh", "leave_l2_sums",
+        ("a thread of a slice without rows counts", "kernels/l2_sums.cuh", "leave_l2_sums",
          "own > 0 ? Acc((own + kRowsPerIteration - 1) / kRowsPerIteration) : Acc(0)", "Acc(1)"),
         ("a thread of a block without rows counts", "kernels/pointwise.cuh", None,
          "own > 0 ? Acc(mine - lacks(begin + threadIdx.y + (mine - 1) * blockDim.y, v)) : Acc(0)", "Acc(1)"),
