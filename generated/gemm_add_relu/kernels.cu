@@ -17,8 +17,8 @@
 // element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
+#include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
-#include "../support/math.cuh"
 
 namespace {
 using namespace fusegen;
@@ -84,15 +84,15 @@ struct Forward : Program {
     f(Uses<0b1>(), bias_ptr, true, &Channel::bias_v);
   }
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc plus_bias_v = x.gemm_product_v + k.bias_v;
     const Acc relu_value_v = relu(plus_bias_v);
     y.y_v = relu_value_v;
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 1;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 1;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 
@@ -157,8 +157,8 @@ struct Backward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc plus_bias_v = x.gemm_product_v + k.bias_v;
     const Acc d_plus_bias_v = relu_backward(x.grad_y_v, plus_bias_v);
     sum.grad_bias_v = d_plus_bias_v;
@@ -178,7 +178,7 @@ struct Backward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 2;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 2;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 

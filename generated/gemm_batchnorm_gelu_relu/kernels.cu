@@ -18,8 +18,8 @@
 // element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
+#include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
-#include "../support/math.cuh"
 
 namespace {
 using namespace fusegen;
@@ -139,8 +139,8 @@ struct TrainForward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     if constexpr (kPass == 0) {
       sum.batch_norm_moments_v = x.gemm_product_v;
     } else {
@@ -202,7 +202,7 @@ struct TrainForward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 11;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 11;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {0, 3};
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
@@ -292,14 +292,14 @@ struct TrainBackward : Program {
     k.batch_norm_center_v = k.batch_norm_mean_v - k.gemm_bias_v;
   }
 
-  // What kernels may keep of an element for later passes.
-  struct Kept {
+  // Values of an element that kernels may cache for later passes.
+  struct Cached {
     static constexpr int kFields = 1;
     Acc d_batch_norm_v;
     FUSEGEN_EACH { f(Index<0>(), r.d_batch_norm_v...); }
   };
-  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b0};
-  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b1};
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b0};
+  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b1};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -311,17 +311,17 @@ struct TrainBackward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
     const Acc batch_norm_centered_v = x.gemm_product_v - k.batch_norm_center_v;
     const Acc batch_norm_v = batch_norm_centered_v * k.batch_norm_scale_v + k.batch_norm_bias_v;
     const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
     const Acc gelu_value_v = batch_norm_v * cdf_v;
     const Acc d_gelu_value_v = relu_backward(x.grad_y_v, gelu_value_v);
     const Acc slope_of_gelu_value_v = gelu_slope<Out>(batch_norm_v, cdf_v);
-    const Acc d_batch_norm_v = has_bit(kKept, 0) ? kept.d_batch_norm_v
+    const Acc d_batch_norm_v = has_bit(kCached, 0) ? cached.d_batch_norm_v
         : d_gelu_value_v * slope_of_gelu_value_v;
-    kept.d_batch_norm_v = d_batch_norm_v;
+    cached.d_batch_norm_v = d_batch_norm_v;
     if constexpr (kPass == 0) {
       sum.grad_batch_norm_bias_v = d_batch_norm_v;
       sum.batch_norm_centered_d_batch_norm_sum_v = batch_norm_centered_v * d_batch_norm_v;
@@ -369,7 +369,7 @@ struct TrainBackward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 12;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 12;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3, 5};
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
@@ -443,8 +443,8 @@ struct EvalForward : Program {
     k.batch_norm_center_v = k.batch_norm_running_mean_v - k.gemm_bias_v;
   }
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc batch_norm_v = (x.gemm_product_v - k.batch_norm_center_v) * k.batch_norm_scale_v
         + k.batch_norm_bias_v;
     const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
@@ -454,7 +454,7 @@ struct EvalForward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 7;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 7;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 
@@ -542,8 +542,8 @@ struct EvalBackward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc batch_norm_centered_v = x.gemm_product_v - k.batch_norm_center_v;
     const Acc batch_norm_v = batch_norm_centered_v * k.batch_norm_scale_v + k.batch_norm_bias_v;
     const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
@@ -574,7 +574,7 @@ struct EvalBackward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 9;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 9;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 

@@ -19,8 +19,8 @@
 // element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
+#include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
-#include "../support/math.cuh"
 
 namespace {
 using namespace fusegen;
@@ -116,14 +116,14 @@ struct Forward : Program {
     }
   }
 
-  // What kernels may keep of an element for later passes.
-  struct Kept {
+  // Values of an element that kernels may cache for later passes.
+  struct Cached {
     static constexpr int kFields = 1;
     Acc mish_value_v;
     FUSEGEN_EACH { f(Index<0>(), r.mish_value_v...); }
   };
-  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b1};
-  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b0};
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b1};
+  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -134,15 +134,15 @@ struct Forward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
     const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
     const Acc plus_bias_v = gemm_v + k.bias_v;
     const Acc hardtanh_value_v = hardtanh(plus_bias_v, Acc(-1), Acc(1));
     const Acc power_v = bounded_exp<Out>(hardtanh_value_v);
-    const Acc mish_value_v = has_bit(kKept, 0) ? kept.mish_value_v
+    const Acc mish_value_v = has_bit(kCached, 0) ? cached.mish_value_v
         : mish<Out>(hardtanh_value_v, power_v);
-    kept.mish_value_v = mish_value_v;
+    cached.mish_value_v = mish_value_v;
     if constexpr (kPass == 0) {
       sum.groupnorm_moments_v = mish_value_v;
     } else {
@@ -168,11 +168,11 @@ struct Forward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 4;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 4;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {2, 4};
   static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 4, kRowValues = 9, kRowBlocks = 4;
-  static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
+  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
 };
 
 }  // namespace
@@ -261,14 +261,14 @@ struct Backward : Program {
     }
   }
 
-  // What kernels may keep of an element for later passes.
-  struct Kept {
+  // Values of an element that kernels may cache for later passes.
+  struct Cached {
     static constexpr int kFields = 2;
     Acc groupnorm_hat_v, slope_of_mish_value_v;
     FUSEGEN_EACH { f(Index<0>(), r.groupnorm_hat_v...); f(Index<1>(), r.slope_of_mish_value_v...); }
   };
-  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b11};
-  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b0};
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b11};
+  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -288,22 +288,22 @@ struct Backward : Program {
   using Sums =
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
     const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
     const Acc plus_bias_v = gemm_v + k.bias_v;
     const Acc hardtanh_value_v = hardtanh(plus_bias_v, Acc(-1), Acc(1));
     const Acc power_v = bounded_exp<Out>(hardtanh_value_v);
     const Acc mish_value_v = mish<Out>(hardtanh_value_v, power_v);
-    const Acc groupnorm_hat_v = has_bit(kKept, 0) ? kept.groupnorm_hat_v
+    const Acc groupnorm_hat_v = has_bit(kCached, 0) ? cached.groupnorm_hat_v
         : (mish_value_v - k.groupnorm_mean_v) * k.groupnorm_rstd_v;
-    kept.groupnorm_hat_v = groupnorm_hat_v;
+    cached.groupnorm_hat_v = groupnorm_hat_v;
     const Acc d_groupnorm_weight_v = x.grad_y_v * groupnorm_hat_v;
     const Acc d_groupnorm_hat_v = x.grad_y_v * k.groupnorm_weight_v;
     const Acc d_groupnorm_hat_groupnorm_hat_v = d_groupnorm_weight_v * k.groupnorm_weight_v;
-    const Acc slope_of_mish_value_v = has_bit(kKept, 1) ? kept.slope_of_mish_value_v
+    const Acc slope_of_mish_value_v = has_bit(kCached, 1) ? cached.slope_of_mish_value_v
         : mish_slope<Out>(hardtanh_value_v, power_v);
-    kept.slope_of_mish_value_v = slope_of_mish_value_v;
+    cached.slope_of_mish_value_v = slope_of_mish_value_v;
     if constexpr (kPass == 0) {
       sum.d_groupnorm_hat_sum_v = d_groupnorm_hat_v;
       sum.d_groupnorm_hat_groupnorm_hat_sum_v = d_groupnorm_hat_groupnorm_hat_v;
@@ -356,11 +356,11 @@ struct Backward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 6;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 6;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3, 3};
   static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 3, kRowValues = 17, kRowBlocks = 3;
-  static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
+  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
 };
 
 }  // namespace

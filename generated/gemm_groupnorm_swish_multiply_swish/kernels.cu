@@ -19,8 +19,8 @@
 // element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
+#include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
-#include "../support/math.cuh"
 
 namespace {
 using namespace fusegen;
@@ -116,14 +116,14 @@ struct Forward : Program {
     }
   }
 
-  // What kernels may keep of an element for later passes.
-  struct Kept {
+  // Values of an element that kernels may cache for later passes.
+  struct Cached {
     static constexpr int kFields = 1;
     Acc gemm_v;
     FUSEGEN_EACH { f(Index<0>(), r.gemm_v...); }
   };
-  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b1};
-  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b0};
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b1};
+  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -134,10 +134,10 @@ struct Forward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
-    const Acc gemm_v = has_bit(kKept, 0) ? kept.gemm_v : x.gemm_product_v + k.gemm_bias_v;
-    kept.gemm_v = gemm_v;
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+    const Acc gemm_v = has_bit(kCached, 0) ? cached.gemm_v : x.gemm_product_v + k.gemm_bias_v;
+    cached.gemm_v = gemm_v;
     if constexpr (kPass == 0) {
       sum.group_norm_moments_v = gemm_v;
     } else {
@@ -168,11 +168,11 @@ struct Forward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 4;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 4;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1, 4};
   static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 4, kRowValues = 10, kRowBlocks = 4;
-  static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
+  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
 };
 
 // Launch shapes that were measured to be fastest, from
@@ -274,15 +274,15 @@ struct Backward : Program {
     }
   }
 
-  // What kernels may keep of an element for later passes.
-  struct Kept {
+  // Values of an element that kernels may cache for later passes.
+  struct Cached {
     static constexpr int kFields = 4;
     Acc silu_value_v, d_times_multiply_weight_v, d_group_norm_v, d_group_norm_weight_v;
     FUSEGEN_EACH { f(Index<0>(), r.silu_value_v...); f(Index<1>(), r.d_times_multiply_weight_v...);
         f(Index<2>(), r.d_group_norm_v...); f(Index<3>(), r.d_group_norm_weight_v...); }
   };
-  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b1111};
-  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b0};
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b1111};
+  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -304,27 +304,27 @@ struct Backward : Program {
   using Sums =
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
     const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
     const Acc group_norm_hat_v = (gemm_v - k.group_norm_mean_v) * k.group_norm_rstd_v;
     const Acc group_norm_v = group_norm_hat_v * k.group_norm_weight_v + k.group_norm_bias_v;
     const Acc gate_v = sigmoid<Out>(group_norm_v);
-    const Acc silu_value_v = has_bit(kKept, 0) ? kept.silu_value_v : group_norm_v * gate_v;
-    kept.silu_value_v = silu_value_v;
+    const Acc silu_value_v = has_bit(kCached, 0) ? cached.silu_value_v : group_norm_v * gate_v;
+    cached.silu_value_v = silu_value_v;
     const Acc times_multiply_weight_v = silu_value_v * k.multiply_weight_v;
     const Acc gate_2_v = sigmoid<Out>(times_multiply_weight_v);
     const Acc slope_of_silu_value_2_v = silu_slope(times_multiply_weight_v, gate_2_v);
-    const Acc d_times_multiply_weight_v = has_bit(kKept, 1) ? kept.d_times_multiply_weight_v
+    const Acc d_times_multiply_weight_v = has_bit(kCached, 1) ? cached.d_times_multiply_weight_v
         : x.grad_y_v * slope_of_silu_value_2_v;
-    kept.d_times_multiply_weight_v = d_times_multiply_weight_v;
+    cached.d_times_multiply_weight_v = d_times_multiply_weight_v;
     const Acc slope_of_silu_value_v = silu_slope(group_norm_v, gate_v);
-    const Acc d_group_norm_v = has_bit(kKept, 2) ? kept.d_group_norm_v
+    const Acc d_group_norm_v = has_bit(kCached, 2) ? cached.d_group_norm_v
         : d_times_multiply_weight_v * k.multiply_weight_v * slope_of_silu_value_v;
-    kept.d_group_norm_v = d_group_norm_v;
-    const Acc d_group_norm_weight_v = has_bit(kKept, 3) ? kept.d_group_norm_weight_v
+    cached.d_group_norm_v = d_group_norm_v;
+    const Acc d_group_norm_weight_v = has_bit(kCached, 3) ? cached.d_group_norm_weight_v
         : group_norm_hat_v * d_group_norm_v;
-    kept.d_group_norm_weight_v = d_group_norm_weight_v;
+    cached.d_group_norm_weight_v = d_group_norm_weight_v;
     const Acc d_group_norm_hat_v = d_group_norm_v * k.group_norm_weight_v;
     const Acc d_group_norm_hat_group_norm_hat_v = d_group_norm_weight_v * k.group_norm_weight_v;
     if constexpr (kPass == 0) {
@@ -379,11 +379,11 @@ struct Backward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 8;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 8;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {4, 4};
   static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 4, kRowValues = 22, kRowBlocks = 3;
-  static constexpr bool kRowHasLarge = false, kRowManyConstants = true;
+  static constexpr bool kRowHasFullBlocks = false, kRowManyConstants = true;
 };
 
 }  // namespace

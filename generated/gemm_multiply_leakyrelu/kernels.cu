@@ -17,8 +17,8 @@
 // element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
+#include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
-#include "../support/math.cuh"
 
 namespace {
 using namespace fusegen;
@@ -90,15 +90,15 @@ struct Forward : Program {
     k.gemm_shift_v = k.gemm_bias_v * multiplier_v;
   }
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc times_multiplier_v = x.gemm_product_v * multiplier_v + k.gemm_shift_v;
     const Acc leaky_relu_value_v = leaky_relu(times_multiplier_v, negative_slope_v);
     y.y_v = leaky_relu_value_v;
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 2;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 2;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 
@@ -169,8 +169,8 @@ struct Backward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc times_multiplier_v = x.gemm_product_v * multiplier_v + k.gemm_shift_v;
     const Acc d_times_multiplier_v =
         leaky_relu_backward(x.grad_y_v, times_multiplier_v, negative_slope_v);
@@ -191,7 +191,7 @@ struct Backward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 3;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 3;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 

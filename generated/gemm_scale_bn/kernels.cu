@@ -17,8 +17,8 @@
 // element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
+#include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
-#include "../support/math.cuh"
 
 namespace {
 using namespace fusegen;
@@ -136,8 +136,8 @@ struct TrainForward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc times_scale_scaled_v = x.gemm_product_v * k.scale_v;
     if constexpr (kPass == 0) {
       sum.bn_moments_v = times_scale_scaled_v;
@@ -195,7 +195,7 @@ struct TrainForward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 13;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 13;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1, 4};
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
@@ -303,8 +303,8 @@ struct TrainBackward : Program {
   using Sums =
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc bn_centered_v = x.gemm_product_v * k.scale_v - k.bn_center_v;
     if constexpr (kPass == 0) {
       sum.grad_bn_bias_v = x.grad_y_v;
@@ -362,7 +362,7 @@ struct TrainBackward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 14;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 14;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {2, 8};
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b11;
@@ -448,15 +448,15 @@ struct EvalForward : Program {
     k.bn_scale_v = k.bn_weight_v * bn_rstd_v;
   }
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc bn_centered_v = x.gemm_product_v * k.scale_v - k.bn_center_v;
     const Acc bn_v = bn_centered_v * k.bn_scale_v + k.bn_bias_v;
     y.y_v = bn_v;
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 8;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 8;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {4};
 };
 
@@ -542,8 +542,8 @@ struct EvalBackward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
     const Acc bn_centered_v = gemm_v * k.scale_v - k.bn_running_mean_v;
     sum.grad_bn_bias_v = x.grad_y_v;
@@ -571,7 +571,7 @@ struct EvalBackward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 9;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 9;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {4};
 };
 

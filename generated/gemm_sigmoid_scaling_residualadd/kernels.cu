@@ -18,8 +18,8 @@
 // element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
+#include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
-#include "../support/math.cuh"
 
 namespace {
 using namespace fusegen;
@@ -88,8 +88,8 @@ struct Forward : Program {
     f(Uses<0b1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
   }
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
     const Acc sigmoid_value_v = sigmoid<Out>(gemm_v);
     const Acc times_scaling_factor_v = sigmoid_value_v * scaling_factor_v;
@@ -98,7 +98,7 @@ struct Forward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 1;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 1;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 
@@ -165,8 +165,8 @@ struct Backward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
     const Acc sigmoid_value_v = sigmoid<Out>(gemm_v);
     const Acc d_gemm_v = sigmoid_backward(x.grad_y_v * scaling_factor_v, sigmoid_value_v);
@@ -188,7 +188,7 @@ struct Backward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 2;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 2;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 

@@ -17,8 +17,8 @@
 // element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
+#include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
-#include "../support/math.cuh"
 
 namespace {
 using namespace fusegen;
@@ -112,14 +112,14 @@ struct Forward : Program {
     }
   }
 
-  // What kernels may keep of an element for later passes.
-  struct Kept {
+  // Values of an element that kernels may cache for later passes.
+  struct Cached {
     static constexpr int kFields = 1;
     Acc linear_v;
     FUSEGEN_EACH { f(Index<0>(), r.linear_v...); }
   };
-  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b1};
-  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b0};
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b1};
+  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -130,10 +130,11 @@ struct Forward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
-    const Acc linear_v = has_bit(kKept, 0) ? kept.linear_v : x.linear_product_v + k.linear_bias_v;
-    kept.linear_v = linear_v;
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+    const Acc linear_v = has_bit(kCached, 0) ? cached.linear_v : x.linear_product_v
+        + k.linear_bias_v;
+    cached.linear_v = linear_v;
     if constexpr (kPass == 0) {
       sum.norm_moments_v = linear_v;
     } else {
@@ -161,11 +162,11 @@ struct Forward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 3;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 3;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1, 3};
   static constexpr int kRowTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 3, kRowValues = 7, kRowBlocks = 4;
-  static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
+  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
 };
 
 }  // namespace
@@ -253,14 +254,14 @@ struct Backward : Program {
     }
   }
 
-  // What kernels may keep of an element for later passes.
-  struct Kept {
+  // Values of an element that kernels may cache for later passes.
+  struct Cached {
     static constexpr int kFields = 2;
     Acc d_norm_v, d_norm_weight_v;
     FUSEGEN_EACH { f(Index<0>(), r.d_norm_v...); f(Index<1>(), r.d_norm_weight_v...); }
   };
-  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b11};
-  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b0};
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b11};
+  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -280,17 +281,18 @@ struct Backward : Program {
   using Sums =
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
     const Acc linear_v = x.linear_product_v + k.linear_bias_v;
     const Acc norm_hat_v = (linear_v - k.norm_mean_v) * k.norm_rstd_v;
     const Acc norm_v = norm_hat_v * k.norm_weight_v + k.norm_bias_v;
     const Acc cdf_v = normal_cdf<Out>(norm_v);
     const Acc slope_of_gelu_value_v = gelu_slope<Out>(norm_v, cdf_v);
-    const Acc d_norm_v = has_bit(kKept, 0) ? kept.d_norm_v : x.grad_y_v * slope_of_gelu_value_v;
-    kept.d_norm_v = d_norm_v;
-    const Acc d_norm_weight_v = has_bit(kKept, 1) ? kept.d_norm_weight_v : norm_hat_v * d_norm_v;
-    kept.d_norm_weight_v = d_norm_weight_v;
+    const Acc d_norm_v = has_bit(kCached, 0) ? cached.d_norm_v : x.grad_y_v * slope_of_gelu_value_v;
+    cached.d_norm_v = d_norm_v;
+    const Acc d_norm_weight_v = has_bit(kCached, 1) ? cached.d_norm_weight_v
+        : norm_hat_v * d_norm_v;
+    cached.d_norm_weight_v = d_norm_weight_v;
     const Acc d_norm_hat_v = d_norm_v * k.norm_weight_v;
     const Acc d_norm_hat_norm_hat_v = d_norm_weight_v * k.norm_weight_v;
     if constexpr (kPass == 0) {
@@ -341,11 +343,11 @@ struct Backward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 6;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 6;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3, 3};
   static constexpr int kRowTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 3, kRowValues = 15, kRowBlocks = 3;
-  static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
+  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
 };
 
 }  // namespace

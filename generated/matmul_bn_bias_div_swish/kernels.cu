@@ -19,8 +19,8 @@
 // element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
+#include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
-#include "../support/math.cuh"
 
 namespace {
 using namespace fusegen;
@@ -141,8 +141,8 @@ struct TrainForward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     if constexpr (kPass == 0) {
       sum.bn_moments_v = x.matmul_product_v;
     } else {
@@ -201,7 +201,7 @@ struct TrainForward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 12;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 12;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {0, 3};
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
@@ -302,14 +302,14 @@ struct TrainBackward : Program {
     k.bn_shift_v = (k.bn_bias_v + k.bias_v) * k.inverse_divide_value_v;
   }
 
-  // What kernels may keep of an element for later passes.
-  struct Kept {
+  // Values of an element that kernels may cache for later passes.
+  struct Cached {
     static constexpr int kFields = 1;
     Acc d_over_divide_value_v;
     FUSEGEN_EACH { f(Index<0>(), r.d_over_divide_value_v...); }
   };
-  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b0};
-  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b1};
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b0};
+  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b1};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -328,15 +328,15 @@ struct TrainBackward : Program {
   using Sums =
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 2, Sums2<Of>, Nothing>>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
     const Acc bn_centered_v = x.matmul_product_v - k.bn_center_v;
     const Acc over_divide_value_v = bn_centered_v * k.bn_scale_v + k.bn_shift_v;
     const Acc gate_v = sigmoid<Out>(over_divide_value_v);
     const Acc slope_of_silu_value_v = silu_slope(over_divide_value_v, gate_v);
-    const Acc d_over_divide_value_v = has_bit(kKept, 0) ? kept.d_over_divide_value_v
+    const Acc d_over_divide_value_v = has_bit(kCached, 0) ? cached.d_over_divide_value_v
         : x.grad_y_v * slope_of_silu_value_v;
-    kept.d_over_divide_value_v = d_over_divide_value_v;
+    cached.d_over_divide_value_v = d_over_divide_value_v;
     if constexpr (kPass == 0) {
       sum.d_over_divide_value_sum_v = d_over_divide_value_v;
       sum.bn_centered_d_over_divide_value_sum_v = bn_centered_v * d_over_divide_value_v;
@@ -398,7 +398,7 @@ struct TrainBackward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 13;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 13;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3, 5};
   static constexpr bool kFitsL2 = true;
   static constexpr unsigned kTileReads = 0b1;
@@ -505,8 +505,8 @@ struct EvalForward : Program {
     k.bn_shift_v = (k.bn_bias_v + k.bias_v) * k.inverse_divide_value_v;
   }
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc over_divide_value_v = (x.matmul_product_v - k.bn_center_v) * k.bn_scale_v
         + k.bn_shift_v;
     const Acc gate_v = sigmoid<Out>(over_divide_value_v);
@@ -515,7 +515,7 @@ struct EvalForward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 8;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 8;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 
@@ -627,8 +627,8 @@ struct EvalBackward : Program {
   using Sums =
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc bn_centered_v = x.matmul_product_v - k.bn_center_v;
     const Acc over_divide_value_v = bn_centered_v * k.bn_scale_v + k.bn_shift_v;
     const Acc gate_v = sigmoid<Out>(over_divide_value_v);
@@ -680,7 +680,7 @@ struct EvalBackward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 10;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 10;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3};
 };
 

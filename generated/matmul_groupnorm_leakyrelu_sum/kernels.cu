@@ -18,8 +18,8 @@
 // element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
+#include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
-#include "../support/math.cuh"
 
 namespace {
 using namespace fusegen;
@@ -113,14 +113,14 @@ struct Forward : Program {
     }
   }
 
-  // What kernels may keep of an element for later passes.
-  struct Kept {
+  // Values of an element that kernels may cache for later passes.
+  struct Cached {
     static constexpr int kFields = 1;
     Acc fc_v;
     FUSEGEN_EACH { f(Index<0>(), r.fc_v...); }
   };
-  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b1};
-  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b0};
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b1};
+  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -131,10 +131,10 @@ struct Forward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
-    const Acc fc_v = has_bit(kKept, 0) ? kept.fc_v : x.fc_product_v + k.fc_bias_v;
-    kept.fc_v = fc_v;
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+    const Acc fc_v = has_bit(kCached, 0) ? cached.fc_v : x.fc_product_v + k.fc_bias_v;
+    cached.fc_v = fc_v;
     if constexpr (kPass == 0) {
       sum.gn_moments_v = fc_v;
     } else {
@@ -162,11 +162,11 @@ struct Forward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 3;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 3;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1, 3};
   static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 3, kRowValues = 7, kRowBlocks = 4;
-  static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
+  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
 };
 
 }  // namespace
@@ -272,8 +272,8 @@ struct Backward : Program {
   using Sums =
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc fc_v = x.fc_product_v + k.fc_bias_v;
     const Acc gn_hat_v = (fc_v - k.gn_mean_v) * k.gn_rstd_v;
     const Acc gn_v = gn_hat_v * k.gn_weight_v + k.gn_bias_v;
@@ -329,11 +329,11 @@ struct Backward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 6;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 6;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3, 3};
   static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 3, kRowValues = 14, kRowBlocks = 3;
-  static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
+  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
 };
 
 }  // namespace

@@ -17,8 +17,8 @@
 // element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
+#include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
-#include "../support/math.cuh"
 
 namespace {
 using namespace fusegen;
@@ -95,8 +95,8 @@ struct Forward : Program {
     f(Uses<0b1>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
   }
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc linear_v = x.linear_product_v + k.linear_bias_v;
     const Acc minimum_constant_v = minimum(linear_v, k.constant_v);
     const Acc minus_constant_v = minimum_constant_v - k.constant_v;
@@ -104,7 +104,7 @@ struct Forward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 1;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 1;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 
@@ -192,8 +192,8 @@ struct Backward : Program {
   using Sums =
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept&, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
     const Acc linear_v = x.linear_product_v + k.linear_bias_v;
     const Acc d_linear_v = minimum_backward(x.grad_y_v, linear_v, k.constant_v);
     sum.d_constant_2_sum_v = -x.grad_y_v + minimum_backward(x.grad_y_v, k.constant_v, linear_v);
@@ -235,7 +235,7 @@ struct Backward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 3;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 3;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {1};
 };
 

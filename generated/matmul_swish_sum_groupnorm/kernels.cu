@@ -18,8 +18,8 @@
 // element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
 #include "launchers.h"
 
+#include "../support/activations.cuh"
 #include "../support/kernels/entry.cuh"
-#include "../support/math.cuh"
 
 namespace {
 using namespace fusegen;
@@ -115,14 +115,14 @@ struct Forward : Program {
     }
   }
 
-  // What kernels may keep of an element for later passes.
-  struct Kept {
+  // Values of an element that kernels may cache for later passes.
+  struct Cached {
     static constexpr int kFields = 1;
     Acc plus_bias_v;
     FUSEGEN_EACH { f(Index<0>(), r.plus_bias_v...); }
   };
-  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b1};
-  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b0};
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b1};
+  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -133,13 +133,13 @@ struct Forward : Program {
   template <int kPass, template <typename> class Of>
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
     const Acc matmul_v = x.matmul_product_v + k.matmul_bias_v;
     const Acc gate_v = sigmoid<Out>(matmul_v);
     const Acc silu_value_v = matmul_v * gate_v;
-    const Acc plus_bias_v = has_bit(kKept, 0) ? kept.plus_bias_v : silu_value_v + k.bias_v;
-    kept.plus_bias_v = plus_bias_v;
+    const Acc plus_bias_v = has_bit(kCached, 0) ? cached.plus_bias_v : silu_value_v + k.bias_v;
+    cached.plus_bias_v = plus_bias_v;
     if constexpr (kPass == 0) {
       sum.group_norm_moments_v = plus_bias_v;
     } else {
@@ -165,11 +165,11 @@ struct Forward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 4;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 4;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {2, 4};
   static constexpr int kGroupTensorsBy[kPasses] = {0, 2};
   static constexpr int kRowConstants = 4, kRowValues = 8, kRowBlocks = 4;
-  static constexpr bool kRowHasLarge = true, kRowManyConstants = false;
+  static constexpr bool kRowHasFullBlocks = true, kRowManyConstants = false;
 };
 
 }  // namespace
@@ -259,15 +259,15 @@ struct Backward : Program {
     }
   }
 
-  // What kernels may keep of an element for later passes.
-  struct Kept {
+  // Values of an element that kernels may cache for later passes.
+  struct Cached {
     static constexpr int kFields = 2;
     Acc group_norm_hat_v, slope_of_silu_value_v;
     FUSEGEN_EACH { f(Index<0>(), r.group_norm_hat_v...); f(Index<1>(), r.slope_of_silu_value_v...);
         }
   };
-  static constexpr unsigned kKeptInRegisters[kPasses] = {0b0, 0b11};
-  static constexpr unsigned kKeptInShared[kPasses] = {0b0, 0b0};
+  static constexpr unsigned kCachedInRegisters[kPasses] = {0b0, 0b11};
+  static constexpr unsigned kCachedInShared[kPasses] = {0b0, 0b0};
 
   template <template <typename> class Of>
   struct Sums0 {
@@ -289,21 +289,21 @@ struct Backward : Program {
   using Sums =
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
-  template <int kPass, unsigned kKept, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Kept& kept, S& sum, Y& y) const {
+  template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
     const Acc matmul_v = x.matmul_product_v + k.matmul_bias_v;
     const Acc gate_v = sigmoid<Out>(matmul_v);
     const Acc silu_value_v = matmul_v * gate_v;
     const Acc plus_bias_v = silu_value_v + k.bias_v;
-    const Acc group_norm_hat_v = has_bit(kKept, 0) ? kept.group_norm_hat_v
+    const Acc group_norm_hat_v = has_bit(kCached, 0) ? cached.group_norm_hat_v
         : (plus_bias_v - k.group_norm_mean_v) * k.group_norm_rstd_v;
-    kept.group_norm_hat_v = group_norm_hat_v;
+    cached.group_norm_hat_v = group_norm_hat_v;
     const Acc d_group_norm_weight_v = x.grad_y_v * group_norm_hat_v;
     const Acc d_group_norm_hat_v = x.grad_y_v * k.group_norm_weight_v;
     const Acc d_group_norm_hat_group_norm_hat_v = d_group_norm_weight_v * k.group_norm_weight_v;
-    const Acc slope_of_silu_value_v = has_bit(kKept, 1) ? kept.slope_of_silu_value_v
+    const Acc slope_of_silu_value_v = has_bit(kCached, 1) ? cached.slope_of_silu_value_v
         : silu_slope(matmul_v, gate_v);
-    kept.slope_of_silu_value_v = slope_of_silu_value_v;
+    cached.slope_of_silu_value_v = slope_of_silu_value_v;
     if constexpr (kPass == 0) {
       sum.d_group_norm_hat_sum_v = d_group_norm_hat_v;
       sum.d_group_norm_hat_group_norm_hat_sum_v = d_group_norm_hat_group_norm_hat_v;
@@ -357,11 +357,11 @@ struct Backward : Program {
   }
 
   // What launch configurations are chosen by: see program.cuh.
-  static constexpr int kColumnValues = 7;  // that a thread keeps of a column
+  static constexpr int kColumnValues = 7;  // of a column in a thread
   static constexpr int kChannelValuesBy[kPasses] = {3, 3};
   static constexpr int kGroupTensorsBy[kPasses] = {2, 4};
   static constexpr int kRowConstants = 3, kRowValues = 15, kRowBlocks = 3;
-  static constexpr bool kRowHasLarge = false, kRowManyConstants = false;
+  static constexpr bool kRowHasFullBlocks = false, kRowManyConstants = false;
 };
 
 }  // namespace

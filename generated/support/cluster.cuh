@@ -1,22 +1,24 @@
 // Sums and moments over a cluster: blocks that run at the same time and read each other's shared
-// memory. Taken in the order of the blocks' ranks by each of them, so that all have the same bits.
+// memory. Each block adds in the order of the ranks, so that all have the same bits.
 //
-// A cluster is the blocks that differ in blockIdx.z alone, which is a block's rank among them; a
-// grid with a single block in z has no clusters, and nothing here does anything. A kernel of
-// columns or segments (rows have exchange.cuh) arrives once when it begins and waits once when it
-// ends. Between them each exchange waits for what came before, so that a block never overwrites
-// what another one still reads, and none is gone by then.
+// A cluster consists of the blocks that differ in blockIdx.z alone, which is a block's rank. In a
+// grid with a single block in z there are no clusters, and these functions do nothing.
+//
+// Kernels with tiles of columns and the row reduction use these barriers; the row kernel has
+// exchange.cuh. A kernel arrives once when it begins and waits once when it ends. In between, each
+// exchange waits for the arrival before it. So no block overwrites values that another block still
+// reads, and no block ends while another reads its shared memory.
 #pragma once
 
 #include <cuda_runtime.h>
 
-#include "reduce.cuh"
+#include "reduce_columns.cuh"
 
 namespace fusegen {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 
-// No clusters: launchers that run there ask for none.
+// No clusters before sm_90: launchers make none there.
 __device__ __forceinline__ bool in_cluster() { return false; }
 __device__ __forceinline__ void cluster_arrive() {}
 __device__ __forceinline__ void cluster_wait() {}
@@ -29,8 +31,8 @@ __device__ __forceinline__ const T* of_peer(const T* own, int) {
 
 __device__ __forceinline__ bool in_cluster() { return gridDim.z > 1; }
 
-// The two halves of a barrier of the cluster: who has waited sees what the others did before they
-// arrived. They take turns, in all threads.
+// The two halves of a cluster barrier: a thread that has waited sees what the other threads wrote
+// before they arrived. Every thread alternates between them.
 __device__ __forceinline__ void cluster_arrive() {
   if (in_cluster()) __cluster_barrier_arrive();
 }
@@ -38,7 +40,8 @@ __device__ __forceinline__ void cluster_wait() {
   if (in_cluster()) __cluster_barrier_wait();
 }
 
-// What the block of this rank has in its shared memory where this block has `own`.
+// The address in the shared memory of the block of this rank that corresponds to `own` in this
+// block.
 template <typename T>
 __device__ __forceinline__ const T* of_peer(const T* own, int rank) {
   return static_cast<const T*>(__cluster_map_shared_rank(own, unsigned(rank)));
@@ -46,8 +49,9 @@ __device__ __forceinline__ const T* of_peer(const T* own, int rank) {
 
 #endif
 
-// Collects what row 0 of each block of the cluster has: N values of each array, array by array and
-// block by block, for all threads of this block. `exchange` holds gridDim.z + 1 times as many.
+// Gathers the values that row 0 of threads of each block of the cluster has: N of each array, array
+// by array and block by block, for all threads of this block. `exchange` holds gridDim.z + 1 times
+// as many.
 template <int N, typename Acc, typename... More>
 __device__ __forceinline__ Acc* gather(
     Acc* exchange, const Acc (&first)[N], const More (&... more)[N]) {
@@ -63,21 +67,22 @@ __device__ __forceinline__ Acc* gather(
   }
   cluster_arrive();
   cluster_wait();
-  // Each thread a value: the way to another block is long.
+  // One thread per value, as reads from another block have a long latency.
   Acc* const all = exchange + values;
 #pragma unroll 1
   for (int i = thread_index(); i < int(gridDim.z) * values; i += blockDim.x * blockDim.y) {
-    const Acc* theirs = of_peer(exchange, i / values);
-    all[i] = theirs[i % values];
+    const Acc* peer = of_peer(exchange, i / values);
+    all[i] = peer[i % values];
   }
   __syncthreads();
   cluster_arrive();
   return all;
 }
 
-// Every thread of a column gets the results that some threads of the block have made.
+// Every thread of a column gets its results, which some threads of the block have computed.
 template <int N, typename Acc, typename... More>
-__device__ __forceinline__ void spread(const Acc* results, Acc (&first)[N], More (&... more)[N]) {
+__device__ __forceinline__ void broadcast(
+    const Acc* results, Acc (&first)[N], More (&... more)[N]) {
   constexpr int kArrays = 1 + sizeof...(More);
   Acc* const arrays[kArrays] = {first, more...};
   __syncthreads();
@@ -95,7 +100,7 @@ __device__ __forceinline__ void sum_over_cluster(
   if (!in_cluster()) return;
   const int sums = (1 + sizeof...(More)) * blockDim.x * N;
   Acc* const all = gather<N>(exchange, first, more...);
-  // One thread a sum.
+  // One thread per sum.
 #pragma unroll 1
   for (int i = thread_index(); i < sums; i += blockDim.x * blockDim.y) {
     Acc total = all[i];
@@ -103,12 +108,13 @@ __device__ __forceinline__ void sum_over_cluster(
     for (int rank = 1; rank < int(gridDim.z); ++rank) total += all[rank * sums + i];
     all[i] = total;
   }
-  spread<N>(all, first, more...);
+  broadcast<N>(all, first, more...);
 }
 
-// The moments of a column's `rows` values. Each block has those of `rows_per_block`, the last ones
-// of fewer or of none: its means, `columns` of them, and behind these its squares. Distances are
-// first taken to the first block's mean, so that equal ones are zero.
+// The moments of a column's `rows` values, from the moments that each block has of its
+// rows_per_block rows; the last blocks have fewer rows or none. Each block has `columns` means,
+// then as many sums of squares. The first block's mean is the shift of the means, so that equal
+// means have distances of zero.
 template <typename Acc>
 __device__ __forceinline__ Moments<Acc> moments_of_blocks(
     const Acc* means, int columns, int rows_per_block, int rows) {
@@ -119,13 +125,13 @@ __device__ __forceinline__ Moments<Acc> moments_of_blocks(
     return Acc(left < rows_per_block ? left : rows_per_block);
   };
   const Acc inverse_count = Acc(1) / Acc(rows);
-  const Acc pilot = means[0];
+  const Acc shift = means[0];
   Acc sum = Acc(0);
 #pragma unroll 1
   for (int rank = 1; rank * rows_per_block < rows; ++rank) {
-    sum += count(rank) * (means[rank * stride] - pilot);
+    sum += count(rank) * (means[rank * stride] - shift);
   }
-  Moments<Acc> all{pilot + sum * inverse_count, Acc(0)};
+  Moments<Acc> all{shift + sum * inverse_count, Acc(0)};
   Acc distances = Acc(0);
 #pragma unroll 1
   for (int rank = 0; rank * rows_per_block < rows; ++rank) {
@@ -137,7 +143,7 @@ __device__ __forceinline__ Moments<Acc> moments_of_blocks(
   return all;
 }
 
-// The moments over the cluster, of which every block has those of its rows, in all threads of a
+// The moments over the cluster, from those that each block has of its rows in all threads of a
 // column. `exchange` holds (gridDim.z + 1) * blockDim.x * 2 N values.
 template <int N, typename Acc>
 __device__ __forceinline__ void moments_over_cluster(
@@ -152,14 +158,14 @@ __device__ __forceinline__ void moments_over_cluster(
   }
   const int columns = blockDim.x * N;
   Acc* const all = gather<N>(exchange, mean, m2);
-  // One thread a column.
+  // One thread per column.
 #pragma unroll 1
   for (int column = thread_index(); column < columns; column += blockDim.x * blockDim.y) {
     const auto result = moments_of_blocks(all + column, columns, rows_per_block, rows);
     all[column] = result.mean;
     all[columns + column] = result.m2;
   }
-  spread<N>(all, mean, m2);
+  broadcast<N>(all, mean, m2);
 #pragma unroll
   for (int v = 0; v < N; ++v) moments[v] = {mean[v], m2[v]};
 }

@@ -1,17 +1,17 @@
-// What is known of programs whose kernels hold columns, and how long it takes without that.
+// The work of kernels whose columns stay on chip, and the time of the two-pass schedule instead.
 #pragma once
 
 #include <cstdint>
 
 namespace fusegen {
 
-// What a program has to do whose kernels hold columns, by which its schedule and its tiles are
+// The work of a program whose columns can stay on chip, by which its schedule and its tiles are
 // chosen.
 struct ColumnWork {
   int64_t element;    // bytes of a tile for each of its elements
   int64_t narrowest;  // bytes of an element of the narrowest tensor in it
   int64_t sums;       // bytes of what a warp sums of a column
-  int64_t exchange;   // bytes of what a block of a cluster shows of a column
+  int64_t exchange;   // bytes that a block of a cluster exchanges of a column
   int moved;          // tensors with all elements that it reads or writes
   int again;          // tensors with all elements that the split schedule reads a second time
   int64_t kept;       // bytes that panels keep in the L2 of an element; 0 where there are none

@@ -1,27 +1,28 @@
-// What the warps of a row or group exchange where a cluster holds it, a part in each of its blocks.
+// The exchange of sums between the warps of a row or group that a cluster shares, with a part of it
+// in each block.
 //
-// A warp sends what it has to every block, into a slot of its own there. A barrier in the block's
-// shared memory counts the bytes that have come: who has waited for it may read them. Nothing else
-// is waited for. The cluster's barrier would also wait until all that its threads have stored is in
-// global memory, which takes longer than the rest of a turn.
+// A warp sends its values to every block, each into a slot of its own. An mbarrier in the block's
+// shared memory counts the bytes that have been written; a thread that has waited for it may read
+// them. The barrier of the cluster would also wait until all stores of its threads are in global
+// memory, which takes longer than the rest of an iteration.
 //
-// Exchanges take turns with two sets of slots, each with a barrier. A warp sends only after it has
-// read the exchange before, and none is complete before all warps have sent. So nobody sends to a
-// slot that is still read, or to a block that is gone.
+// Exchanges alternate between two sets of slots, each with an mbarrier. A warp sends only after it
+// has read the exchange before, and an exchange is complete only after all warps have sent. So no
+// warp writes to a slot that another still reads, or to a block that has ended.
 #pragma once
 
 #include <cstdint>
 
 #include "cluster.cuh"
-#include "reduce.cuh"
+#include "reduce_lanes.cuh"
 
 namespace fusegen {
 
-// Of a cluster that holds segments, at most: two for each lane of a warp.
+// Warps of a cluster, at most: two for each lane of a warp.
 constexpr int kClusterWarps = 64;
 
-// How many values of shared memory exchanges of `values` a warp take: two sets of slots, and behind
-// them the barriers.
+// The size of shared memory, in values, of exchanges of `values` values per warp: two sets of
+// slots, then the mbarriers.
 constexpr int exchange_size(int values) { return 2 * values * kClusterWarps + 4; }
 
 #if defined(__CUDACC__)
@@ -35,13 +36,13 @@ __device__ __forceinline__ unsigned shared_address_of_peer(const void* own, int 
   return address;
 }
 
-// Makes a barrier for one thread that says how many bytes come.
+// Initialises an mbarrier; one thread arrives, which also says how many bytes to expect.
 __device__ __forceinline__ void make_barrier(uint64_t* barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Says how many bytes come. Some may have, by then.
+// Says how many bytes to expect. Some may already have been written.
 __device__ __forceinline__ void expect_bytes(uint64_t* barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
                    shared_address(barrier)),
@@ -49,7 +50,7 @@ __device__ __forceinline__ void expect_bytes(uint64_t* barrier, int bytes) {
                : "memory");
 }
 
-// Stores a value where the block of this rank has `slot`, and tells its barrier.
+// Stores a value to the slot of the block of this rank; the store counts at that block's mbarrier.
 __device__ __forceinline__ void send(float* slot, float value, uint64_t* barrier, int rank) {
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
@@ -65,7 +66,8 @@ __device__ __forceinline__ void send(double* slot, double value, uint64_t* barri
       : "memory");
 }
 
-// Waits until all bytes have come, for the first time, the second (parity 1), the third (0) ...
+// Waits until all bytes have been written. The parity is 0 at the first use, 1 at the second, and
+// so on.
 __device__ __forceinline__ void wait_for_bytes(uint64_t* barrier, unsigned parity) {
   unsigned done = 0;
   while (done == 0) {
@@ -81,7 +83,7 @@ __device__ __forceinline__ void wait_for_bytes(uint64_t* barrier, unsigned parit
 
 #else
 
-// The emulator knows the cluster's barrier only: it orders as much.
+// The emulator has the barrier of the cluster only, which orders as much.
 inline void make_barrier(uint64_t*) {}
 inline void expect_bytes(uint64_t*, int) {}
 template <typename Acc>
@@ -95,17 +97,17 @@ inline void wait_for_bytes(uint64_t*, unsigned) {
 
 #endif
 
-// The exchanges of one kernel, of kValues a warp at most. All threads of the cluster take part in
-// each; blocks are of whole warps in one row.
+// The exchanges of one kernel, of kValues values per warp at most. All threads of the cluster take
+// part in each; a block is one row of threads, a multiple of 32.
 template <typename Acc, int kValues>
 class Exchange {
  public:
-  // Before all others. `memory`: exchange_size(kValues) values, aligned to 16 bytes.
+  // To be called first. `memory`: exchange_size(kValues) values, aligned to 16 bytes.
   __device__ __forceinline__ void begin(Acc* memory) {
     memory_ = memory;
     if (threadIdx.x < 2) make_barrier(barrier(threadIdx.x));
     cluster_arrive();
-    cluster_wait();  // all blocks of the cluster have theirs
+    cluster_wait();  // the mbarriers of all blocks are initialised
   }
 
   // Sums each value over the threads of the cluster; all of them get the results, to the same bits.
@@ -130,17 +132,17 @@ class Exchange {
   }
 
  private:
-  // Of a set, 0 or 1; behind the last one are the barriers of both.
+  // The slots and the mbarrier of a set, 0 or 1; the mbarriers of both follow the last set.
   __device__ __forceinline__ Acc* slots(unsigned set) const {
     return memory_ + set * (kValues * kClusterWarps);
   }
   __device__ __forceinline__ uint64_t* barrier(unsigned set) const {
-    return behind<uint64_t>(slots(2), 0) + set;
+    return next_array<uint64_t>(slots(2), 0) + set;
   }
   __device__ __forceinline__ int warps() const { return int(gridDim.z * (blockDim.x / 32)); }
 
-  // Brings the values of each warp, the same in all its lanes, to each block: value by value, in
-  // the order of the blocks and their warps.
+  // Sends the values of each warp, the same in all its lanes, to each block, and returns those of
+  // all warps: value by value, in the order of the blocks and their warps.
   template <int N>
   __device__ __forceinline__ const Acc* exchange(const Acc (&own)[N]) {
     const unsigned set = number_ % 2;
@@ -158,7 +160,7 @@ class Exchange {
   }
 
   Acc* memory_;
-  unsigned number_ = 0;  // of the next exchange
+  unsigned number_ = 0;  // of exchanges so far
 };
 
 }  // namespace fusegen

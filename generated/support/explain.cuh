@@ -1,4 +1,4 @@
-// What a launcher would do, and why, as text: `fusegen plan`, benchmarks and tunings ask for it.
+// What a launcher would do, and why, as text for `fusegen plan`, benchmarks and tunings.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace fusegen {
 
-// Collects lines of JSON: one for each schedule that was considered, one for each launch. What does
-// not fit the text is counted, but not there.
+// Collects lines of JSON text: one for each schedule that was considered, one for each launch. Text
+// beyond `size` is counted, but dropped.
 class Explanation {
  public:
   Explanation(char* text, int64_t size) : text_(text), size_(size) {}
@@ -62,7 +62,7 @@ class Explanation {
   int first_ = 0, last_ = 0;
 };
 
-// Where launches of this thread are written to in place of being made; null: they are made.
+// Where the launches of this thread are written instead of being made; null: they are made.
 inline thread_local Explanation* explanation = nullptr;
 
 }  // namespace fusegen

@@ -1,5 +1,7 @@
-// Rows on their way to shared memory while the threads compute. Nobody waits for them before they
-// are needed; a thread waits for its own only, and reads only what it has asked for itself.
+// A pipeline of rows: asynchronous copies to shared memory while the threads compute.
+//
+// A thread waits for its own copies only, when it needs them, and reads only what it has copied
+// itself, so the pipeline needs no barrier.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +13,8 @@
 
 namespace fusegen {
 
-// Where a thread's elements of a row are: in a tile, and where the row begins in memory.
+// The place of a thread's elements of a row: their index in a tile, and where the row begins in
+// memory.
 struct Place {
   int at;
   int64_t row;
@@ -22,19 +25,20 @@ struct Place {
   }
 };
 
-// Whether elements are copied to shared memory while the thread computes: neighbours, or single
-// ones of the 4 bytes that such a copy has at least. Others are loaded to registers.
+// Whether elements are copied asynchronously: aligned vectors, or single elements of at least 4
+// bytes, the least that such a copy moves. Others are loaded to registers.
 template <bool kPacked, typename T>
 constexpr bool kCopied = kPacked || sizeof(T) >= 4;
 
-// How many rows a thread asks for before it uses the first: eight vectors on their way are enough,
-// and single elements take longer to ask for.
+// The depth of a thread's pipeline, in rows: eight vectors in flight are enough, and the copies of
+// single elements take longer to issue.
 template <bool kPacked, typename... T>
-constexpr int kRowsAhead =
+constexpr int kPipelineDepthFor =
     !(kCopied<kPacked, T> && ...) ? 1 : kPacked && sizeof...(T) == 1 ? 8 : 4;
 
-// A row's elements on their way to a thread's slot in shared memory, where something else may be
-// kept once they were taken. What is copied for columns that do not exist is that of the first.
+// A thread's pipeline of one tensor. `slot` is the thread's place in shared memory for the elements
+// of a row; it may be used for something else once they have been taken. For columns that do not
+// exist the first column is copied.
 template <typename T, int N, bool kPacked>
 class Incoming {
  public:
@@ -57,7 +61,8 @@ class Incoming {
     }
   }
 
-  // The oldest row that was fetched, after waiting for it; it is in its slot from now on.
+  // The elements of the oldest row that was fetched, to be called after waiting for it. From then
+  // on they are in the slot.
   __device__ __forceinline__ Loaded<T, N, kPacked> take(void* slot) {
     auto* place = static_cast<Loaded<T, N, kPacked>*>(slot);
     if constexpr (!kCopied<kPacked, T>) *place = loaded_;
@@ -68,17 +73,17 @@ class Incoming {
   Loaded<T, N, kPacked> loaded_ = {};
 };
 
-// The copies since the last call are those of one row.
+// Ends a row: the copies since the last call belong to it.
 __device__ __forceinline__ void end_row() {
   __pipeline_commit();
-  asm volatile("" ::: "memory");  // what was taken is not read later than this
+  asm volatile("" ::: "memory");  // no read of taken elements moves past this
 }
 
-// Waits for all rows but the last kLeft.
+// Waits for all rows but the last kLeft ones.
 template <int kLeft>
 __device__ __forceinline__ void wait_for_rows() {
   __pipeline_wait_prior(kLeft);
-  asm volatile("" ::: "memory");  // nothing is read before: the wait itself does not tell
+  asm volatile("" ::: "memory");  // no read moves before this: the wait alone does not prevent it
 }
 
 }  // namespace fusegen

@@ -1,4 +1,4 @@
-// How the generated kernels are launched and where they find their shared memory.
+// How the generated kernels are launched, and their shared memory.
 //
 // Every launch goes through launch() or launch_in_order(), never through <<<>>>, and every kernel
 // takes its shared memory from shared_memory(). Besides these, only instructions by their names
@@ -26,9 +26,9 @@ inline int compute_capability() {
   return known ? 10 * major + minor : 0;
 }
 
-// Whether code for the capability `compiled` runs on a device of this one, and waits for the kernel
-// before it: it does from 9.0 on. Not said of code that the driver has to compile again for a newer
-// generation; it may be older than that.
+// Whether code for the capability `compiled` runs on a device of this capability and waits for the
+// kernel before it, as code from 9.0 on does. False for code that the driver compiles again for a
+// newer generation, which may not wait.
 constexpr bool code_waits(int compiled, int capability) {
   return compiled >= 90 && compiled / 10 == capability / 10 && compiled <= capability;
 }
@@ -57,7 +57,7 @@ constexpr int most_cluster(int planned) {
 }
 
 // The first statement of every kernel. Its launch, and that of its blocks, overlaps with the end of
-// the kernel before it; from here on all that was written before is there, whoever did.
+// the kernel before it; after this statement everything that earlier kernels wrote is visible.
 __device__ __forceinline__ void wait_for_earlier_kernels() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -74,7 +74,7 @@ cudaError_t allow_shared_memory(void (*kernel)(Params...), std::size_t shared_by
 }
 #endif
 
-// What launch() does; overlaps: whether the kernel may begin before the one in front of it ends.
+// Launches a kernel; overlaps: whether it may begin before the kernel before it ends.
 template <typename... Params, typename... Args>
 cudaError_t launch_with(
     bool overlaps, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
@@ -106,7 +106,7 @@ cudaError_t launch_with(
     }
     error = cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...);
   }
-  // The caller gets the error from here; whoever asks for the last error next is not to blame.
+  // The caller gets the error from here, so it is cleared for the next cudaGetLastError().
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
   return error;
 #else
@@ -117,8 +117,8 @@ cudaError_t launch_with(
 }
 
 // Launches kernel(args...) on the stream and returns the launch's own error, if any. A grid without
-// blocks has no work: that is success, where the CUDA runtime would call it an error. Where grid.z
-// is more than 1, the blocks that differ in z alone are a cluster.
+// blocks is a success, where the CUDA runtime would return an error. Where grid.z is more than 1,
+// the blocks that differ in z alone are a cluster.
 template <typename... Params, typename... Args>
 cudaError_t launch(
     void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
@@ -127,8 +127,9 @@ cudaError_t launch(
       kernels_wait(), kernel, grid, block, shared_bytes, stream, std::forward<Args>(args)...);
 }
 
-// The same of a kernel whose blocks wait for blocks before them, behind what is no kernel. Blocks
-// start in the order of their indices on every GPU so far; the emulator is told to.
+// The same for a kernel whose blocks wait for blocks of lower indices. It follows a memset, so it
+// cannot overlap with a kernel. Blocks start in the order of their indices on every GPU so far; the
+// emulator is told to start them so.
 template <typename... Params, typename... Args>
 cudaError_t launch_in_order(
     void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
@@ -140,17 +141,17 @@ cudaError_t launch_in_order(
       false, kernel, grid, block, shared_bytes, stream, std::forward<Args>(args)...);
 }
 
-// Sets counters to zero, behind what is on the stream.
+// Sets counters to zero, in the order of the stream.
 inline cudaError_t clear_counters(unsigned* counters, int count, cudaStream_t stream) {
   if (explanation != nullptr) return cudaSuccess;
   const cudaError_t error = cudaMemsetAsync(counters, 0, count * sizeof(unsigned), stream);
-  // Whoever asks for the last error next is not to blame.
+  // The caller gets the error from here, so it is cleared for the next cudaGetLastError().
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
   return error;
 }
 
-// How many blocks of a kernel a multiprocessor of the current device holds. Where nobody says, as
-// on the emulator, it is `promised`: for so many there are registers by its launch bounds.
+// Resident blocks of a kernel per multiprocessor of the current device. Where the runtime does not
+// know, as on the emulator, it is `promised`: the launch bounds leave registers for so many.
 template <typename... Params>
 int resident_blocks(
     void (*kernel)(Params...), dim3 block, std::size_t shared_bytes, int promised) {
@@ -161,14 +162,14 @@ int resident_blocks(
   if (error == cudaSuccess) {
     error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes);
   }
-  // Whoever asks for the last error next is not to blame.
+  // The caller gets the error from here, so it is cleared for the next cudaGetLastError().
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
 #endif
   return blocks > 0 ? blocks : promised;
 }
 
 // The block's dynamic shared memory, aligned to 16 bytes: as many bytes as launch() was given.
-// Every call returns the same address; a kernel that needs several arrays divides it itself.
+// Every call returns the same address; a kernel with several arrays divides it.
 template <typename T>
 __device__ __forceinline__ T* shared_memory() {
 #if defined(__CUDACC__)
@@ -180,9 +181,9 @@ __device__ __forceinline__ T* shared_memory() {
 #endif
 }
 
-// What lies behind `count` elements of an array in shared memory.
+// The array in shared memory that follows an array of `count` elements.
 template <typename Next, typename T>
-__device__ __forceinline__ Next* behind(T* array, std::int64_t count) {
+__device__ __forceinline__ Next* next_array(T* array, std::int64_t count) {
   return reinterpret_cast<Next*>(array + count);
 }
 

@@ -5,8 +5,8 @@
 
 namespace fusegen {
 
-// One access to memory. What a kernel only reads may come through the cache that nobody keeps up to
-// date; what it writes, or another block of the same launch, may not.
+// One access to memory. What a kernel only reads may come through the read-only cache, which is not
+// coherent; what the launch writes, in this block or another, may not.
 template <typename T>
 __device__ __forceinline__ T read(const T* from) {
   return __ldg(from);
@@ -16,11 +16,11 @@ __device__ __forceinline__ T read(T* from) {
   return *from;
 }
 
-// What is loaded from a pointer, to const or not.
+// The type of what is loaded from a pointer, to const or not.
 template <typename T, int N, bool kPacked = true>
 using LoadedFrom = Loaded<std::remove_const_t<T>, N, kPacked>;
 
-// Elements as words that each come from or go to memory by `load` or `store`.
+// Loads or stores elements as words, each by one call of `load` or `store`.
 template <int N, typename T, typename Load>
 __device__ __forceinline__ LoadedFrom<T, N> load_words(T* from, const Load& load) {
   using E = std::remove_const_t<T>;
@@ -44,7 +44,7 @@ __device__ __forceinline__ void store_words(T* to, const Pack<T, N>& pack, const
   for (int w = 0; w < kWords; ++w) store(words + w, word[w]);
 }
 
-// The thread's elements of a row; there must be some. Those that do not exist are zero.
+// The thread's elements of a row; the thread has some. Elements that do not exist are zero.
 template <int N, bool kPacked, typename T>
 __device__ __forceinline__ LoadedFrom<T, N, kPacked> load_pack(
     const Columns<N, kPacked>& columns, T* row) {
@@ -60,7 +60,7 @@ __device__ __forceinline__ LoadedFrom<T, N, kPacked> load_pack(
   }
 }
 
-// What exists of the vector at `from`, which need not begin at a multiple of one.
+// The elements that exist of the vector at `from`, which need not be aligned, one by one.
 template <template <int> typename ColumnsOf, int N, typename T>
 __device__ __forceinline__ LoadedFrom<T, N> load_single(const ColumnsOf<N>& columns, T* from) {
   Pack<std::remove_const_t<T>, N> pack = {};
@@ -77,7 +77,7 @@ __device__ __forceinline__ LoadedFrom<T, N> load_pack(const ColumnsOf<N>& column
   return load_single(columns, row + columns.first);
 }
 
-// The same where there may be none: zero then.
+// The same where the thread may have none: zero then.
 template <typename ColumnsOf, typename T>
 __device__ __forceinline__ auto load_constants(const ColumnsOf& columns, T* row) {
   using Constants = decltype(load_pack(columns, row));
@@ -97,9 +97,9 @@ __device__ __forceinline__ void store_pack(
   }
 }
 
-// The same for the row that begins at `row` in a tensor, of which vectors may move the first
-// `whole` elements: none where it does not begin at a multiple of 16 bytes. What the others of a
-// vector are is not said.
+// The same for the row that begins at `row` in a tensor. Vectors may move the elements before
+// `vector_end`, which is the end of the tensor, or 0 where the tensor does not begin at a multiple
+// of 16 bytes. Elements of a vector that are masked may have any value.
 template <int N, typename T>
 __device__ __forceinline__ LoadedFrom<T, N> load_pack(
     const Columns<N, true>& columns, T* tensor, int64_t row, int64_t) {
@@ -107,9 +107,9 @@ __device__ __forceinline__ LoadedFrom<T, N> load_pack(
 }
 template <int N, typename T>
 __device__ __forceinline__ LoadedFrom<T, N> load_pack(
-    const Ragged<N>& columns, T* tensor, int64_t row, int64_t whole) {
+    const MaskedVector<N>& columns, T* tensor, int64_t row, int64_t vector_end) {
   T* const from = tensor + row + columns.first;
-  if (row + columns.first + N <= whole) return load_pack(Columns<N, true>{0, 1, N}, from);
+  if (row + columns.first + N <= vector_end) return load_pack(Columns<N, true>{0, 1, N}, from);
   return load_single(columns, from);
 }
 
@@ -120,9 +120,10 @@ __device__ __forceinline__ void store_pack(
 }
 template <int N, typename T>
 __device__ __forceinline__ void store_pack(
-    const Ragged<N>& columns, T* tensor, int64_t row, int64_t whole, const Pack<T, N>& pack) {
+    const MaskedVector<N>& columns, T* tensor, int64_t row, int64_t vector_end,
+    const Pack<T, N>& pack) {
   T* const to = tensor + row + columns.first;
-  if (columns.all() && row + columns.first + N <= whole) {
+  if (columns.all() && row + columns.first + N <= vector_end) {
     store_pack(Columns<N, true>{0, 1, N}, to, pack);
     return;
   }
@@ -132,7 +133,7 @@ __device__ __forceinline__ void store_pack(
   }
 }
 
-// Values as they are loaded.
+// Values in the form that a load gives them.
 template <int N, typename Acc>
 __device__ __forceinline__ Loaded<Acc, N> loaded(const Acc (&value)[N]) {
   Loaded<Acc, N> found;
@@ -140,8 +141,8 @@ __device__ __forceinline__ Loaded<Acc, N> loaded(const Acc (&value)[N]) {
   return found;
 }
 
-// The values of a vector that was loaded; where `present` is false, -0: to add that is nothing, for
-// the compiler too.
+// The values of a vector that was loaded, or -0 where it is not `present`: adding -0 is no
+// operation, for the compiler too.
 template <int N, bool kPacked, typename Acc, typename T>
 __device__ __forceinline__ void widen_values(
     const Loaded<T, N, kPacked>& loaded, bool present, Acc (&value)[N]) {
@@ -149,7 +150,7 @@ __device__ __forceinline__ void widen_values(
   for (int v = 0; v < N; ++v) value[v] = present ? Acc(widen(loaded[v])) : Acc(-0.0);
 }
 
-// The same of a vector at the thread's columns.
+// Loads the values of the thread's columns; the rest as widen_values().
 template <int N, bool kPacked, typename Acc, typename T>
 __device__ __forceinline__ void load_values(
     const Columns<N, kPacked>& columns, T* row, bool present, Acc (&value)[N]) {
@@ -167,7 +168,7 @@ __device__ __forceinline__ void load_values(
 }
 template <int N, typename Acc, typename T>
 __device__ __forceinline__ void load_values(
-    const Line<N>& columns, T* row, bool present, Acc (&value)[N]) {
+    const RowTile<N>& columns, T* row, bool present, Acc (&value)[N]) {
   columns.each([&](int v, int64_t, int64_t column) {
     value[v] = present ? Acc(widen(read(row + column))) : Acc(-0.0);
   });
@@ -190,13 +191,13 @@ __device__ __forceinline__ void store_values(
   }
 }
 
-// One of the values that exist; there must be some.
+// One of the values that exist; the thread has some.
 template <int N, typename Acc>
 __device__ __forceinline__ Acc one_of(const Columns<N, true>&, const Acc (&value)[N]) {
   return value[0];
 }
 template <int N, typename Acc>
-__device__ __forceinline__ Acc one_of(const Ragged<N>& columns, const Acc (&value)[N]) {
+__device__ __forceinline__ Acc one_of(const MaskedVector<N>& columns, const Acc (&value)[N]) {
   Acc one{};
 #pragma unroll
   for (int v = 0; v < N; ++v) {
@@ -206,7 +207,7 @@ __device__ __forceinline__ Acc one_of(const Ragged<N>& columns, const Acc (&valu
 }
 
 // Stores a thread's partial sums of its columns as those of `block`: an array of the channels for
-// each of `slots` sums. A line has them for each of its rows.
+// each of `slots` sums. A tile of rows has such arrays for each of its rows.
 template <int N, typename Acc>
 __device__ __forceinline__ void store_partials(
     const Columns<N, true>& columns, Acc* partials, int64_t block, int slots, int slot,
@@ -215,7 +216,7 @@ __device__ __forceinline__ void store_partials(
 }
 template <int N, typename Acc>
 __device__ __forceinline__ void store_partials(
-    const Line<N>& columns, Acc* partials, int64_t block, int slots, int slot, int64_t channels,
+    const RowTile<N>& columns, Acc* partials, int64_t block, int slots, int slot, int64_t channels,
     int period, const Acc (&value)[N]) {
   columns.each([&](int v, int64_t row, int64_t column) {
     partials[((block * period + row) * slots + slot) * channels + column] = value[v];

@@ -14,7 +14,7 @@
 
 #include "packs.cuh"
 #include "panel_shapes.cuh"
-#include "reduce.cuh"
+#include "reduce_columns.cuh"
 
 namespace fusegen {
 
@@ -110,7 +110,7 @@ __device__ __forceinline__ Acc* leave_sums(
 // `shared` holds kPanelWarps * (2 blockDim.x * N + 1) values; returned is what lies behind them.
 template <int N, typename Acc>
 __device__ __forceinline__ Acc* leave_moments(
-    Acc* shared, const PanelPartials<Acc>& partials, const PilotSums<Acc> (&sums)[N], Acc count,
+    Acc* shared, const PanelPartials<Acc>& partials, const ShiftedSums<Acc> (&sums)[N], Acc count,
     Acc total) {
   Moments<Acc> moments[N];
 #pragma unroll

@@ -1,17 +1,17 @@
-// What a pass may reduce elements to: of each reduction its types and how values are added.
+// The reductions of a pass: the types of each, and how values are added.
 //
-// A record of sums has one of these types for each of its fields.
+// A record of sums has one of the reductions as the type of each of its fields.
 #pragma once
 
 #include <cmath>
 
 #include "math.cuh"
-#include "reduce.cuh"
+#include "moments.cuh"
 
 namespace fusegen {
 
-// Of all elements of a unit: their sum; their mean and the squares of the distances to it; the
-// largest, which is NaN if one of them is.
+// Of all elements of a unit: their sum; their mean and the squared distances to it; the largest,
+// which is NaN if one of them is.
 struct Sum {};
 struct MeanAndSquares {};
 struct Largest {};
@@ -21,7 +21,7 @@ struct Extreme {
   Acc value = Acc(-INFINITY);
 };
 
-// What all elements add up to, and what a thread keeps while it adds.
+// The result of a reduction, and its state in a thread while it adds elements.
 template <typename Acc, typename Reduction>
 struct TotalOf {
   using type = Acc;
@@ -40,11 +40,11 @@ struct RunningOf {
 };
 template <typename Acc>
 struct RunningOf<Acc, MeanAndSquares> {
-  using type = PilotSums<Acc>;
+  using type = ShiftedSums<Acc>;
 };
 
-// Of a record of sums: what an element adds, what all add up to, what a thread keeps, and the
-// reductions themselves.
+// Records of sums with other types of fields: what an element adds, the results, the state in a
+// thread, and the reductions themselves.
 template <typename Acc>
 struct TermsIn {
   template <typename Reduction>
@@ -63,14 +63,14 @@ struct RunningIn {
 template <typename Reduction>
 using AsIs = Reduction;
 
-// Adds a term; the first one is what moments are measured from.
+// Adds a term; the first term is the shift of moments.
 template <typename Acc>
 __device__ __forceinline__ void add_term(Acc& sum, Acc term, bool) {
   sum += term;
 }
 template <typename Acc>
-__device__ __forceinline__ void add_term(PilotSums<Acc>& sum, Acc term, bool first) {
-  if (first) sum.pilot = term;
+__device__ __forceinline__ void add_term(ShiftedSums<Acc>& sum, Acc term, bool first) {
+  if (first) sum.shift = term;
   add_value(sum, term);
 }
 template <typename Acc>
@@ -78,7 +78,7 @@ __device__ __forceinline__ void add_term(Extreme<Acc>& largest, Acc term, bool) 
   largest.value = maximum(largest.value, term);
 }
 
-// How the values of several threads become one.
+// An operation that reduces values of several threads to one.
 struct Larger {
   template <typename Acc>
   static __device__ __forceinline__ Acc identity() {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cluster.cuh"
-#include "reduce.cuh"
+#include "reduce_lanes.cuh"
 
 namespace fusegen {
 

@@ -105,13 +105,13 @@ inline int row_period(int64_t channels, int vector) {
   return vector;
 }
 
-// A launch over `lines` in which each thread keeps its columns and walks down some of them. A line
-// is a row, or `period` of them where not each begins at a multiple of a vector.
+// A launch over tiles of rows, in which each thread has the same columns of some of them. A tile is
+// a row, or `period` rows where not each begins at a multiple of a vector.
 struct Stream {
   dim3 grid;
   dim3 block;
-  int64_t lines;
-  int64_t lines_per_block;
+  int64_t tiles;
+  int64_t tiles_per_block;
   int period;
 };
 

@@ -1,4 +1,4 @@
-// Element types, their accumulation type, and neighbouring elements that memory moves at once.
+// Element types, the type of their arithmetic, and vectors of neighbouring elements.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ using Accumulate = typename AccumulateFor<T>::type;
 
 __device__ __forceinline__ float widen(float value) { return value; }
 __device__ __forceinline__ double widen(double value) { return value; }
-// Not by __bfloat162float, which the compiler cannot look into: of two neighbours in a word, the
-// second one is a mask away, and this way it takes one instruction.
+// Not by __bfloat162float, which is inline assembly: written like this, the second element of a
+// word takes one instruction, a mask.
 __device__ __forceinline__ float widen(__nv_bfloat16 value) {
   unsigned short bits;
   memcpy(&bits, &value, sizeof(bits));
@@ -52,13 +52,13 @@ __device__ __forceinline__ __half narrow<__half>(float value) {
 template <typename T>
 constexpr bool kAddsBias = sizeof(T) > 2;
 
-// How many neighbouring columns a thread has: 16 bytes of them. Where it also keeps more than four
-// constants or sums of each column (kArrays), eight of a 16-bit type would take so many registers
-// that too few warps are resident.
+// The elements of a thread's vector: 16 bytes. Where a thread also has more than four constants or
+// sums of each column (kArrays), eight elements of 16 bits would take so many registers that too
+// few warps are resident.
 template <typename T, int kArrays>
 constexpr int kVectorOf = sizeof(T) == 8 ? 2 : (sizeof(T) == 2 && kArrays <= 4 ? 8 : 4);
 
-// N neighbouring elements. A pack of more than 16 bytes is moved in pieces of 16.
+// N neighbouring elements. More than 16 bytes are moved in pieces of 16.
 template <typename T, int N>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
   T element[N];
@@ -67,9 +67,8 @@ struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
   __device__ __forceinline__ const T& operator[](int v) const { return element[v]; }
 };
 
-// N elements of a row as they came from memory. Of neighbours an element is taken out where it is
-// used: a 16-bit type would have to wait for the memory where it is loaded, if it were unpacked
-// there.
+// N elements of a row as they came from memory. Neighbours are unpacked where they are used:
+// unpacking elements of 16 bits where they are loaded would wait for the memory there.
 template <typename T, int N, bool kPacked = true>
 struct alignas(alignof(Pack<T, N>)) Loaded {
   using Unit = std::conditional_t<N * sizeof(T) < 4, unsigned short, unsigned int>;
@@ -93,11 +92,11 @@ struct alignas(alignof(Pack<T, N>)) Loaded<T, N, false> {
   __device__ __forceinline__ T operator[](int v) const { return element[v]; }
 };
 
-// How many rows a thread loads before it uses the first: their latencies overlap.
+// How many rows a thread loads before it uses the first, so that their latencies overlap.
 constexpr int kRowsInFlight = 4;
 
-// What one access to memory moves. Packs go through these types, because a copy of a struct of
-// elements may be compiled into one access for each element.
+// The word that one access to memory moves. Packs are moved as such words, because the copy of a
+// struct of elements may be compiled into one access per element.
 template <int kBytes>
 struct WordOf;
 template <>

@@ -1,5 +1,5 @@
-// What the kernels whose columns stay on chip know of a program at compile time: where its fields
-// are in shared memory, and what launch configurations are chosen by.
+// Properties of a program for the kernels whose columns stay on chip: the layout of its fields in
+// shared memory, and by what launch configurations are chosen.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace fusegen {
 
-// A record of these has the types that its fields are declared with.
+// A record of these has the types of its fields as members `type`.
 template <typename E>
 struct TypeOf {
   using type = E;
 };
 
-// How many fields a mask has.
+// The number of fields in a mask.
 __host__ __device__ constexpr int fields_in(unsigned mask) {
   int count = 0;
   for (; mask != 0; mask &= mask - 1) ++count;
@@ -31,7 +31,7 @@ __host__ __device__ constexpr unsigned below(unsigned mask, int i) {
   return mask & ((1u << i) - 1);
 }
 
-// Bytes of one element of all fields of Reads in a mask.
+// Bytes per element of the fields of Reads in a mask.
 template <class P>
 __host__ __device__ constexpr int read_bytes(unsigned mask) {
   typename P::template Reads<TypeOf> fields{};
@@ -44,7 +44,8 @@ __host__ __device__ constexpr int read_bytes(unsigned mask) {
   return bytes;
 }
 
-// The fields of Reads with elements of less than the 4 bytes that an asynchronous copy moves.
+// The fields of Reads with elements of less than 4 bytes, the least that an asynchronous copy
+// moves.
 template <class P>
 __host__ __device__ constexpr unsigned short_reads() {
   typename P::template Reads<TypeOf> fields{};
@@ -71,7 +72,7 @@ __host__ __device__ constexpr unsigned moments_of_pass() {
   return mask;
 }
 
-// The fields of Reads that passes from kFirst on read, and the values that one of them keeps.
+// The fields of Reads that passes from kFirst on read, and the values that one of them caches.
 template <class P, int kFirst>
 __host__ __device__ constexpr unsigned reads_from() {
   unsigned mask = 0;
@@ -79,9 +80,9 @@ __host__ __device__ constexpr unsigned reads_from() {
   return mask;
 }
 template <class P, int kFirst>
-__host__ __device__ constexpr unsigned kept_from() {
+__host__ __device__ constexpr unsigned cached_from() {
   unsigned mask = 0;
-  for (int pass = kFirst; pass < P::kPasses; ++pass) mask |= P::kKeptInShared[pass];
+  for (int pass = kFirst; pass < P::kPasses; ++pass) mask |= P::kCachedInShared[pass];
   return mask;
 }
 
@@ -93,7 +94,7 @@ __host__ __device__ constexpr bool uses_groups_from() {
   return any;
 }
 
-// Bit number `index` of those that are set in a mask, counted from the lowest; -1: there are less.
+// The place of set bit number `index` of a mask, counted from the lowest; -1 if there are fewer.
 __host__ __device__ constexpr int set_bit(unsigned mask, int index) {
   for (int i = 0; i < 32; ++i) {
     if (has_bit(mask, i) && index-- == 0) return i;
@@ -106,38 +107,38 @@ __host__ __device__ constexpr unsigned lowest_bits(unsigned mask, int count) {
   return end < 0 ? mask : below(mask, end);
 }
 
-// What is where in shared memory: first the tiles of fields of Reads that later passes read again,
-// then those of values that one pass keeps for another.
+// The layout of shared memory: first the tiles of fields of Reads that later passes read again,
+// then those of values that one pass caches for another.
 //
 // Pass kFirst copies elements to shared memory some rows ahead. A field without a tile of its own
-// comes through one of kept values, as far as there are such: the thread takes the elements out
-// before it puts the values there. Other fields are loaded into registers.
+// is copied to the tile of a cached value, as far as there are such: the thread reads the elements
+// before it stores the value there. Other fields are loaded into registers.
 template <class P, int kFirst>
 struct ColumnLayout {
   static constexpr unsigned kReads = reads_from<P, kFirst>();
   static constexpr unsigned kTiles = P::kTileReads & kReads;
-  static constexpr unsigned kKept = kept_from<P, kFirst>();
+  static constexpr unsigned kCached = cached_from<P, kFirst>();
   static constexpr unsigned kFetched =
-      kTiles | lowest_bits(kReads & ~kTiles, fields_in(kKept));
+      kTiles | lowest_bits(kReads & ~kTiles, fields_in(kCached));
   // Bytes of an element in all tiles.
   static constexpr int kBytes =
-      read_bytes<P>(kTiles) + fields_in(kKept) * int(sizeof(typename P::Acc));
+      read_bytes<P>(kTiles) + fields_in(kCached) * int(sizeof(typename P::Acc));
 
   // Where tiles begin, in bytes for each of a tile's elements.
   __host__ __device__ static constexpr int begin_of_read(int read) {
     return read_bytes<P>(below(kTiles, read));
   }
-  __host__ __device__ static constexpr int begin_of_kept(int kept) {
+  __host__ __device__ static constexpr int begin_of_cached(int cached) {
     return read_bytes<P>(kTiles) +
-        fields_in(below(kKept, kept)) * int(sizeof(typename P::Acc));
+        fields_in(below(kCached, cached)) * int(sizeof(typename P::Acc));
   }
-  // The kept value through whose tile a fetched field of Reads comes that has none of its own.
-  __host__ __device__ static constexpr int kept_for(int read) {
-    return set_bit(kKept, fields_in(below(kReads & ~kTiles, read)));
+  // The cached value to whose tile a fetched field of Reads is copied that has no tile of its own.
+  __host__ __device__ static constexpr int cached_for(int read) {
+    return set_bit(kCached, fields_in(below(kReads & ~kTiles, read)));
   }
 };
 
-// The components of the sums of a pass from kPass on, at most.
+// The most components of the sums of any pass from kPass on.
 template <class P, int kPass>
 __host__ __device__ constexpr int most_components() {
   if constexpr (kPass == P::kPasses) {
@@ -149,7 +150,7 @@ __host__ __device__ constexpr int most_components() {
   }
 }
 
-// What tiles are chosen by.
+// The work of a program, by which tiles are chosen.
 template <class P, int kFirst>
 constexpr ColumnWork column_work() {
   using Layout = ColumnLayout<P, kFirst>;
@@ -158,18 +159,18 @@ constexpr ColumnWork column_work() {
   int two_pass = 0;  // tensors that the two-pass schedule reads
   for (int pass = kFirst; pass < P::kPasses; ++pass) two_pass += fields_in(P::kReadBy[pass]);
   const int reads = fields_in(Layout::kReads);
-  int kept = 0;
-  if constexpr (P::kFitsL2) kept = read_bytes<P>(P::kReadBy[0] & P::kReadBy[1]);
+  int l2_bytes = 0;
+  if constexpr (P::kFitsL2) l2_bytes = read_bytes<P>(P::kReadBy[0] & P::kReadBy[1]);
   return {Layout::kBytes,
           int64_t(sizeof(typename P::T)),
-          (kComponents > 1 ? 2 : 1) * kAcc,  // what warps exchange at once
+          (kComponents > 1 ? 2 : 1) * kAcc,  // bytes that warps exchange at once
           kComponents * kAcc,
           reads + P::template Writes<TypeOf>::kFields,
           two_pass - reads,
-          kept};
+          l2_bytes};
 }
 
-// Of a record of tensors: a thread's vectors of each that are on their way.
+// A record of tensors with a thread's pipeline of each.
 template <int kVec, bool kPacked>
 struct IncomingOf {
   template <typename E>

@@ -1,7 +1,7 @@
-// What kernels do with a thread's vectors of tensors and with the elements of these.
+// What kernels do with a thread's vectors of tensors, and with their elements.
 //
-// Each is a function object for each(), not a lambda: the instances of all kernels share it, which
-// the compiler then takes once.
+// Each is a function object for each(), not a lambda: the instances of all kernels share it, so the
+// compiler instantiates it once.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace fusegen {
 
-// Of a record of tensors: a thread's vector of each, as it is loaded and as it is stored.
+// Records of tensors with a thread's vector of each, as it is loaded and as it is stored.
 template <int kVec, bool kPacked = true>
 struct VectorsOf {
   template <typename E>
@@ -20,27 +20,27 @@ struct VectorsOf {
   using Stored = Pack<E, kVec>;
 };
 
-// Of a record of sums: what a thread has of each of its columns.
+// A record of sums with the state of each in a thread, for each of its columns.
 template <typename Acc, int kVec>
 struct ColumnSumsOf {
   template <typename Reduction>
   using Of = typename RunningOf<Acc, Reduction>::type[kVec];
 };
 
-// Loads vectors of the row that begins at `row`, of those fields that kFields has as bits; `whole`
-// as load_pack() has it.
+// Loads vectors of the row that begins at `row`, of the fields in kFields, as bits; `vector_end` is
+// that of load_pack().
 template <unsigned kFields, typename ColumnsOf>
 struct LoadVectors {
   const ColumnsOf& columns;
-  int64_t row, whole;
+  int64_t row, vector_end;
 
   template <int kField, typename Vector, typename E>
   __device__ __forceinline__ void operator()(Index<kField>, Vector& vector, E* from) const {
-    if constexpr (has_bit(kFields, kField)) vector = load_pack(columns, from, row, whole);
+    if constexpr (has_bit(kFields, kField)) vector = load_pack(columns, from, row, vector_end);
   }
 };
 
-// Takes element v of vectors, of those fields that kFields has as bits.
+// Takes element v of vectors, of the fields in kFields, as bits.
 template <unsigned kFields>
 struct TakeElement {
   int v;
@@ -52,7 +52,7 @@ struct TakeElement {
   }
 };
 
-// Makes results element v of vectors.
+// Stores results as element v of vectors.
 struct PutElement {
   int v;
 

@@ -1,4 +1,4 @@
-// From a launcher's arguments to a program in one dtype configuration.
+// The launchers: from their arguments to a program in one dtype configuration.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "../tuning.cuh"
 #include "schedules.cuh"
 
-// The dtype configurations that are compiled, as bits: all of them, unless a build asks for fewer.
+// The dtype configurations that are compiled, as bits: all of them, unless a build sets fewer.
 #ifndef FUSEGEN_MODES
 #define FUSEGEN_MODES 0xffffffffu
 #endif
@@ -62,7 +62,7 @@ struct DtypeModes {
   }
 };
 
-// A pointer that takes the element type of what it initialises.
+// A pointer that converts to the element type of what it initialises.
 struct ReadFrom {
   const void* at;
   template <typename E>
@@ -80,44 +80,44 @@ struct WriteTo {
 inline ReadFrom from(const void* at) { return {at}; }
 inline WriteTo to(void* at) { return {at}; }
 
-// Looks whether pointers begin at multiples of 16 bytes; null does, and scalars are not looked at.
+// Checks whether pointers are multiples of 16 bytes; null is one, and scalars are not checked.
 template <class P>
-struct VectorsLook {
+struct CheckAlignment {
   bool& aligned;
 
-  __host__ __device__ void look(const void* at) const {
+  __host__ __device__ void check(const void* at) const {
     aligned &= reinterpret_cast<uintptr_t>(at) % 16 == 0;
   }
   template <int kIndex, typename E>  // a field of reads or writes
   __host__ __device__ void operator()(Index<kIndex>, E* at) const {
-    look(at);
+    check(at);
   }
   template <typename U, typename E, typename Field>  // a tensor in memory
   __host__ __device__ void operator()(U, E* at, bool, Field) const {
-    look(at);
+    check(at);
   }
   template <typename E, typename Record>  // a result
   __host__ __device__ void operator()(E* at, typename P::Acc Record::*) const {
-    if (!std::is_same_v<Record, typename P::Scalars>) look(at);
+    if (!std::is_same_v<Record, typename P::Scalars>) check(at);
   }
 };
 
 template <class P, int kPass>
-void look_at_results(const P& p, const VectorsLook<P>& look) {
-  p.template results<kPass, true>(look);
-  if constexpr (kPass > 0) look_at_results<P, kPass - 1>(p, look);
+void check_results(const P& p, const CheckAlignment<P>& check) {
+  p.template results<kPass, true>(check);
+  if constexpr (kPass > 0) check_results<P, kPass - 1>(p, check);
 }
 
 template <class P>
 Aligned alignment(const P& p) {
   bool elements = true, others = true;
-  const VectorsLook<P> at_elements{elements}, at_others{others};
+  const CheckAlignment<P> at_elements{elements}, at_others{others};
   each(at_elements, p.reads);
   each(at_elements, p.writes);
   p.template channel_tensors<0>(at_others);
   p.template row_tensors<0>(at_others);
   p.template group_tensors<0>(at_others);
-  look_at_results<P, P::kPasses - 1>(p, at_others);
+  check_results<P, P::kPasses - 1>(p, at_others);
   return !elements ? Aligned::kNone : others ? Aligned::kAll : Aligned::kElements;
 }
 
@@ -129,8 +129,8 @@ cudaError_t run_program(
   if (aligned == Aligned::kAll && p.channels % kVec == 0 && p.group_length % kVec == 0) {
     return ProgramRun<P, kVec, true>(p, shapes, 0, scratch, stream)();
   }
-  const int64_t whole = aligned == Aligned::kNone ? 0 : p.rows * p.channels;
-  return ProgramRun<P, kVec, false>(p, shapes, whole, scratch, stream)();
+  const int64_t vector_end = aligned == Aligned::kNone ? 0 : p.rows * p.channels;
+  return ProgramRun<P, kVec, false>(p, shapes, vector_end, scratch, stream)();
 }
 
 // Calls f(program) with P in the dtypes and sizes of a call, if there are elements.
@@ -143,7 +143,7 @@ cudaError_t with_program(const Call& call, const Arguments& arguments, const F& 
   });
 }
 
-// What a launcher does.
+// Runs the program of a call.
 template <template <typename...> class P, class Modes, class Arguments>
 int run(const Call& call, const Arguments& arguments, const Shapes& shapes) {
   Scratch scratch(call.workspace);
@@ -163,13 +163,13 @@ int64_t workspace_bytes(const Call& call, const Arguments& none, const Shapes& s
   return vectors.bytes() > others.bytes() ? vectors.bytes() : others.bytes();
 }
 
-// What run() would do, as Explanation has it, with tensors that begin at multiples of 16 bytes. The
-// bytes of the text; where they are more than `size`, not all of it is there.
+// Explains what run() would do with tensors that begin at multiples of 16 bytes. Returns the bytes
+// of the text; where these are more than `size`, the text is cut off.
 template <template <typename...> class P, class Modes, class Arguments>
 int64_t explain(
     const Call& call, const Arguments& none, const Shapes& shapes, char* text, int64_t size) {
   Explanation why(text, size);
-  Scratch scratch(text);  // nobody reads or writes there
+  Scratch scratch(text);  // any address: nothing reads or writes there
   explanation = &why;
   with_program<P, Modes>(call, none, [&](const auto& p) {
     return run_program(p, Aligned::kAll, shapes, scratch, nullptr);
@@ -178,12 +178,12 @@ int64_t explain(
   return why.bytes();
 }
 
-// Launch shapes: those that a call asks for, else the default.
+// Launch shapes: those that a call forces, else the default.
 struct Untuned {};
 inline Shapes shapes_of(const Call& call, Untuned) {
   return call.forced != nullptr ? *call.forced : Shapes{};
 }
-// The same, else those of the first line of a table that holds.
+// The same, else those of the first entry of a table that applies.
 template <int kLines>
 Shapes shapes_of(const Call& call, const Tuned (&table)[kLines]) {
   if (call.forced != nullptr) return *call.forced;

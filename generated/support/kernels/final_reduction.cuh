@@ -1,12 +1,12 @@
 // The final reduction: partial results of the column sums of a pass become one value a channel, and
 // what follows from it.
 //
-// Blocks of an earlier kernel have left partial results in p.partials, an array of the channels for
-// each block and component. A block reduces those of blockDim.x neighbouring columns: the threads
-// of a column, which differ in y, load some each and bring them together in a fixed order. The
-// thread of y = 0 then stores what the pass stores of its channel.
+// The blocks of an earlier kernel have stored partial results in p.partials, an array of the
+// channels for each block and component. A block reduces those of blockDim.x neighbouring columns:
+// the threads of a column, which differ in y, load some each and merge them in a fixed order. The
+// thread with y = 0 then stores what the pass stores of its channel.
 //
-// The L2-resident kernel has the same two steps, collect_partials() and finish_channel(), inside.
+// The L2-resident kernel has the same two steps, collect_partials() and finish_channel(), within.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include <cuda_runtime.h>
 
 #include "../launch.cuh"
-#include "../reduce.cuh"
+#include "../reduce_columns.cuh"
 #include "../shapes.cuh"
 #include "program.cuh"
 
@@ -22,8 +22,8 @@ namespace fusegen {
 
 constexpr int kFinalReductionThreads = 256;
 
-// Adds a partial result, which is of `count` values, and moves on to what lies behind its
-// components. first: nothing has been added so far.
+// Adds a partial result, of `count` values, and moves `part` to what follows its components. first:
+// nothing has been added so far.
 template <typename Acc>
 __device__ __forceinline__ void add_partial(Acc& sum, const Acc*& part, bool, Acc) {
   sum += part[0];
@@ -31,14 +31,14 @@ __device__ __forceinline__ void add_partial(Acc& sum, const Acc*& part, bool, Ac
 }
 template <typename Acc>
 __device__ __forceinline__ void add_partial(
-    PilotSums<Acc>& sum, const Acc*& part, bool first, Acc count) {
-  if (first) sum.pilot = part[0];
+    ShiftedSums<Acc>& sum, const Acc*& part, bool first, Acc count) {
+  if (first) sum.shift = part[0];
   add_values(sum, {part[0], part[1]}, count);
   part += 2;
 }
 
-// The total of what the threads of a column have, of `count` values in this thread and of `all`
-// altogether.
+// The total over the threads of a column, of `count` values in this thread and of `all` values in
+// all.
 template <typename Acc>
 __device__ __forceinline__ Acc total_over_y(Acc* shared, Acc sum, Acc, Acc) {
   Acc total[1] = {sum};
@@ -47,23 +47,23 @@ __device__ __forceinline__ Acc total_over_y(Acc* shared, Acc sum, Acc, Acc) {
 }
 template <typename Acc>
 __device__ __forceinline__ Moments<Acc> total_over_y(
-    Acc* shared, const PilotSums<Acc>& sum, Acc count, Acc all) {
+    Acc* shared, const ShiftedSums<Acc>& sum, Acc count, Acc all) {
   Moments<Acc> total[1] = {moments_of(sum, count)};
   moments_over_y<1>(shared, total, [=](int) { return count; }, [=](int) { return all; });
   return total[0];
 }
 
 // The sums of pass kPass over all rows, from the partial results of `blocks` blocks. All threads of
-// the block take part, active or not: those with columns that do not exist add nothing. All threads
-// of a column get the result. `shared` holds 2 * 256 values.
+// the block take part; a thread that is not active, as its column does not exist, adds nothing. All
+// threads of a column get the result. `shared` holds 2 * 256 values.
 //
-// Only moments need to know of how many rows a partial result is: of rows_of_one, unless the rows
-// end before. From the first row of a thread's first partial result on there are `left` rows, from
-// each of its partial results to its next one it is `apart` rows.
+// Only moments need the number of rows of a partial result: rows_of_one, unless the rows end
+// before. There are `left` rows from the first row of a thread's first partial result on, and
+// `stride` rows from one of its partial results to the next.
 template <class P, int kPass>
 __device__ __forceinline__ Totals<P, kPass> collect_partials(
     const P& p, int64_t column, bool active, int64_t blocks, typename P::Acc* shared,
-    int64_t rows_of_one, int64_t left, int64_t apart) {
+    int64_t rows_of_one, int64_t left, int64_t stride) {
   using Acc = typename P::Acc;
   constexpr int kComponents = Totals<P, kPass>::kComponents;
   constexpr bool kHasMoments = kComponents > Totals<P, kPass>::kFields;
@@ -78,7 +78,7 @@ __device__ __forceinline__ Totals<P, kPass> collect_partials(
       if (block >= blocks) break;
 #pragma unroll
       for (int c = 0; c < kComponents; ++c) {
-        // Not as read-only data: blocks of the same launch may have written it.
+        // Not through the read-only cache: blocks of the same launch may have written it.
         part[b][c] = p.partials[(block * kComponents + c) * p.channels + column];
       }
     }
@@ -89,7 +89,7 @@ __device__ __forceinline__ Totals<P, kPass> collect_partials(
       Acc count = Acc(0);
       if constexpr (kHasMoments) {
         count = Acc(left < 0 ? 0 : left < rows_of_one ? left : rows_of_one);
-        left -= apart;
+        left -= stride;
       }
       const Acc* next = part[b];
       each([&](auto, auto& sum) { add_partial(sum, next, seen == Acc(0), count); }, sums);
@@ -105,17 +105,18 @@ __device__ __forceinline__ Totals<P, kPass> collect_partials(
   return totals;
 }
 
-// Computes and stores what follows from the sums of pass kPass in a column: in one thread of each.
+// Computes and stores what follows from the sums of pass kPass in a column, in one thread of each
+// column.
 template <class P, int kPass>
 __device__ __forceinline__ void finish_channel(
     const P& p, int64_t column, const Totals<P, kPass>& total) {
   using Acc = typename P::Acc;
   Known<P> k{p.scalars(), {}, {}, {}};
-  // All tensors that there are: the compiler leaves out those that nothing below needs.
+  // All channel tensors: the compiler drops those that nothing below uses.
   p.template channel_tensors<kPass>([&](auto, auto* pointer, bool present, auto field) {
     k.*field = present ? Acc(widen(read(pointer + column))) : Acc(0);
   });
-  // The thread that counts waits for the count while the loads above are under way.
+  // The thread that counts waits for the count while the loads above are in flight.
   if (column == 0) p.template count<kPass>();
   p.derive_channel(k);
   p.template follow<kPass>(k, total);
@@ -125,41 +126,41 @@ __device__ __forceinline__ void finish_channel(
   });
 }
 
-// The partial results are those of pointwise_kernel() or of the row kernel. With a line of `period`
-// rows, each block of the pointwise kernel leaves `period` of them, each of one row of each of its
-// lines_per_block lines; full_lines have all their rows. Only moments need these three.
+// The partial results are those of pointwise_kernel() or of the row kernel. With tiles of `period`
+// rows each block of the pointwise kernel stores `period` of them, each of one row of each of its
+// tiles_per_block tiles; full_tiles have all their rows. Only moments need these three.
 template <class P, int kPass>
 __global__ void __launch_bounds__(kFinalReductionThreads) final_reduction_kernel(
-    const __grid_constant__ P p, int64_t blocks, int64_t lines_per_block, int period,
-    int64_t full_lines) {
+    const __grid_constant__ P p, int64_t blocks, int64_t tiles_per_block, int period,
+    int64_t full_tiles) {
   using Acc = typename P::Acc;
   wait_for_earlier_kernels();
   const int64_t column = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const bool active = column < p.channels;
-  int64_t left = 0, apart = 0;
+  int64_t left = 0, stride = 0;
   if constexpr (Totals<P, kPass>::kComponents > Totals<P, kPass>::kFields) {
-    // All partial results of a thread are of the same row of a line, as blockDim.y is a multiple of
-    // the period. So lines are counted here in place of rows.
+    // All partial results of a thread are of the same row of a tile, as blockDim.y is a multiple of
+    // the period. So tiles are counted here instead of rows.
     const unsigned row = threadIdx.y % period;
-    const bool more = row < p.rows - full_lines * period;  // in the last line, which is not full
-    apart = blockDim.y / period * lines_per_block;
-    left = full_lines + more - threadIdx.y / period * lines_per_block;
+    const bool more = row < p.rows - full_tiles * period;  // in the last tile, which is not full
+    stride = blockDim.y / period * tiles_per_block;
+    left = full_tiles + more - threadIdx.y / period * tiles_per_block;
   }
   const Totals<P, kPass> total = collect_partials<P, kPass>(
-      p, column, active, blocks, shared_memory<Acc>(), lines_per_block, left, apart);
+      p, column, active, blocks, shared_memory<Acc>(), tiles_per_block, left, stride);
   if (threadIdx.y != 0 || !active) return;
   finish_channel<P, kPass>(p, column, total);
 }
 
-// blocks: how many partial results a column has, `period` of each block of a pointwise kernel. The
-// row kernel's are no moments: for these lines_per_block is 0 and the period 1.
+// blocks: how many partial results a column has, `period` for each block of a pointwise kernel.
+// Those of the row kernel are not moments: for them tiles_per_block is 0 and the period 1.
 template <int kPass, class P>
 cudaError_t launch_final_reduction(
-    const P& p, int64_t blocks, int64_t lines_per_block, int period, cudaStream_t stream) {
+    const P& p, int64_t blocks, int64_t tiles_per_block, int period, cudaStream_t stream) {
   const Finalise shape = finalise_shape(p.channels, blocks);
   return launch(
       final_reduction_kernel<P, kPass>, shape.grid, shape.block,
-      kFinalReductionThreads * 2 * sizeof(typename P::Acc), stream, p, blocks, lines_per_block,
+      kFinalReductionThreads * 2 * sizeof(typename P::Acc), stream, p, blocks, tiles_per_block,
       period, p.rows / period);
 }
 

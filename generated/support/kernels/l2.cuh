@@ -1,14 +1,14 @@
-// Two passes over columns that stay in the L2 meanwhile: pass 0 sums them up, pass 1 makes results.
+// The L2-resident kernel: two passes over columns that stay in the L2 in between. Pass 0 sums them,
+// pass 1 stores results.
 //
-// Columns are taken in groups whose rows fill a line of the L2. A slice is kPanelRows rows of a
-// group of columns; blocks take slices in the order of their indices, in steps. A step sums up all
-// slices of one group and makes the results of the group `lag` before it, so that what is read a
-// second time is still in the L2. In between, some blocks make of the partial results of the
-// slices what the results need. A counter for each group says how much of it is done, and a block
-// waits for it: for blocks before it only, which have started by then.
+// A group of columns is as many as fill a line of the L2. A slice is kPanelRows rows of a group of
+// columns. Blocks take slices in the order of their indices, in steps. A step sums all slices of
+// one group and stores the results of the group `lag` before it, so that what is read a second time
+// is still in the L2. In between, some blocks reduce the partial results of the slices to what the
+// results need. Each group has a counter of the parts that are done, for which other blocks wait. A
+// block waits for blocks of lower indices only, which have started by then.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -18,29 +18,29 @@
 #include "../launch.cuh"
 #include "../panel_shapes.cuh"
 #include "../panels.cuh"
-#include "../shapes.cuh"
 #include "column_layout.cuh"
 #include "elements.cuh"
 #include "final_reduction.cuh"
+#include "l2_sums.cuh"
 #include "program.cuh"
 
 namespace fusegen {
 
-// Rows that a thread loads before it uses the first: as many as registers have room for beside what
-// it has of its columns.
+// Rows that a thread loads before it uses the first: as many as there are registers for beside the
+// values of its columns.
 template <class P, int kPass>
 __host__ __device__ constexpr int l2_rows_together() {
   constexpr int kReads = fields_in(P::kReadBy[kPass]);
   constexpr int kMost = 7;  // values of each column that fit 64 registers beside the rest
   using Sums = typename P::template Sums<kPass, TypeOf>;
-  // Moments are three values while they are summed up.
+  // Moments are three values while elements are added.
   const int values = P::kChannelValuesBy[kPass] + 2 * Sums::kComponents - Sums::kFields;
   if (kReads == 1) return 8;
   return kReads == 2 && values <= kMost ? 4 : 2;
 }
 
-// Blocks that a multiprocessor holds at least: one more where elements have 16 bits, whose vectors
-// take half the registers, unless many rows of several tensors are on their way.
+// Resident blocks per multiprocessor, at least: one more for elements of 16 bits, whose vectors
+// take half the registers, unless many rows of several tensors are in flight.
 template <class P>
 constexpr int l2_blocks() {
   const bool several = fields_in(reads_from<P, 0>()) > 1;
@@ -49,25 +49,8 @@ constexpr int l2_blocks() {
   return sizeof(typename P::T) == 2 ? least + 1 : least;
 }
 
-// Threads of a block for each row, and rows that a block has threads for.
-template <class P, int kVec>
-constexpr int kL2Width = kPanelBytes / int(kVec * sizeof(typename P::T));
-template <class P, int kVec>
-constexpr int kL2Height = kPanelThreads / kL2Width<P, kVec>;
-
-// The columns of a group in a thread, and the rows of a slice.
-template <int kVec>
-struct L2Slice {
-  Columns<kVec, true> columns;
-  int64_t begin;    // the group's first column
-  int index;        // of the slice in its group
-  int first, last;  // rows
-
-  __device__ __forceinline__ bool has(int row) const { return columns.any() && row < last; }
-};
-
-// What a thread loads of the channel tensors that pass kPass needs and that lie in memory when it
-// begins: those that the launch only reads, or those that may be written in it before.
+// Loads the channel tensors that pass kPass needs and that are in memory when it begins: those that
+// the launch only reads, or those that it may have written before (kWritten).
 template <int kPass, bool kWritten, class P, int kVec>
 __device__ __forceinline__ void load_l2_channels(
     const P& p, const Columns<kVec, true>& columns, Known<P> (&known)[kVec]) {
@@ -82,14 +65,13 @@ __device__ __forceinline__ void load_l2_channels(
   });
 }
 
-// The thread's elements of its next rows. Those of pass 0 are kept in the L2 before anything else,
-// those of pass 1 are the first to leave it.
+// Loads the thread's elements of its next rows. In pass 0 the L2 evicts them last, in pass 1 first.
 template <int kPass, class P, int kVec, int kBatch, typename Inputs>
 __device__ __forceinline__ void load_l2_rows(
     const P& p, const L2Slice<kVec>& slice, int row, Inputs (&in)[kBatch]) {
 #pragma unroll
   for (int u = 0; u < kBatch; ++u) {
-    const int at = row + u * kL2Height<P, kVec>;
+    const int at = row + u * kL2RowsPerIteration<P, kVec>;
     if (!slice.has(at)) break;
     each(
         [&](auto i, auto& vector, auto* from) {
@@ -106,7 +88,7 @@ __device__ __forceinline__ void load_l2_rows(
   }
 }
 
-// What a pass does with the thread's elements of a row.
+// Computes a pass for the thread's elements of a row.
 template <int kPass, class P, int kVec, typename Inputs, typename Sums>
 __device__ __forceinline__ void use_l2_row(
     const P& p, const L2Slice<kVec>& slice, int row, bool is_first,
@@ -116,10 +98,10 @@ __device__ __forceinline__ void use_l2_row(
   for (int v = 0; v < kVec; ++v) {
     Elements<P> x{};
     each(TakeElement<P::kReadBy[kPass]>{v}, x, in);
-    typename P::Kept kept{};
+    typename P::Cached cached{};
     Terms<P, kPass> term;
     Results<P> y;
-    p.template element<kPass, 0u>(x, known[v], kept, term, y);
+    p.template element<kPass, 0u>(x, known[v], cached, term, y);
     each(AddElement{v, is_first}, sums, term);
     if constexpr (kPass == 1) each(PutElement{v}, out, y);
   }
@@ -135,70 +117,11 @@ __device__ __forceinline__ void use_l2_row(
   }
 }
 
-// Calls leave_sums() for sums that follow each other.
-template <int kBegin, typename Acc, int kFields, int kVec, std::size_t... kIndices>
-__device__ __forceinline__ Acc* leave_neighbours(
-    Acc* shared, const PanelPartials<Acc>& place, Acc (&sums)[kFields][kVec],
-    std::index_sequence<kIndices...>) {
-  return leave_sums(shared, place, sums[kBegin + kIndices]...);
-}
-
-// Leaves the sums of a pass from field kField on as partial results of the slice: moments one at a
-// time, others together where they follow each other. `shared`: what is free of shared memory.
-template <class P, int kPass, int kField, typename Acc, int kFields, int kVec>
-__device__ __forceinline__ void leave_from(
-    Acc* shared, const PanelPartials<Acc>& place, Acc (&sums)[kFields][kVec],
-    PilotSums<Acc> (&moments)[kFields][kVec], Acc count, Acc total) {
-  constexpr unsigned kMomentFields = moments_of_pass<P, kPass>();
-  if constexpr (kField < P::template Sums<kPass, TypeOf>::kFields) {
-    constexpr int kComponent = kField + fields_in(below(kMomentFields, kField));
-    if constexpr (has_bit(kMomentFields, kField)) {
-      shared = leave_moments(shared, place.from(kComponent), moments[kField], count, total);
-      leave_from<P, kPass, kField + 1>(shared, place, sums, moments, count, total);
-    } else {
-      constexpr int kNext = set_bit(kMomentFields & ~below(~0u, kField), 0);
-      constexpr int kEnd = kNext < 0 ? P::template Sums<kPass, TypeOf>::kFields : kNext;
-      shared = leave_neighbours<kField>(
-          shared, place.from(kComponent), sums, std::make_index_sequence<kEnd - kField>());
-      leave_from<P, kPass, kEnd>(shared, place, sums, moments, count, total);
-    }
-  }
-}
-
-// Leaves all sums of a pass.
-template <int kPass, class P, int kVec, typename Sums>
-__device__ __forceinline__ void leave_l2_sums(
-    const P& p, const L2Slice<kVec>& slice, typename P::Acc* shared, Sums& sums) {
-  constexpr int kHeight = kL2Height<P, kVec>;
-  using Acc = typename P::Acc;
-  const int own = slice.last - slice.first - threadIdx.y;  // rows from the thread's first on
-  const Acc count = own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0);
-  const PanelPartials<Acc> place{
-      p.partials + int64_t(slice.index) * Sums::kComponents * p.channels + slice.begin, p.channels,
-      p.channels - slice.begin};
-  Acc plain[Sums::kFields][kVec];
-  PilotSums<Acc> moments[Sums::kFields][kVec];
-  each(
-      [&](auto i, auto& sum) {
-        constexpr int kField = decltype(i)::value;
-#pragma unroll
-        for (int v = 0; v < kVec; ++v) {
-          if constexpr (has_bit(moments_of_pass<P, kPass>(), kField)) {
-            moments[kField][v] = sum[v];
-          } else {
-            plain[kField][v] = sum[v];
-          }
-        }
-      },
-      sums);
-  leave_from<P, kPass, 0>(shared, place, plain, moments, count, Acc(slice.last - slice.first));
-}
-
 // Pass 0 over a slice.
 template <class P, int kVec>
 __device__ __forceinline__ void sum_l2_slice(
     const P& p, const L2Slice<kVec>& slice, typename P::Acc* shared) {
-  constexpr int kHeight = kL2Height<P, kVec>;
+  constexpr int kRowsPerIteration = kL2RowsPerIteration<P, kVec>;
   constexpr int kBatch = l2_rows_together<P, 0>();
   typename P::template Reads<VectorsOf<kVec, true>::template Loaded> in[kBatch];
   Known<P> known[kVec];
@@ -207,11 +130,11 @@ __device__ __forceinline__ void sum_l2_slice(
   derive_channels(p, known);
   typename P::template Sums<0, ColumnSumsOf<typename P::Acc, kVec>::template Of> sums = {};
   const int first = slice.first + threadIdx.y;
-  for (int row = first; row < slice.last; row += kBatch * kHeight) {
+  for (int row = first; row < slice.last; row += kBatch * kRowsPerIteration) {
     load_l2_rows<0>(p, slice, row, in);
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) {
-      const int at = row + u * kHeight;
+      const int at = row + u * kRowsPerIteration;
       if (!slice.has(at)) break;
       use_l2_row<0>(p, slice, at, at == first, known, in[u], sums);
     }
@@ -219,12 +142,12 @@ __device__ __forceinline__ void sum_l2_slice(
   leave_l2_sums<0>(p, slice, shared, sums);
 }
 
-// Pass 1 over a slice, when `counter` has come to `parts`. The first rows are loaded before.
+// Pass 1 over a slice, once `counter` has reached `parts`. The first rows are loaded before.
 template <class P, int kVec>
 __device__ __forceinline__ void finish_l2_slice(
     const P& p, const L2Slice<kVec>& slice, typename P::Acc* shared, const unsigned* counter,
     int parts) {
-  constexpr int kHeight = kL2Height<P, kVec>;
+  constexpr int kRowsPerIteration = kL2RowsPerIteration<P, kVec>;
   constexpr int kBatch = l2_rows_together<P, 1>();
   typename P::template Reads<VectorsOf<kVec, true>::template Loaded> in[kBatch];
   const int first = slice.first + threadIdx.y;
@@ -236,14 +159,14 @@ __device__ __forceinline__ void finish_l2_slice(
   load_l2_channels<1, true>(p, slice.columns, known);
   derive_channels(p, known);
   typename P::template Sums<1, ColumnSumsOf<typename P::Acc, kVec>::template Of> sums = {};
-  for (int row = first; row < slice.last; row += kBatch * kHeight) {
+  for (int row = first; row < slice.last; row += kBatch * kRowsPerIteration) {
 #pragma unroll
     for (int u = 0; u < kBatch; ++u) {
-      const int at = row + u * kHeight;
+      const int at = row + u * kRowsPerIteration;
       if (!slice.has(at)) break;
       use_l2_row<1>(p, slice, at, at == first, known, in[u], sums);
     }
-    load_l2_rows<1>(p, slice, row + kBatch * kHeight, in);
+    load_l2_rows<1>(p, slice, row + kBatch * kRowsPerIteration, in);
   }
   if constexpr (P::kUnit[1] == Unit::kChannel) leave_l2_sums<1>(p, slice, shared, sums);
 }
@@ -266,8 +189,9 @@ __global__ void __launch_bounds__(kPanelThreads, l2_blocks<P>()) l2_kernel(
     const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
     const bool active = column < p.channels;
     const int64_t left = p.rows - threadIdx.y * kPanelRows;
+    const int stride = kL2RowsPerIteration<P, kVec> * kPanelRows;
     const auto total = collect_partials<P, 0>(
-        p, column, active, slices, shared, kPanelRows, left, kL2Height<P, kVec> * kPanelRows);
+        p, column, active, slices, shared, kPanelRows, left, stride);
     if (threadIdx.y == 0 && active) finish_channel<P, 0>(p, column, total);
     count_part(counter);
     return;
@@ -284,30 +208,6 @@ __global__ void __launch_bounds__(kPanelThreads, l2_blocks<P>()) l2_kernel(
     return;
   }
   finish_l2_slice(p, slice, shared, counter, slices + kVec);
-}
-
-// The launch for these sizes; none fits where the two-pass schedule is faster.
-template <int kVec, bool kPacked, class P>
-Panel l2_shape(const P& p, const Shapes& shapes) {
-  constexpr ColumnWork kWork = column_work<P, 0>();
-  constexpr Target kTarget = P::kTarget;
-  return panel_shape(shapes, p.rows, p.channels, kVec, kPacked, kWork, kTarget.l2_bytes);
-}
-
-// counters: one for each group of columns, shape.panels of them.
-template <int kVec, class P>
-cudaError_t launch_l2(
-    const P& p, const Panel& shape, unsigned* counters, cudaStream_t stream) {
-  const cudaError_t error = clear_counters(counters, shape.panels, stream);
-  if (error != cudaSuccess) return error;
-  constexpr int kComponents = most_components<P, 0>();
-  constexpr int kMoments = std::max(
-      fields_in(moments_of_pass<P, 0>()), fields_in(moments_of_pass<P, 1>()));
-  const size_t shared_bytes =
-      kPanelWarps * (kComponents * shape.block.x * kVec + kMoments) * sizeof(typename P::Acc);
-  return launch_in_order(
-      l2_kernel<P, kVec>, shape.grid, shape.block, shared_bytes, stream, p, counters, shape.panels,
-      shape.slices, shape.lag);
 }
 
 }  // namespace fusegen

@@ -1,54 +1,57 @@
-// What a program is to the kernels: one direction of a chain, behind its contraction.
+// A program: one direction of a chain, after its contraction, as kernels see it.
 //
 // A program is a struct P in kernels.cu, a template over the element types of a dtype
-// configuration. It says what is the chain's own: its tensors, what a pass over the elements sums,
-// what follows from the sums and what is stored. A kernel says where elements are meanwhile, and is
-// a template over P. Every kernel takes its program by value.
+// configuration. It has what is specific to the chain: its tensors, what a pass over the elements
+// sums, what follows from the sums, and what is stored. A kernel is a template over P and has
+// everything else: where elements are between the passes, and which thread has which. Every kernel
+// takes its program by value.
 //
-// P derives from Program, which has what a program need not say, and has
+// P derives from Program, which has defaults, and has
 //
 //   T, Acc                    element type of activations; type of all arithmetic
 //   kTarget                   the GPU that launch configurations are made for
-//   kPasses, kUnit[kPasses]   passes over the elements, and what each of them reduces to one value
-//   kFirstResident            the first pass of kernels that keep elements on chip
+//   kPasses, kUnit[kPasses]   passes over the elements, and the unit that each of them reduces
+//   kFirstResident            the first pass of kernels whose elements stay on chip
 //   Reads<Of>, reads          tensors of all elements that are read: a field Of<element type> each
 //   Writes<Of>, writes        tensors of all elements that are stored by the last pass
 //   kOptionalWrites           the fields of Writes whose pointer may be null, as bits
 //   kReadBy[kPasses]          the fields of Reads that a pass needs, as bits
 //   partials                  partial results of column sums, in the workspace
-//   scratch(f)                calls f(pass that makes it, pointer, unit, whether every schedule has
-//                             it) for what kernels leave each other in the workspace
+//   scratch(f)                calls f(pass that stores it, pointer, unit, whether it is in every
+//                             schedule) for other results in the workspace that later kernels read
 //   of(sizes, arguments)      the program of a call
-//   Scalars, Channel, Row, Group   values that do not vary over all elements: see Known
+//   Scalars, Channel, Row, Group   values of one launch, channel, row and group: see Known
 //   scalars()                 the Scalars of a launch
 //   channel_tensors<kFrom>(f) calls f(Uses<passes>{}, pointer, whether it is there,
-//                             &Channel::field) for each tensor of one value a channel that lies in
-//                             memory when pass kFrom begins; passes, as bits, are those whose
-//                             elements need the value. None: only finish() does
-//   row_tensors<kFrom>(f), group_tensors<kFrom>(f)   the same for one value a row and a group
+//                             &Channel::field) for each tensor with one value per channel that is
+//                             in memory when pass kFrom begins; passes, as bits, are those whose
+//                             elements need the value. No bits: only finish() needs it
+//   row_tensors<kFrom>(f), group_tensors<kFrom>(f)   the same for one value per row and per group
 //   derive_channel(k), derive_row(k), derive_group(k)   what follows from such tensors alone
-//   Kept                      values of an element that a kernel may keep for later passes
-//   kKeptInRegisters[pass], kKeptInShared[pass]   those that row and column kernels have kept when
-//                             a pass begins, as bits
+//   Cached                    values of an element that a kernel may cache for later passes
+//   kCachedInRegisters[pass], kCachedInShared[pass]   those that row and column kernels have cached
+//                             when a pass begins, as bits
 //   Sums<kPass, Of>           what a pass sums: a field Of<reduction> each
-//   element<kPass, kKept>(x, k, kept, sum, y)   an element: the terms that it adds to sums, and
-//                             what is stored of it. Values whose bit is in kKept come from
-//                             `kept`. The compiler drops what a pass does not use
+//   element<kPass, kCached>(x, k, cached, sum, y)   an element: the terms that it adds to sums, and
+//                             what is stored of it. Values whose bit is in kCached come from
+//                             `cached`. The compiler drops what a pass does not use
 //   follow<kPass>(k, total)   what later passes need of the sums of a pass
 //   finish<kPass>(k, total)   what is only stored of them
 //   results<kPass, kResident>(f)   calls f(pointer, &Channel::field), or another record's, for what
-//                             is stored once the sums of a pass are known; not resident: with what
+//                             is stored once the sums of a pass are known; not resident: also what
 //                             later kernels of a two-pass schedule read
 //   count<kPass>()            counts a batch, in one thread of the grid
-//   kReducesChannels, channel_terms(k, term)   whether, and of what, channels are summed to scalars
+//   kReducesChannels, channel_terms(k, term)   whether channels are summed to scalars, and which
+//                             terms
 //   kFitsL2                   whether the L2-resident kernel can run the program
 //   kTileReads                the fields of Reads that a column kernel reads again, as bits
-//   kColumnValues             values of a column that a thread keeps, at most: see kVectorOf
+//   kColumnValues             values of a column in a thread's registers, at most: see kVectorOf
 //   kChannelValuesBy[pass]    values of a channel that the elements of a pass use
 //   kRowTensorsBy[pass], kGroupTensorsBy[pass]   tensors of rows and groups that they need
-//   kRowConstants, kRowValues channel tensors that the row kernel holds; values that it computes of
+//   kRowConstants, kRowValues channel tensors that the row kernel reads; values that it computes of
 //                             an element
-//   kRowBlocks, kRowHasLarge, kRowManyConstants   see row_blocks(), row_is_large() and RowChannels
+//   kRowBlocks, kRowHasFullBlocks, kRowManyConstants   see row_blocks(), row_takes_full_block() and
+//                             RowChannels
 //
 // Records of fields have each(f, records...), which calls f(Index<i>{}, field of each record...).
 #pragma once
@@ -63,14 +66,14 @@
 #include "../reductions.cuh"
 #include "../types.cuh"
 
-// A program says more of itself than each kernel asks for.
+// A program has members that not every kernel uses.
 #if defined(__CUDACC__)
 #pragma nv_diag_suppress 177
 #endif
 
 namespace fusegen {
 
-// What a pass reduces to one value each; kNone where it has no sums.
+// The unit that a pass reduces to one value; kNone where a pass has no sums.
 enum class Unit { kNone, kChannel, kRow, kGroup, kScalar };
 
 struct Sizes {
@@ -88,7 +91,7 @@ struct Uses {
 // Whether a mask has bit i.
 __host__ __device__ constexpr bool has_bit(unsigned mask, int i) { return mask >> i & 1u; }
 
-// How many fields of the sums of a pass are of one reduction.
+// How many of the sums of a pass have this reduction.
 template <class P, int kPass, typename Reduction>
 __host__ __device__ constexpr int count_of() {
   typename P::template Sums<kPass, AsIs> fields{};
@@ -107,7 +110,7 @@ __host__ __device__ __forceinline__ constexpr void each(const F& f, Record& firs
   std::remove_const_t<Record>::each(f, first, more...);
 }
 
-// Heads of the functions that every program has.
+// Declarations of the functions of programs.
 #define FUSEGEN_DEVICE __device__ __forceinline__
 #define FUSEGEN_BOTH __host__ __device__ __forceinline__
 #define FUSEGEN_EACH                     \
@@ -121,15 +124,15 @@ struct Nothing {
   FUSEGEN_EACH {}
 };
 
-// What a program has where it says nothing else.
+// The defaults of programs.
 struct Program : Sizes {
   static constexpr int kMostPasses = 32;  // a mask has a bit for each
-  static constexpr unsigned kKeptInRegisters[kMostPasses] = {}, kKeptInShared[kMostPasses] = {};
+  static constexpr unsigned kCachedInRegisters[kMostPasses] = {}, kCachedInShared[kMostPasses] = {};
   static constexpr int kRowTensorsBy[kMostPasses] = {}, kGroupTensorsBy[kMostPasses] = {};
   static constexpr unsigned kTileReads = 0, kOptionalWrites = 0;
   static constexpr bool kFitsL2 = false, kReducesChannels = false;
 
-  using Kept = Nothing;
+  using Cached = Nothing;
   template <int kPass, template <typename> class Of>
   using Sums = Nothing;
   struct Scalars {};
@@ -161,7 +164,7 @@ struct Program : Sizes {
   void scratch(const F&) {}
 };
 
-// Of a record's fields: pointers to read or to write, and values.
+// Types of a record's fields: pointers to read or to write, and values.
 template <typename E>
 using ReadPointer = const E*;
 template <typename E>
@@ -172,7 +175,7 @@ struct ValuesIn {
   using Of = Acc;
 };
 
-// The record that a pointer to a field is of.
+// The record of a pointer to a field.
 template <typename Field>
 struct RecordOf;
 template <typename Record, typename Value>
@@ -191,11 +194,11 @@ using Elements = typename P::template Reads<ValuesIn<typename P::Acc>::template 
 template <class P>
 using Results = typename P::template Writes<ValuesIn<typename P::Acc>::template Of>;
 
-// All that is known besides an element itself: formulas name these fields, wherever they are from.
+// All values besides those of an element: formulas use these fields, whatever their record is.
 template <class P>
 struct Known : P::Scalars, P::Channel, P::Row, P::Group {};
 
-// What is known of each of a thread's columns, with nothing but the scalars so far.
+// Initialises what is known of each of a thread's columns with the scalars.
 template <class P, int N>
 __device__ __forceinline__ void set_scalars(const P& p, Known<P> (&known)[N]) {
   const typename P::Scalars scalars = p.scalars();
@@ -203,16 +206,16 @@ __device__ __forceinline__ void set_scalars(const P& p, Known<P> (&known)[N]) {
   for (int v = 0; v < N; ++v) known[v] = {scalars, {}, {}, {}};
 }
 
-// What follows from the tensors of the channels alone.
+// Computes what follows from the channel tensors alone.
 template <class P, int N>
 __device__ __forceinline__ void derive_channels(const P& p, Known<P> (&known)[N]) {
 #pragma unroll
   for (int v = 0; v < N; ++v) p.derive_channel(known[v]);
 }
 
-// Loads the channel tensors that lie in memory when pass kFrom begins, for the thread's columns:
-// those that any of some passes needs, as bits. Where the thread is not active, none is read.
-// Record is Channel or what derives from it.
+// Loads the channel tensors that are in memory when pass kFrom begins, for the thread's columns:
+// those that any of kPasses needs. A thread that is not active reads nothing. Record is Channel or
+// derives from it.
 template <int kFrom, unsigned kPasses, class P, typename ColumnsOf, typename Record, int N>
 __device__ __forceinline__ void load_channels(
     const P& p, const ColumnsOf& columns, bool active, Record (&channel)[N]) {
@@ -226,7 +229,7 @@ __device__ __forceinline__ void load_channels(
   });
 }
 
-// The same of those that only finish() needs, in a thread that stores what it makes of them.
+// Loads those that only finish() needs, in a thread that stores its results.
 template <int kFrom, class P, typename ColumnsOf, typename Record, int N>
 __device__ __forceinline__ void load_finish_channels(
     const P& p, const ColumnsOf& columns, Record (&channel)[N]) {
@@ -240,7 +243,7 @@ __device__ __forceinline__ void load_finish_channels(
   });
 }
 
-// A value as a tensor holds it.
+// Stores a value in the type of the tensor.
 template <typename E, typename Acc>
 __device__ __forceinline__ void store_value(E* to, Acc value) {
   *to = narrow<E>(value);

@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "../explain.cuh"
-#include "column.cuh"
-#include "l2.cuh"
+#include "column_launch.cuh"
+#include "l2_launch.cuh"
 #include "program.cuh"
 #include "row_launch.cuh"
 

@@ -2,7 +2,8 @@
 // channels. Such a segment stays in registers from its first sum to its results.
 //
 // A segment belongs to some lanes of a warp, to a block, or to a cluster. A thread has kItems
-// vectors of it, at the same columns in each iteration, in which the block goes on to other rows.
+// vectors of it, at the same columns in each iteration; from one iteration to the next the block
+// moves on to other rows.
 #pragma once
 
 #include <cstdint>
@@ -14,61 +15,56 @@
 #include "../exchange.cuh"
 #include "../launch.cuh"
 #include "../packs.cuh"
-#include "../reduce.cuh"
 #include "../row_work.cuh"
-#include "../runs.cuh"
+#include "../thread_positions.cuh"
+#include "../unaligned.cuh"
 #include "elements.cuh"
 #include "program.cuh"
+#include "row_channels.cuh"
 #include "row_passes.cuh"
-#include "row_values.cuh"
+#include "row_totals.cuh"
 
 namespace fusegen {
 
-// The shape of a launch, as Row of row_shapes.cuh has it, and by how many rows, segments and
-// elements a thread moves on from iteration to iteration.
-struct RowGrid {
-  int lanes, across, height, period;
-  int64_t step, item_step, at_step;
-  int64_t size;   // elements of a tensor
-  int64_t whole;  // that vectors may move, where rows do not begin at multiples of one
-};
-
-// kLarge: for blocks of up to 1024 threads, which keep values of their columns in shared memory.
-// kCluster: the blocks of a cluster share a segment.
-template <class P, int kFirst, int kVec, bool kPacked, int kItems, bool kLarge = false,
+// kFullBlock: for blocks of up to 1024 threads, which keep values of their columns in shared
+// memory. kCluster: the blocks of a cluster share a segment.
+template <class P, int kFirst, int kVec, bool kPacked, int kItems, bool kFullBlock = false,
           bool kCluster = false>
 __global__ void __launch_bounds__(
-    row_threads(kItems, kVec, P::kRowBlocks, kLarge), row_blocks(kItems, kVec, P::kRowBlocks))
+    row_threads(kItems, kVec, P::kRowBlocks, kFullBlock), row_blocks(kItems, kVec, P::kRowBlocks))
     row_kernel(const __grid_constant__ P p, const __grid_constant__ RowGrid g) {
   using T = typename P::T;
   using Acc = typename P::Acc;
   using Passes = RowPasses<P, kFirst>;
   constexpr bool kOfRows = Passes::kOfRows;
   constexpr int kColumnSums = Passes::kColumnSums;
-  constexpr bool kShort = !kLarge && !kCluster;
-  constexpr int kWarps = kRowWarps<kItems, kLarge>;  // of a block, at most
-  constexpr bool kRuns = kHasRuns<T, kVec, kPacked, kItems, (kColumnSums > 0)>;
-  // In float32, column sums need the register that has the lane.
+  constexpr bool kShort = !kFullBlock && !kCluster;
+  constexpr int kWarps = kRowWarps<kItems, kFullBlock>;  // per block, at most
+  constexpr bool kUnaligned = kHasUnaligned<T, kVec, kPacked, kItems, (kColumnSums > 0)>;
+  // In float32, column sums need the register that would keep the lane.
   constexpr bool kKeepsLane = kColumnSums == 0 || sizeof(T) < 4;
   wait_for_earlier_kernels();
   const int64_t groups = kOfRows ? 1 : p.groups;  // segments of a row
   const int64_t length = kOfRows ? p.channels : p.group_length;
-  const Seat seat = seat_of<kShort>(threadIdx.x, g.lanes, g.across, g.height);
-  // A thread that is not needed has no columns, like one behind the last group.
-  const int64_t segment = seat.taken ? int64_t(blockIdx.x) * g.across + seat.segment : groups;
-  const int lane = seat.lane;
+  const ThreadPosition position = g.position<kShort>(threadIdx.x);
+  // A thread that is not active has no columns, like one after the last group.
+  const int64_t segment =
+      position.active ? int64_t(blockIdx.x) * g.segments_per_block + position.segment : groups;
+  const int lane = position.lane;
   Acc* const shared = shared_memory<Acc>();
   // With column sums all rows of a block begin at the same place in a vector, so that its threads
-  // have sums of the same columns: they are that far apart. Runs begin anywhere.
-  const unsigned apart = kColumnSums == 0 || kPacked || kRuns ? 1 : g.period;
-  int64_t base = int64_t(blockIdx.y / apart) * g.height * apart + blockIdx.y % apart;
-  const int64_t first = base + seat.row * apart;
-  RowColumns<kVec, kPacked, kRuns> columns[kItems];
-  const int rank = kCluster ? blockIdx.z : 0;  // of the blocks that share the segment
+  // have sums of the same columns: row_stride rows are between them. Unaligned vectors begin
+  // anywhere.
+  const unsigned row_stride = kColumnSums == 0 || kPacked || kUnaligned ? 1 : g.period;
+  int64_t base = int64_t(blockIdx.y / row_stride) * g.rows_per_iteration * row_stride +
+      blockIdx.y % row_stride;
+  const int64_t first = base + position.row * row_stride;
+  RowColumns<kVec, kPacked, kUnaligned> columns[kItems];
+  const int rank = kCluster ? blockIdx.z : 0;  // among the blocks that share the segment
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int64_t end = segment < groups ? (segment + 1) * length : 0;
-    columns[i] = row_columns<kVec, kPacked, kRuns>(
+    columns[i] = row_columns<kVec, kPacked, kUnaligned>(
         first * p.channels, segment * length, end,
         int64_t((rank * kItems + i) * g.lanes + lane) * kVec);
   }
@@ -78,9 +74,9 @@ __global__ void __launch_bounds__(
   }
   const typename P::Scalars scalars = p.scalars();
 
-  // The next row is on its way while this one is used, with what is known of it and its group.
-  // Where segments are rows, values of groups are loaded for each element.
-  typename P::template Reads<RowLoadsOf<kVec, kRuns>::template Of> next[kItems];
+  // The loads of the next row are in flight while this one is used, with the values of the row and
+  // of its group. Where segments are rows, values of groups are loaded for each element.
+  typename P::template Reads<RowLoadsOf<kVec, kUnaligned>::template Of> next[kItems];
   typename P::Row next_row;
   typename P::Group next_group;
   const auto load_row = [&](int64_t at, int64_t item, int64_t row) {
@@ -101,64 +97,65 @@ __global__ void __launch_bounds__(
       each(
           [&](auto n, auto& vector, auto* from) {
             if constexpr (has_bit(Passes::kReads, decltype(n)::value)) {
-              vector = ask_row(columns[i], from, at, g.size, g.whole);
+              vector = issue_load(columns[i], from, at, g.size, g.vector_end);
             }
           },
           next[i], p.reads);
     }
   };
   // Where the thread's row begins, and the numbers of its segment and of the row. All are added to
-  // from iteration to iteration: that takes no multiplication. But for runs, the rows of an
-  // iteration begin at the same place in a vector as those of the one before.
+  // from one iteration to the next: that takes no multiplication. Unless vectors are unaligned, all
+  // iterations begin at the same place in a vector.
   int64_t at = first * p.channels;
   int64_t item = first * groups + segment;
   int64_t row = first;
-  load_row(at, item, row);  // before anything that is waited for
+  load_row(at, item, row);  // before any wait
   Exchange<Acc, (Passes::kExchanged > 0 ? Passes::kExchanged : 1)> exchange;
   if constexpr (kCluster) exchange.begin(shared);
 
-  constexpr bool kStaged = Passes::stages(kLarge, kItems * kVec);
-  RowChannels<P, kFirst, kVec, kItems, kStaged> channels;
-  channels.memory = behind<unsigned char>(shared, Passes::template kExchange<kVec>);
+  constexpr bool kInShared = Passes::channels_in_shared(kFullBlock, kItems * kVec);
+  RowChannels<P, kFirst, kVec, kItems, kInShared> channels;
+  channels.memory = next_array<unsigned char>(shared, Passes::template kExchange<kVec>);
   channels.load(p, columns);
-  RowColumnSums<Acc, (kColumnSums > 0 ? kColumnSums : 1), kVec, kItems, kLarge> sums;
-  if constexpr (kColumnSums > 0 && kLarge) {
+  RowColumnSums<Acc, (kColumnSums > 0 ? kColumnSums : 1), kVec, kItems, kFullBlock> sums;
+  if constexpr (kColumnSums > 0 && kFullBlock) {
     sums.memory = reinterpret_cast<Loaded<Acc, kVec>*>(channels.end(p));
     sums.clear();
   }
 
-  // Every thread takes every iteration, with or without a row of its own: the sums need all lanes.
+  // Every thread takes part in every iteration, with or without a row: the sums need all lanes.
   for (; base < p.rows; base += g.step, at += g.at_step, item += g.item_step, row += g.step) {
     const bool valid = at < g.size;
     typename P::template Reads<VectorsOf<kVec>::template Loaded> in[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       each(
-          [&](auto n, auto& vector, auto* from, const auto& asked) {
+          [&](auto n, auto& vector, auto* from, const auto& issued) {
             if constexpr (has_bit(Passes::kReads, decltype(n)::value)) {
-              vector = arrived(columns[i], from, at, asked);
+              vector = complete_load(columns[i], from, at, issued);
             }
           },
           in[i], p.reads, next[i]);
     }
     Known<P> known{scalars, {}, next_row, next_group};
-    // Behind a branch: else the compiler may put it off until it comes too late.
-    if ((kColumnSums > 0 && !kLarge) || base + g.step < p.rows) {
+    // In a branch: else the compiler may sink the loads to their uses, which is too late.
+    if ((kColumnSums > 0 && !kFullBlock) || base + g.step < p.rows) {
       load_row(at + g.at_step, item + g.item_step, row + g.step);
     }
     p.derive_row(known);
     if constexpr (!kOfRows) p.derive_group(known);
-    typename P::Kept kept[kItems][kVec];
+    typename P::Cached cached[kItems][kVec];
 
     each_pass<kFirst>(typename Passes::Steps(), [&](auto pass) {
       constexpr int kPass = decltype(pass)::value;
-      constexpr unsigned kKept = kPass == kFirst ? 0u : P::kKeptInRegisters[kPass];
+      constexpr unsigned kCached = kPass == kFirst ? 0u : P::kCachedInRegisters[kPass];
       constexpr bool kReduces = Passes::template kReduces<kPass>;
       constexpr bool kIsLast = kPass == Passes::kLast;
       constexpr bool kLoadsGroups = kOfRows && P::kGroupTensorsBy[kPass] > 0;
       Totals<P, kPass> total;
       each([](auto, auto& field) { field = {}; }, total);
-      // What is summed up; moments need theirs a second time. One field more: an array has some.
+      // The terms of the sums; moments need theirs a second time. One more than there are fields,
+      // as an array has some element.
       Acc terms[Terms<P, kPass>::kFields + 1][kItems][kVec];
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
@@ -169,7 +166,7 @@ __global__ void __launch_bounds__(
 #pragma unroll
         for (int v = 0; v < kVec; ++v) {
           Known<P> k = known;
-          static_cast<typename P::Channel&>(k) = channels.value[kStaged ? 0 : i][v];
+          static_cast<typename P::Channel&>(k) = channels.value[kInShared ? 0 : i][v];
           p.derive_channel(k);
           if constexpr (kLoadsGroups) {
             const int64_t inner = columns[i].at(v) / p.group_length;
@@ -185,14 +182,14 @@ __global__ void __launch_bounds__(
           each(TakeElement<P::kReadBy[kPass]>{v}, x, in[i]);
           Terms<P, kPass> term;
           Results<P> y;
-          p.template element<kPass, kKept>(x, k, kept[i][v], term, y);
+          p.template element<kPass, kCached>(x, k, cached[i][v], term, y);
           each(
               [&](auto n, Acc value) {
                 constexpr int kField = decltype(n)::value;
                 if constexpr (kReduces) {
                   terms[kField][i][v] = value;
                 } else {
-                  if (active) sums.value[kField][kLarge ? 0 : i][v] += value;
+                  if (active) sums.value[kField][kFullBlock ? 0 : i][v] += value;
                 }
               },
               term);
@@ -212,7 +209,7 @@ __global__ void __launch_bounds__(
               [&](auto n, const auto& pack, auto* to) {
                 constexpr bool kMayLack = has_bit(P::kOptionalWrites, decltype(n)::value);
                 if (active && (!kMayLack || to != nullptr)) {
-                  store_pack(columns[i], to, at, g.whole, pack);
+                  store_pack(columns[i], to, at, g.vector_end, pack);
                 }
               },
               out, p.writes);
@@ -253,13 +250,14 @@ __global__ void __launch_bounds__(
   }
 
   if constexpr (kColumnSums > 0) {
-    // The seat is found again, from another expression: kept, it would take registers of the loop.
-    const Seat again = seat_of<kShort>(thread_index(), g.lanes, g.across, g.height);
-    Acc* const mine = p.partials + blockIdx.y * kColumnSums * p.channels;
+    // The position is computed again, from another expression, so that it takes no registers of the
+    // loop.
+    const ThreadPosition again = g.position<kShort>(thread_index());
+    Acc* const partials = p.partials + blockIdx.y * kColumnSums * p.channels;
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-      sums.store(i, columns[i], again, g.lanes * g.across, kShort ? g.height : 1, shared, mine,
-                 p.channels);
+      sums.store(i, columns[i], again, g.lanes * g.segments_per_block,
+                 kShort ? g.rows_per_iteration : 1, shared, partials, p.channels);
     }
   }
 }

@@ -1,4 +1,4 @@
-// What the row kernel and its launch derive from a program: what its passes reduce, read and
+// Properties of a program that the row kernel and its launch use: what its passes reduce, read and
 // exchange. A segment is a row, or a group of a row's channels.
 #pragma once
 
@@ -8,14 +8,14 @@
 #include <cuda_runtime.h>
 
 #include "../row_work.cuh"
-#include "../runs.cuh"
+#include "../unaligned.cuh"
 #include "../types.cuh"
 #include "program.cuh"
 
 namespace fusegen {
 
-// What a row kernel does that begins with pass kFirst and ends with the last one. All passes but
-// the last reduce segments of one kind; the last may leave column sums as partial results.
+// The passes of a row kernel, from kFirst to the last one. All but the last reduce segments of one
+// kind; the last may have column sums, which it stores as partial results.
 template <class P, int kFirst>
 struct RowPasses {
   using T = typename P::T;
@@ -51,19 +51,19 @@ struct RowPasses {
   }
   static constexpr bool kHasExtremes = has_extremes(Steps());
 
-  // How many values of a segment its warps exchange at once, at most.
+  // Values of a segment that its warps exchange at once, at most.
   template <int... kStep>
   static constexpr int exchanged(std::integer_sequence<int, kStep...>) {
     return std::max({kHasMoments ? 2 : 0, kHasExtremes ? 1 : 0, kPlainSums<kFirst + kStep>...});
   }
   static constexpr int kExchanged = exchanged(Steps());
 
-  // Whether a thread keeps values of its columns in shared memory, so many elements of each row.
-  __host__ __device__ static constexpr bool stages(bool large, int elements) {
-    return large || (P::kRowManyConstants && elements >= 8);
+  // Whether the channel tensors are in shared memory, where a thread has so many elements of a row.
+  __host__ __device__ static constexpr bool channels_in_shared(bool full_block, int elements) {
+    return full_block || (P::kRowManyConstants && elements >= 8);
   }
 
-  // How many values the block exchanges through shared memory. What it keeps there is behind them.
+  // Values of shared memory that the block exchanges; values of its columns follow.
   template <int kVec>
   static constexpr int kExchange =
       kHasColumnSums ? kRowExchange<kVec, kExchanged> : 32 * (kExchanged + kHasMoments);
@@ -86,8 +86,8 @@ struct RowPasses {
   }
   static constexpr int kReadAgain = read_again(Steps());
 
-  // Clusters share segments that are too long for a block. Moments and extremes do without them:
-  // they are taken forward, where there are no column sums.
+  // Whether a cluster can share a segment that is too long for a block. Not with moments or
+  // extremes: these are of forward programs, which have no column sums and so have full blocks.
   static constexpr bool kClusters = kHasColumnSums && !kHasMoments && !kHasExtremes;
 };
 
@@ -97,11 +97,11 @@ __device__ __forceinline__ void each_pass(std::integer_sequence<int, kStep...>, 
   (f(Index<kFirst + kStep>()), ...);
 }
 
-// Of a record of tensors: a thread's vector of each, on its way from memory.
-template <int kVec, bool kRuns>
+// A record of tensors with a load of a thread's vector of each.
+template <int kVec, bool kUnaligned>
 struct RowLoadsOf {
   template <typename E>
-  using Of = RowLoad<E, kVec, kRuns>;
+  using Of = RowLoad<E, kVec, kUnaligned>;
 };
 
 }  // namespace fusegen

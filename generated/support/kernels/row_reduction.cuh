@@ -1,9 +1,8 @@
-// The row reduction: each row, or each group of channels in a row, is reduced to what a pass sums
-// of it, and what follows from these sums is stored. The pass behind it reads the elements once
-// more.
+// The row reduction: the sums of one pass over each row, or over each group of a row's channels,
+// and what follows from them. The next pass reads the elements once more.
 //
-// P::kUnit[kPass] says whether it is rows or groups; below, a segment is either. A block takes one
-// segment, or the blocks of a cluster share it where segments are few and long.
+// P::kUnit[kPass] says whether it is rows or groups; below, a segment is either. A segment has a
+// block, or a cluster where segments are few and long.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 #include "../cluster.cuh"
 #include "../launch.cuh"
-#include "../reduce.cuh"
+#include "../reduce_lanes.cuh"
 #include "../segments.cuh"
 #include "../shapes.cuh"
 #include "elements.cuh"
@@ -24,15 +23,15 @@ namespace fusegen {
 constexpr int kRowReductionThreads = 256;
 constexpr int kRowReductionVectors = 2;  // that a thread loads before it uses the first
 
-// Of a record of sums: what the elements of a thread's vector add.
+// A record of sums with the terms of a thread's vector for each.
 template <typename Acc, int kVec>
 struct RowReductionTerms {
   template <typename Reduction>
   using Of = Acc[kVec];
 };
 
-// A vector of any tensor that is not wider than Acc, as it was loaded: it is widened where it is
-// used, for where it is loaded that would be to wait for the memory.
+// A vector of any tensor whose elements are at most as long as Acc, as it was loaded. It is
+// converted where it is used: a conversion where it is loaded would wait for the memory.
 template <typename Acc, int kVec>
 struct alignas(16) AnyVector {
   unsigned word[kVec * sizeof(Acc) / sizeof(unsigned)];
@@ -50,12 +49,12 @@ struct alignas(16) AnyVector {
   }
 };
 
-// Brings together what the threads of a segment of `length` elements have: this one, of `count` of
-// them. All get the result.
+// Reduces the sums of the threads of a segment of `length` elements, of which this thread has
+// `count`. All threads get the result.
 template <int kPlain, typename Acc, typename Sums, typename AllTotals>
 __device__ __forceinline__ void sums_over_segment(
     Acc* shared, const Sums& sums, Acc count, Acc length, AllTotals& totals) {
-  Acc plain[kPlain + 1];  // one more than there may be: an array has some
+  Acc plain[kPlain + 1];  // one more than there are sums, as an array has some element
   int s = 0;
   each(
       [&](auto, auto& total, const auto& sum) {
@@ -70,7 +69,7 @@ __device__ __forceinline__ void sums_over_segment(
         }
       },
       totals, sums);
-  // Two at a time, for which there is shared memory.
+  // Two at a time, as there is shared memory for two.
 #pragma unroll
   for (int i = 0; i + 1 < kPlain; i += 2) sum_over_segment(shared, plain[i], plain[i + 1]);
   if constexpr (kPlain % 2 == 1) sum_over_segment(shared, plain[kPlain - 1]);
@@ -83,11 +82,11 @@ __device__ __forceinline__ void sums_over_segment(
 }
 
 // kPacked: every row, and group of it, begins at a multiple of a vector. Where it does not, a
-// thread has a vector that its segment may share with the next one; vectors may move the first
-// `whole` elements of a tensor, all of them or none.
+// thread has masked vectors, which its segment may share with the next one. vector_end: see
+// load_pack().
 template <class P, int kPass, int kVec, bool kPacked>
 __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
-    const __grid_constant__ P p, int64_t whole) {
+    const __grid_constant__ P p, int64_t vector_end) {
   using Acc = typename P::Acc;
   constexpr bool kByGroup = P::kUnit[kPass] == Unit::kGroup;
   static_assert(kByGroup || P::kUnit[kPass] == Unit::kRow);
@@ -98,16 +97,15 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
   const typename P::Scalars scalars = p.scalars();
 
   cluster_arrive();
-  // The vectors of a segment go to the threads of its blocks in turn.
-  const int64_t apart = int64_t(gridDim.z) * blockDim.x * kVec;
+  // The vectors of a segment are distributed over the threads of its blocks in a cyclic order.
+  const int64_t stride = int64_t(gridDim.z) * blockDim.x * kVec;
   const int offset = (blockIdx.z * blockDim.x + threadIdx.x) * kVec;
   // A cluster has several segments where there are more of them than clusters.
   for (int64_t item = blockIdx.x; item < p.rows * segments; item += gridDim.x) {
     const int64_t row = item / segments;
     const int64_t segment = item % segments;
 
-    // What is known of the segment. All tensors that there are: the compiler leaves out those that
-    // nothing below needs.
+    // What is known of the segment. All tensors: the compiler drops those that nothing below uses.
     Known<P> known{scalars, {}, {}, {}};
     p.template row_tensors<kPass>([&](auto, auto* pointer, bool present, auto field) {
       known.*field = present ? Acc(widen(read(pointer + row))) : Acc(0);
@@ -122,27 +120,28 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
 
     Running<P, kPass> sums = {};
     int seen = 0;  // elements of this thread
-    // Where no vector begins with the segment, it may touch one more.
+    // A segment that does not begin with a vector may overlap with one more.
     const int64_t most = kPacked ? length : length + kVec - 1;
-    for (int64_t base = 0; base < most; base += kRowReductionVectors * apart) {
+    for (int64_t base = 0; base < most; base += kRowReductionVectors * stride) {
       SegmentColumns<kVec, kPacked> columns[kRowReductionVectors];
       typename P::template Reads<VectorsOf<kVec>::template Loaded> in[kRowReductionVectors];
-      // Of the channel tensors that the elements of the pass need; there are no more than fields.
+      // Vectors of the channel tensors that the elements of the pass need, at most one per field.
       constexpr int kMost = sizeof(typename P::Channel) / sizeof(Acc) + 1;
       AnyVector<Acc, kVec> channel_in[kRowReductionVectors][kMost];
 #pragma unroll
       for (int u = 0; u < kRowReductionVectors; ++u) {
         columns[u] = segment_columns<kVec, kPacked>(
-            row * p.channels, segment * length, (segment + 1) * length, base + u * apart + offset);
+            row * p.channels, segment * length, (segment + 1) * length, base + u * stride + offset);
         if (!columns[u].any()) break;
         using ColumnsOf = SegmentColumns<kVec, kPacked>;
-        each(LoadVectors<P::kReadBy[kPass], ColumnsOf>{columns[u], row * p.channels, whole}, in[u],
-             p.reads);
+        each(
+            LoadVectors<P::kReadBy[kPass], ColumnsOf>{columns[u], row * p.channels, vector_end},
+            in[u], p.reads);
         if constexpr (kPacked) {
           int c = 0;
           p.template channel_tensors<kPass>([&](auto uses, auto* pointer, bool present, auto) {
             if constexpr (has_bit(decltype(uses)::passes, kPass)) {
-              if (present) channel_in[u][c].put(load_pack(columns[u], pointer, 0, whole));
+              if (present) channel_in[u][c].put(load_pack(columns[u], pointer, 0, vector_end));
               ++c;
             }
           });
@@ -186,24 +185,24 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
           }
           Elements<P> x;
           each(TakeElement<P::kReadBy[kPass]>{v}, x, in[u]);
-          typename P::Kept kept;
+          typename P::Cached cached;
           Terms<P, kPass> term;
           Results<P> y;
-          p.template element<kPass, 0u>(x, k, kept, term, y);
+          p.template element<kPass, 0u>(x, k, cached, term, y);
           each(
               [&](auto, auto& sum, auto& all, Acc one) {
                 all[v] = one;
-                if constexpr (!std::is_same_v<decltype(sum), PilotSums<Acc>&>) {
+                if constexpr (!std::is_same_v<decltype(sum), ShiftedSums<Acc>&>) {
                   add_term(sum, one, false);
                 }
               },
               sums, terms, term);
         }
-        // Moments only now: the first vector has the value that all of them are measured from.
+        // Moments only now, as their shift is a value of the first vector.
         each(
             [&](auto, auto& sum, const auto& all) {
-              if constexpr (std::is_same_v<decltype(sum), PilotSums<Acc>&>) {
-                if (seen == 0) sum.pilot = one_of(columns[u], all);
+              if constexpr (std::is_same_v<decltype(sum), ShiftedSums<Acc>&>) {
+                if (seen == 0) sum.shift = one_of(columns[u], all);
 #pragma unroll
                 for (int v = 0; v < kVec; ++v) {
                   if (columns[u].has(v)) add_value(sum, all[v]);
@@ -230,7 +229,7 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
 
 template <int kPass, int kVec, bool kPacked, class P>
 cudaError_t launch_row_reduction(
-    const P& p, const Shapes& shapes, int64_t whole, cudaStream_t stream) {
+    const P& p, const Shapes& shapes, int64_t vector_end, cudaStream_t stream) {
   constexpr bool kByGroup = P::kUnit[kPass] == Unit::kGroup;
   constexpr int64_t kAtOnce = kRowReductionThreads * kRowReductionVectors * kVec;
   const dim3 grid = segment_grid(
@@ -238,7 +237,7 @@ cudaError_t launch_row_reduction(
       P::kTarget.most_cluster, P::kTarget.multiprocessors);
   return launch(
       row_reduction_kernel<P, kPass, kVec, kPacked>, grid, dim3(kRowReductionThreads),
-      kSegmentExchange * sizeof(typename P::Acc), stream, p, whole);
+      kSegmentExchange * sizeof(typename P::Acc), stream, p, vector_end);
 }
 
 }  // namespace fusegen

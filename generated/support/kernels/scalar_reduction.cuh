@@ -1,6 +1,7 @@
-// The scalar reduction: what lies in memory of each channel is summed to single values, and what
-// follows from these is stored. A program has it if P::kReducesChannels is true; it counts as the
-// pass behind all passes over the elements, number P::kPasses. One block does it: channels are few.
+// The scalar reduction: values of each channel in memory are summed to single values, and what
+// follows from these is stored. A program has it if P::kReducesChannels is true; it counts as one
+// more pass after the passes over the elements, number P::kPasses. There is one block, as channels
+// are few.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 #include <cuda_runtime.h>
 
 #include "../launch.cuh"
-#include "../reduce.cuh"
+#include "../reduce_lanes.cuh"
 #include "program.cuh"
 
 namespace fusegen {

@@ -17,9 +17,9 @@
 
 #include "../launch.cuh"
 #include "../shapes.cuh"
-#include "column.cuh"
+#include "column_launch.cuh"
 #include "final_reduction.cuh"
-#include "l2.cuh"
+#include "l2_launch.cuh"
 #include "pointwise.cuh"
 #include "program.cuh"
 #include "reasons.cuh"
@@ -136,7 +136,7 @@ class ProgramRun {
     const Stream shape = stream_of<kPass>();
     next("final_reduction", kPass, kPass);
     return launch_final_reduction<kPass>(
-        p_, partial_blocks<kPass>(), shape.lines_per_block, shape.period, stream_);
+        p_, partial_blocks<kPass>(), shape.tiles_per_block, shape.period, stream_);
   }
 
   // All passes before kEnd, each from memory.

@@ -1,0 +1,69 @@
+// Matrix products of libtorch: the contractions before the kernels.
+#pragma once
+
+#include "torch_glue.h"
+
+#include <array>
+#include <cstdint>
+
+namespace fusegen __attribute__((visibility("hidden"))) { namespace glue {
+
+#ifdef FUSEGEN_EMULATE
+#define FUSEGEN_ATEN(op) "aoti_torch_cpu_" op
+#else
+#define FUSEGEN_ATEN(op) "aoti_torch_cuda_" op
+#endif
+
+// Calls an ATen op with one result through the dispatcher, as Python would.
+template <class... Values>
+inline Tensor aten(const char* op, const Values&... values) {
+  std::array<StableIValue, sizeof...(Values)> stack{torch::stable::detail::from(values)...};
+  check_torch(op, torch_call_dispatcher(op, "", stack.data(), TORCH_ABI_VERSION));
+  return torch::stable::detail::to<Tensor>(stack[0]);
+}
+
+inline bool is_narrow(ScalarType dtype) {
+  return dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
+}
+
+// The matrix with its axes exchanged, over the same memory.
+inline Tensor transposed(const Tensor& matrix) {
+  const std::array<int64_t, 2> sizes{matrix.size(1), matrix.size(0)};
+  const std::array<int64_t, 2> strides{matrix.stride(1), matrix.stride(0)};
+  AtenTensorHandle result = nullptr;
+  check_torch("aten::t", aoti_torch__reinterpret_tensor(matrix.get(), 2, sizes.data(),
+                                                        strides.data(), 0, &result));
+  return Tensor(result);
+}
+
+// a b. By the device's own function where this version of torch exports it: no gradient is to be
+// recorded here, and the way through the dispatcher takes longer than the launch.
+inline Tensor mm(const Tensor& a, const Tensor& b) {
+  using Product = AOTITorchError (*)(AtenTensorHandle, AtenTensorHandle, AtenTensorHandle);
+  static const auto product = find<Product>(FUSEGEN_ATEN("mm_out"));
+  if (!product) return aten("aten::mm", a, b);
+  Tensor result = empty(a, a.scalar_type(), {a.size(0), b.size(1)});
+  check_torch("aten::mm", product(result.get(), a.get(), b.get()));
+  return result;
+}
+
+// bias + a b, the bias once for each row.
+inline Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
+  using Product = AOTITorchError (*)(AtenTensorHandle, AtenTensorHandle, AtenTensorHandle,
+                                     AtenTensorHandle, double, double);
+  static const auto product = find<Product>(FUSEGEN_ATEN("addmm_out"));
+  if (!product) return aten("aten::linear", a, transposed(b), OptionalTensor(bias));
+  Tensor result = empty(a, a.scalar_type(), {a.size(0), b.size(1)});
+  check_torch("aten::addmm", product(result.get(), bias.get(), a.get(), b.get(), 1.0, 1.0));
+  return result;
+}
+
+// x W^T, plus the bias if there is one, cast to the dtype of x as autocast would.
+inline Tensor linear(const Tensor& x, const Tensor& weight, const OptionalTensor& bias) {
+  if (!bias) return mm(x, transposed(weight));
+  if (bias->scalar_type() == x.scalar_type()) return addmm(*bias, x, transposed(weight));
+  Tensor cast = empty(*bias, x.scalar_type(), {bias->size(0)});
+  return addmm(torch::stable::copy_(cast, *bias), x, transposed(weight));
+}
+
+}}  // namespace fusegen::glue
