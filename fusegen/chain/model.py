@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fusegen.ir.extent import Dim, Extent
+from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.graph import Graph, Node
 from fusegen.spec.document import DocumentPath
 
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor argument of the module's forward. extent: None where only the contraction reads it."""
+    """A tensor argument of the module's forward. axes: None where only the contraction reads it."""
 
     name: str
     shape: tuple[Dim, ...]
@@ -47,7 +47,7 @@ class Parameter:
     name: str
     attribute: str
     shape: tuple[Dim, ...]
-    extent: Extent
+    axes: Axes
     in_product: bool = False
 
 
@@ -60,7 +60,7 @@ class Buffer:
 
     name: str
     attribute: str
-    extent: Extent
+    axes: Axes
     integer: bool = False
 
 

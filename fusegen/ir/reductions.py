@@ -1,5 +1,5 @@
 """What is known of a reduction: its C++ type and its gradient. A reduction gives one value for each element of its
-extent, of all elements of its operand that this element stands for."""
+axes, of all elements of its operand that this element stands for."""
 
 from __future__ import annotations
 

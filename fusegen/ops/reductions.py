@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fusegen.ir.extent import ROW
+from fusegen.ir.axes import CHANNEL
 from fusegen.ir.functions import normalisation, softmax
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Step
@@ -32,7 +32,7 @@ class Softmax(OverChannels):
     autocast = "float32"
 
     def build(self, chain, x: Node) -> Node:
-        return softmax.softmax(chain.graph, x, ROW, "softmax_value")
+        return softmax.softmax(chain.graph, x, chain.graph.view - CHANNEL, "softmax_value")
 
     def eager(self, x: str) -> str:
         return f"F.softmax({x}, dim={self.dim})"
@@ -46,7 +46,7 @@ class LogSoftmax(OverChannels):
     autocast = "float32"
 
     def build(self, chain, x: Node) -> Node:
-        return softmax.log_softmax(chain.graph, x, ROW, "log_softmax_value")
+        return softmax.log_softmax(chain.graph, x, chain.graph.view - CHANNEL, "log_softmax_value")
 
     def eager(self, x: str) -> str:
         return f"F.log_softmax({x}, dim={self.dim})"
@@ -66,7 +66,7 @@ class Sum(ToRows):
     autocast = "float32"
 
     def build(self, chain, x: Node) -> Node:
-        return chain.graph.add("sum", x, extent=ROW, name="sum_value")
+        return chain.graph.add("sum", x, axes=chain.graph.view - CHANNEL, name="sum_value")
 
     def eager(self, x: str) -> str:
         return f"{x}.sum(dim={self.dim}, keepdim=True)"
@@ -79,8 +79,8 @@ class Mean(ToRows):
     formula = "sum(x) / channels, by row"
 
     def build(self, chain, x: Node) -> Node:
-        total = chain.graph.add("sum", x, extent=ROW, name="mean_sum")
-        return chain.graph.add("div", total, normalisation.count(chain.graph, ROW), name="mean_value")
+        total = chain.graph.add("sum", x, axes=chain.graph.view - CHANNEL, name="mean_sum")
+        return chain.graph.add("div", total, normalisation.count(chain.graph, total.axes), name="mean_value")
 
     def eager(self, x: str) -> str:
         return f"{x}.mean(dim={self.dim}, keepdim=True)"
@@ -94,7 +94,7 @@ class Logsumexp(ToRows):
     autocast = "float32"
 
     def build(self, chain, x: Node) -> Node:
-        return softmax.logsumexp(chain.graph, x, ROW, "logsumexp_value")
+        return softmax.logsumexp(chain.graph, x, chain.graph.view - CHANNEL, "logsumexp_value")
 
     def eager(self, x: str) -> str:
         return f"torch.logsumexp({x}, dim={self.dim}, keepdim=True)"

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import BaseModel, ConfigDict
 
 from fusegen.chain.builder import ChainBuilder
-from fusegen.ir.extent import Dim
+from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
 from fusegen.spec.base import Given, meaning
 from fusegen.spec.names import Identifier

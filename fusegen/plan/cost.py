@@ -14,11 +14,11 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.ir.functions.catalogue import known_of
 from fusegen.ir.graph import Node
 from fusegen.plan.kernel import Draft
 from fusegen.plan.model import Program
+from fusegen.plan.units import Unit, unit_of
 
 _PILOT_SUMS, _SUM_AND_DISTANCES = 3, 4
 _PER_VECTOR = 0.25  # of what is computed once for the neighbouring columns of a thread, four in float32
@@ -120,11 +120,11 @@ class _Counting:
             if not needed or node.is_leaf or node in self.given:
                 continue
             computed = needed & ~self.border[node]
-            if not node.extent.is_full:
+            if not node.is_full:
                 # Outside the loops, unless threads that stay in a row meet another value for each element.
                 kernels = computed & self.kernels
                 coefficients += kernels.bit_count()
-                if node.extent.is_segment:
+                if unit_of(node.axes) in (Unit.ROW, Unit.GROUP):
                     setup = kernels & ~depends[node]
                     elements += _PER_VECTOR * (setup & self.streams).bit_count()
                     elements += _PER_VECTOR * self.column_passes * bool(setup & self.columns)
@@ -149,9 +149,12 @@ class _Counting:
 
     def _loops(self, node: Node) -> int:
         """The passes that compute a small value for each element."""
-        if node.extent == CHANNEL:
-            return self.loops
-        return self.row_loops if node.extent.is_segment and node.extent != ROW else 0
+        match unit_of(node.axes):
+            case Unit.CHANNEL:
+                return self.loops
+            case Unit.GROUP:
+                return self.row_loops
+        return 0
 
     def _dependences(self) -> dict[Node, int]:
         """The kernels, with their passes, whose own sums a small value follows from."""

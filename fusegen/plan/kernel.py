@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fusegen.errors import InternalError
-from fusegen.ir.extent import Dim
+from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Kernel, KernelKind, Pass, Tensor
 
@@ -58,7 +58,7 @@ class _Build:
         self.stop = {*known, *self.place}
         targets = [tensor.node for tensor in draft.vector_stores]
         self.needed = ancestors([*targets, *(n for sweep in draft.sweeps for n in sweep.targets)], self.stop)
-        self.vectors = [n for n in self.needed if not (n.extent.is_full or n.is_leaf or n in self.stop)]
+        self.vectors = [n for n in self.needed if not (n.is_full or n.is_leaf or n in self.stop)]
         for node in self.vectors:
             if node.is_reduction:
                 raise InternalError(f"kernel {draft.name} needs {node!r}, which nothing computes")
@@ -74,7 +74,7 @@ class _Build:
         return Kernel(
             name=draft.name,
             kind=draft.kind,
-            vectors=tuple(self.known[n] for n in self.needed if n in self.known and not n.extent.is_full),
+            vectors=tuple(self.known[n] for n in self.needed if n in self.known and not n.is_full),
             setup=setup,
             passes=passes,
             partial_sums=tuple(draft.partial_sums or draft.finished),
@@ -82,7 +82,7 @@ class _Build:
         )
 
     def _pass(self, index: int, sweep: Sweep) -> Pass:
-        full = [node for node in ancestors(sweep.targets, self.stop) if node.extent.is_full]
+        full = [node for node in ancestors(sweep.targets, self.stop) if node.is_full]
         loads = tuple(self.known[node] for node in full if node in self.known)
         values = tuple(node for node in full if node not in self.known)
         stored = tuple(t for t in self.draft.vector_stores if self.place.get(t.node, -1) == index)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.chain.model import Chain
-from fusegen.ir.extent import Dim, Extent
+from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.graph import Node
+from fusegen.plan.units import Unit, unit_of
 
 Role = str
 """Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", or "input <name>". A count is
@@ -33,8 +34,17 @@ class Tensor:
     gradient_of: str = ""
 
     @property
-    def extent(self) -> Extent:
-        return self.node.extent
+    def axes(self) -> Axes:
+        return self.node.axes
+
+    @property
+    def is_full(self) -> bool:
+        return self.node.is_full
+
+    @property
+    def unit(self) -> Unit:
+        """What it has one value each of."""
+        return unit_of(self.axes)
 
 
 @dataclass(frozen=True)
@@ -106,11 +116,15 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Phase:
-    """Reductions that do not depend on each other. unit: what they have one value each of: a channel, a row, or a
-    group of channels in a row."""
+    """Reductions to the same axes that do not depend on each other."""
 
-    unit: Extent
+    axes: Axes
     sums: tuple[Node, ...]
+
+    @property
+    def unit(self) -> Unit:
+        """What they have one value each of."""
+        return unit_of(self.axes)
 
 
 @dataclass(frozen=True)
@@ -140,7 +154,7 @@ class Program:
 
     @property
     def full_outputs(self) -> tuple[Tensor, ...]:
-        return tuple(tensor for tensor in self.outputs if tensor.extent.is_full)
+        return tuple(tensor for tensor in self.outputs if tensor.is_full)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

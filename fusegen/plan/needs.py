@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
+from fusegen.ir.axes import SCALAR
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Phase, Tensor
+from fusegen.plan.units import Unit, unit_of
 
 
 class Needs:
@@ -24,14 +26,14 @@ class Needs:
 
     def __init__(self, given: Mapping[Node, Tensor], outputs: Sequence[Tensor]) -> None:
         self.given = given
-        self.full_outputs = [t for t in outputs if t.extent.is_full]
+        self.full_outputs = [t for t in outputs if t.is_full]
         # Counts are added to by the kernels that move the running statistics.
-        self.scalar_outputs = [t for t in outputs if t.extent.is_scalar and t.role != "count"]
-        self.vector_outputs = [t for t in outputs if not t.extent.is_full and not t.extent.is_scalar]
+        self.scalar_outputs = [t for t in outputs if t.axes == SCALAR and t.role != "count"]
+        self.vector_outputs = [t for t in outputs if not t.is_full and t.axes != SCALAR]
         self.nodes = ancestors([t.node for t in outputs], given)
         found = [n for n in self.nodes if n.is_reduction and n not in given]
-        self.reductions = [n for n in found if not n.extent.is_scalar]
-        self.total_sums = [n for n in found if n.extent.is_scalar]
+        self.reductions = [n for n in found if n.axes != SCALAR]
+        self.total_sums = [n for n in found if n.axes == SCALAR]
         self.terminal = self._terminal()
         self.phases = self._phases()
         self.last = len(self.phases) + 1
@@ -44,7 +46,7 @@ class Needs:
         sinks = [t.node for t in self.full_outputs]
         sinks += [operand for node in self.reductions for operand in node.operands]
         awaited = set(ancestors(sinks, self.given))
-        return tuple(n for n in self.reductions if not n.extent.rows and n not in awaited)
+        return tuple(n for n in self.reductions if unit_of(n.axes) is Unit.CHANNEL and n not in awaited)
 
     def _walk(self, own: Mapping[Node, int] | None = None) -> dict[Node, int]:
         """For each node the highest number of a reduction among it and what is behind it. own: those numbers; without
@@ -62,8 +64,8 @@ class Needs:
     def _phases(self) -> list[Phase]:
         depth = self._walk()
         nodes = [n for n in self.reductions if n not in self.terminal]
-        nodes.sort(key=lambda n: (depth[n], not n.extent.rows, str(n.extent), n.index))
-        return [Phase(extent, tuple(g)) for (_, extent), g in groupby(nodes, key=lambda n: (depth[n], n.extent))]
+        nodes.sort(key=lambda n: (depth[n], unit_of(n.axes) is Unit.CHANNEL, str(n.axes), n.index))
+        return [Phase(axes, tuple(g)) for (_, axes), g in groupby(nodes, key=lambda n: (depth[n], n.axes))]
 
     def _levels(self) -> dict[Node, int]:
         own = {node: i for i, phase in enumerate(self.phases, 1) for node in phase.sums}
@@ -78,8 +80,8 @@ class Needs:
             if user in self.given:
                 continue
             for node in user.operands:
-                later = user.extent.is_full or user.is_reduction or self.level[user] > self.level[node]
-                if later and not node.extent.is_full and node.op != "moments":
+                later = user.is_full or user.is_reduction or self.level[user] > self.level[node]
+                if later and not node.is_full and node.op != "moments":
                     found[node] = None
         lists: list[list[Node]] = [[] for _ in range(self.last + 2)]
         for node in sorted(found, key=lambda n: n.index):
@@ -111,7 +113,7 @@ class Needs:
             if node in seen or node in self.given or self.level[node] <= known:
                 continue
             seen.add(node)
-            if not node.extent.is_full and self.level[node] <= self.last and node.op != "moments":
+            if not node.is_full and self.level[node] <= self.last and node.op != "moments":
                 found.add(node)
             else:
                 stack.extend(node.operands)

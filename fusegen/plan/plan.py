@@ -8,7 +8,6 @@ from fusegen.chain.build import build_chain, examine_chain
 from fusegen.chain.model import Chain
 from fusegen.errors import SpecError
 from fusegen.ir.autodiff import differentiate
-from fusegen.ir.extent import FULL
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.devices import Device, planning_device
 from fusegen.plan.folding import Folding
@@ -66,7 +65,7 @@ def _variant(name: str, chain: Chain) -> Variant:
     prefix = f"{name}_" if name else ""
     graph = chain.graph
     result = graph.claim(_RESULT)
-    grad = graph.tensor(graph.claim(f"grad_{result}"), FULL)
+    grad = graph.tensor(graph.claim(f"grad_{result}"), graph.view)
     leaves = {node.name: node for node in _leaves(chain)}
     names = {name: graph.claim(f"grad_{name}") for name in leaves}
     gradients = differentiate(graph, chain.result, grad, list(leaves.values()))
@@ -89,7 +88,7 @@ def _variant(name: str, chain: Chain) -> Variant:
 
 
 def _leaves(chain: Chain) -> list[Node]:
-    parameters = [chain.graph.tensor(p.name, p.extent) for p in chain.parameters.values()]
+    parameters = [chain.graph.tensor(p.name, p.axes) for p in chain.parameters.values()]
     return [chain.source, *chain.tail_inputs.values(), *parameters]
 
 
@@ -100,13 +99,11 @@ def _sources(chain: Chain) -> list[Tensor]:
         if node is not chain.source:
             tensors.append(Tensor(name, node, f"input {name}"))
     for parameter in chain.parameters.values():
-        node = chain.graph.tensor(parameter.name, parameter.extent)
+        node = chain.graph.tensor(parameter.name, parameter.axes)
         tensors.append(Tensor(parameter.name, node, "parameter", in_product=parameter.in_product))
     for buffer in chain.buffers.values():
         role = "count" if buffer.integer else "parameter"
-        tensors.append(
-            Tensor(buffer.name, chain.graph.tensor(buffer.name, buffer.extent), role, optional=chain.training)
-        )
+        tensors.append(Tensor(buffer.name, chain.graph.tensor(buffer.name, buffer.axes), role, optional=chain.training))
     return tensors
 
 
@@ -124,7 +121,7 @@ def _gradient_outputs(
         if node is not source and node in gradients:
             outputs.append(gradient(name, node, f"input {name}"))
     for parameter in chain.parameters.values():
-        node = chain.graph.tensor(parameter.name, parameter.extent)
+        node = chain.graph.tensor(parameter.name, parameter.axes)
         if node not in gradients:
             continue
         outputs.append(gradient(parameter.name, node, "parameter"))
@@ -146,7 +143,7 @@ def _saved(targets: list[Node], grad: Node) -> list[Node]:
         if node in seen:
             continue
         seen.add(node)
-        if not node.extent.is_full and node.op != "moments" and _is_statistic(node, grad):
+        if not node.is_full and node.op != "moments" and _is_statistic(node, grad):
             found[node] = None
         else:
             stack.extend(node.operands)

@@ -40,7 +40,7 @@ def _numbers_of_groups(chain: Chain, document) -> Iterator[Diagnostic]:
 
 def _parameters_of_the_rows(chain: Chain, document) -> Iterator[Diagnostic]:
     for parameter in chain.parameters.values():
-        if parameter.extent.rows and not parameter.extent.is_full:
+        if "N" in parameter.axes and not parameter.axes == chain.graph.view:
             message = f"parameter '{parameter.name}' has one value for each row: no kernel takes its gradient's sums"
             yield document.diagnostic("FG401", message, (*chain.places[parameter.name][:2], "shape"))
 
@@ -54,7 +54,7 @@ def _too_many_norms(spec, document) -> Iterator[Diagnostic]:
 
 def _too_many_tensors(chain: Chain, document) -> Iterator[Diagnostic]:
     names = [name for name, node in chain.tail_inputs.items() if node is not chain.source]
-    names += [parameter.name for parameter in chain.parameters.values() if parameter.extent.is_full]
+    names += [parameter.name for parameter in chain.parameters.values() if parameter.axes == chain.graph.view]
     if len(names) > MAX_FULL_TENSORS:
         message = f"a chain can read at most {MAX_FULL_TENSORS} tensors of its result's size besides its first input"
         place = chain.places[names[MAX_FULL_TENSORS]][:2]

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.ir.graph import Node
 from fusegen.plan.cost import Cost, schedule_cost
 from fusegen.plan.kernel import Draft, Known, Sweep
 from fusegen.plan.model import Kernel, Phase, Program, Schedule, Tensor
 from fusegen.plan.needs import Needs
+from fusegen.plan.units import Unit
 
 
-def _unit(phase: Phase) -> str:
+def _reduced(phase: Phase) -> str:
     """What is reduced to one value."""
-    return "column" if phase.unit == CHANNEL else "row" if phase.unit == ROW else "group"
+    return "column" if phase.unit is Unit.CHANNEL else str(phase.unit)
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,7 @@ class Scheduler:
         used = set(self.needs.nodes)
         inputs = tuple(t for t in self.inputs if t.node in used)
         constants = sorted({node.attribute for node in used if node.op == "scalar"})
-        groups = next((p.unit.blocks for p in self.phases if p.unit not in (CHANNEL, ROW)), None)
-        for node in self.needs.nodes:
-            if groups is None and node.extent.is_segment and node.extent.blocks != 1:
-                groups = node.extent.blocks
+        groups = [phase.axes.blocks("C") for phase in self.phases] + [n.axes.blocks("C") for n in self.needs.nodes]
         schedules, known = self._schedules()
         return Program(
             self.name,
@@ -63,7 +60,7 @@ class Scheduler:
             tuple(constants),
             tuple(schedules),
             self._totals(known),
-            groups,
+            next((found for found in groups if found is not None), None),
             (*self.reasons, *self._why_first()),
             tuple(self.phases),
             self.needs.terminal,
@@ -94,7 +91,7 @@ class Scheduler:
         prefix = self._reduce_phases(0, start)
         found = []
         if resident:
-            kind = "row" if resident[0].unit.rows else "column"
+            kind = "column" if resident[0].unit is Unit.CHANNEL else "row"
             drafts = (*prefix, *(self._row(resident) if kind == "row" else self._column(resident)))
             found.append(Alternative(kind, drafts, len(prefix), self._why_resident(resident[0])))
         kind = "split" if self.phases else "stream"
@@ -116,23 +113,23 @@ class Scheduler:
     def _panels_help(self, kernels: Sequence[Kernel]) -> bool:
         """Whether all there is to reduce before the results are columns, of tensors that the last pass reads again. The
         kernel has no values of rows, and leaves sums but no moments to what follows."""
-        if [phase.unit for phase in self.phases] != [CHANNEL]:
+        if [phase.unit for phase in self.phases] != [Unit.CHANNEL]:
             return False
         partials, _, last, *_ = kernels
         again = {t for p in partials.passes for t in p.loads} & {t for p in last.passes for t in p.loads}
-        rows = any(t.extent.rows for part in (partials, last) for t in part.vectors)
+        rows = any("N" in t.axes for part in (partials, last) for t in part.vectors)
         return bool(again) and not rows and not any(node.op == "moments" for node in self.needs.terminal)
 
     def _why_first(self) -> list[str]:
         earlier, resident = self.phases[: self.first_resident], self.phases[self.first_resident :]
         if not earlier:
             return []
-        before = " and ".join(dict.fromkeys(f"each {_unit(phase)}" for phase in earlier))
-        return [f"{before} is reduced before the last stage, which reduces each {_unit(resident[0])}"]
+        before = " and ".join(dict.fromkeys(f"each {_reduced(phase)}" for phase in earlier))
+        return [f"{before} is reduced before the last stage, which reduces each {_reduced(resident[0])}"]
 
     def _why_resident(self, phase: Phase) -> str:
-        unit = {"row": "row", "group": "group of channels", "column": "tile of columns"}[_unit(phase)]
-        place = "shared memory" if phase.unit == CHANNEL else "registers"
+        unit = {"row": "row", "group": "group of channels", "column": "tile of columns"}[_reduced(phase)]
+        place = "shared memory" if phase.unit is Unit.CHANNEL else "registers"
         return f"a whole {unit} stays in {place} from its reduction to its use: its kernel reads it once"
 
     def _why_panel(self) -> str:
@@ -151,10 +148,10 @@ class Scheduler:
         for position, phase in enumerate(self.phases[begin:end], begin + 1):
             keep = self.needs.kept(position)
             number = "" if len(self.phases) == 1 else f"_{position}"
-            if phase.unit.rows:
-                name, about = f"{self.name}_segments{number}", f"what each {_unit(phase)} is reduced to"
+            if phase.unit is not Unit.CHANNEL:
+                name, about = f"{self.name}_segments{number}", f"what each {_reduced(phase)} is reduced to"
                 sweep = Sweep(phase.sums)
-                found.append(Draft(name, "segment", [sweep], keep, groups=phase.unit.blocks, purpose=about))
+                found.append(Draft(name, "segment", [sweep], keep, groups=phase.axes.blocks("C") or 1, purpose=about))
             else:
                 name, about = f"{self.name}_partials{number}", "column sums, one partial result per block of rows"
                 found.append(Draft(name, "stream", [Sweep(phase.sums)], partial_sums=phase.sums, purpose=about))
@@ -192,15 +189,15 @@ class Scheduler:
     def _row(self, phases: Sequence[Phase]) -> list[Draft]:
         """One kernel that keeps a segment in registers through all phases."""
         stored = self._stored_before()
-        vectors = [t for t in self.needs.vector_outputs if t.name not in stored and t.extent.rows]
+        vectors = [t for t in self.needs.vector_outputs if t.name not in stored and "N" in t.axes]
         draft = Draft(
             f"{self.name}_row",
             "row",
             [*(Sweep(phase.sums) for phase in phases), self._last_sweep],
             vectors,
             partial_sums=self.needs.terminal,
-            groups=phases[0].unit.blocks,
-            purpose=f"each {_unit(phases[0])} in registers",
+            groups=phases[0].axes.blocks("C") or 1,
+            purpose=f"each {_reduced(phases[0])} in registers",
         )
         return [draft, *self._finalise_terminal(self.first_resident, [*stored, *(t.name for t in vectors)])]
 

@@ -148,7 +148,7 @@ def _measurement(program: TailProgram, dtype: str, device: Device) -> Measuremen
         dtype,
         tail.rows,
         tail.channels,
-        None if groups is None else tail.extent(groups),
+        None if groups is None else tail.size(groups),
         best,
         round(times[best].median, 2),
         round(times[DEFAULT].median, 2),

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.errors import FusegenError
-from fusegen.ir.extent import ALL
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import Plan
@@ -57,7 +56,7 @@ class TailProgram:
     def launch(self, shapes: Shapes | None = None) -> Launch:
         """Keeps alive what the arguments point to. None: as the launcher chooses."""
         tail, launcher = self.tail, Launcher(self.tail.plan, self.program)
-        groups = 1 if self.program.groups is None else tail.extent(self.program.groups)
+        groups = 1 if self.program.groups is None else tail.size(self.program.groups)
         call = Call(tail.mode.index, tail.rows, tail.channels, groups, shapes)
         bytes_ = tail.launchers.workspace(launcher.symbol, call)
         workspace = torch.empty(bytes_, dtype=torch.uint8, device=tail.device) if bytes_ else None
@@ -103,7 +102,7 @@ class Tail:
         del forward
         yield TailProgram(self, variant.backward)
 
-    def extent(self, dim: int | str) -> int:
+    def size(self, dim: int | str) -> int:
         """The number that a spec's symbol stands for."""
         return dim if isinstance(dim, int) else self.sizes.symbols[dim]
 
@@ -124,8 +123,7 @@ class Tail:
         return torch.empty(self._shape(tensor), dtype=dtype_of(self.mode, tensor), device=self.device)
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, int]:
-        blocks = tensor.extent.blocks
-        return self.rows if tensor.extent.rows else 1, self.channels if blocks == ALL else self.extent(blocks)
+        return self.size(tensor.axes.count("N", self.rows)), self.size(tensor.axes.count("C", self.channels))
 
 
 def _address(tensor: Tensor | None) -> int | None:

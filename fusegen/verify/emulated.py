@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.emulate import Buffer, EmulatedLibrary
-from fusegen.ir.extent import ALL
+from fusegen.ir.axes import SCALAR
 from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
@@ -122,9 +122,9 @@ class EmulatedTail:
         return Buffer.poisoned(self._shape(tensor), dtype, offset_bytes=offset)
 
     def _misaligned(self, tensor: PlanTensor) -> bool:
-        if tensor.extent.is_scalar:
+        if tensor.axes == SCALAR:
             return False
-        return self.misalign == ("elements" if tensor.extent.is_full else "vectors")
+        return self.misalign == ("elements" if tensor.is_full else "vectors")
 
     def _owned(self, name: str) -> Tensor:
         chain = self.variant.chain
@@ -132,9 +132,8 @@ class EmulatedTail:
         return attrgetter(table[name].attribute)(self.module)
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, ...]:
-        extent = tensor.extent
-        blocks = {1: 1, ALL: self.channels}.get(extent.blocks, self.groups)
-        return (self.rows if extent.rows else 1, blocks)
+        rows, channels = tensor.axes.count("N", self.rows), tensor.axes.count("C", self.channels)
+        return rows, channels if tensor.axes.blocks("C") is None else self.groups
 
     def _groups(self) -> int:
         norms = [attrgetter(step.name)(self.module) for step in self.plan.spec.chain if step.op == "group_norm"]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fusegen.ir.extent import Dim
+from fusegen.ir.axes import Dim
 from fusegen.plan.plan import Plan
 
 

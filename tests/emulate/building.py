@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from fusegen.emulate import EmulatedLibrary, compile_kernels
-from fusegen.ir.extent import Dim
+from fusegen.ir.axes import Dim
 from fusegen.paths import templates_directory
 from fusegen.plan.load import plan_file
 from fusegen.plan.model import Mode

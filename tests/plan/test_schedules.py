@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusegen.ir.extent import CHANNEL, FULL, ROW
+from fusegen.ir.axes import CHANNEL, MATRIX, ROW
 from fusegen.ir.graph import Graph
 from fusegen.plan.devices import DEVICES, misfit, planning_device
 from fusegen.plan.model import Program, Schedule, Tensor
@@ -142,13 +142,13 @@ def test_panels_are_for_one_sum_over_the_rows_at_a_time(tmp_path) -> None:
 def test_panels_are_for_what_is_read_again(name: str, panels: bool) -> None:
     """The last pass reads the same tensor or another one, or values of rows, or leaves a sum or moments of columns."""
     graph = Graph()
-    x, other, rows = graph.tensor("x", FULL), graph.tensor("other", FULL), graph.tensor("rows", ROW)
-    total = graph.add("sum", x, name="total", extent=CHANNEL)
+    x, other, rows = graph.tensor("x", MATRIX), graph.tensor("other", MATRIX), graph.tensor("rows", ROW)
+    total = graph.add("sum", x, name="total", axes=CHANNEL)
     factor = {"other": other, "of_rows": graph.add("mul", x, rows, name="of_rows")}.get(name, x)
     y = graph.add("mul", factor, total, name="y")
     outputs = [Tensor("y", y, "output")]
     if name in ("sum", "moments"):
-        columns = graph.add(name, y, name="columns", extent=CHANNEL)
+        columns = graph.add(name, y, name="columns", axes=CHANNEL)
         node = graph.add("mean", columns, name="mean") if name == "moments" else columns
         outputs.append(Tensor("columns", node, "accumulator"))
     inputs = [Tensor("x", x, "activation"), Tensor("other", other, "activation"), Tensor("rows", rows, "accumulator")]
