@@ -8,7 +8,7 @@ reduces. The order of axes in memory is no property of a value: `fusegen.plan.un
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 
 Dim = int | str
@@ -45,10 +45,7 @@ class Axes:
 
     def __or__(self, other: Axes) -> Axes:
         """The axes of a function of two values. Blocks of different numbers have only single indices in common."""
-        found = dict(self.items)
-        for name, blocks in other.items:
-            found[name] = blocks if found.get(name, blocks) == blocks else None
-        return Axes.of(*(name for name in found if found[name] is None), **{n: b for n, b in found.items() if b})
+        return self if self is other else _union(self, other)
 
     def __sub__(self, other: Axes) -> Axes:
         """The axes of a reduction over those of `other`."""
@@ -60,6 +57,14 @@ class Axes:
 
     def __str__(self) -> str:
         return f"[{', '.join(name if blocks is None else str(blocks) for name, blocks in self.items)}]"
+
+
+@cache  # planning asks this of every node of every candidate
+def _union(one: Axes, other: Axes) -> Axes:
+    found = dict(one.items)
+    for name, blocks in other.items:
+        found[name] = blocks if found.get(name, blocks) == blocks else None
+    return Axes.of(*(name for name in found if found[name] is None), **{n: b for n, b in found.items() if b})
 
 
 MATRIX = Axes.of("N", "C")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from itertools import groupby
 
 from fusegen.errors import InternalError
@@ -64,6 +65,7 @@ def _parts(axes: Axes, name: str) -> tuple[bool, ...]:
     return (True,) if axes.blocks(name) is None else (True, False)
 
 
+@cache
 def unit_of(axes: Axes) -> Unit:
     """The unit that kernels have for one value for each element of `axes`."""
     runs = collapse(axes)
