@@ -33,8 +33,8 @@ class Cost:
 
 
 def program_operations(program: Program) -> dict[str, float]:
-    """Operations per element of each schedule, but that of panels: they are those of the split one."""
-    return {schedule.kind: schedule.operations for schedule in program.schedules if schedule.kind != "panel"}
+    """Operations per element of each schedule, but the L2-resident one: they are those of the two-pass one."""
+    return {schedule.kind: schedule.operations for schedule in program.schedules if schedule.kind != "l2"}
 
 
 def schedule_cost(drafts: Sequence[Draft], nodes: Sequence[Node], given: Collection[Node]) -> Cost:
@@ -57,7 +57,7 @@ class _Counting:
         self.twice: dict[Node, int] = defaultdict(int)
         self.border: dict[Node, int] = defaultdict(int)
         self.own: dict[Node, int] = defaultdict(int)
-        self.kernels = self.streams = self.columns = self.loops = self.row_loops = 0
+        self.kernels = self.pointwise = self.columns = self.loops = self.row_loops = 0
         self.column_passes = 0
         self.elements = 0.0
         self.plain: list[tuple[Node, int]] = []
@@ -89,11 +89,11 @@ class _Counting:
             self.needed[tensor.node] |= kernel
             if tensor.role == "accumulator":
                 self.border[tensor.node] |= every & -(1 << self._from)
-        if draft.kind == "stream":
-            self.streams |= kernel
+        if draft.kind == "pointwise":
+            self.pointwise |= kernel
         elif draft.kind == "column":
             self.columns, self.column_passes = kernel, len(passes)
-        elif draft.kind in ("row", "segment"):
+        elif draft.kind in ("row", "row_reduction"):
             self.loops |= sum(passes)
             self.row_loops |= sum(passes) if draft.groups == 1 else 0
 
@@ -126,7 +126,7 @@ class _Counting:
                 coefficients += kernels.bit_count()
                 if node.extent.is_segment:
                     setup = kernels & ~depends[node]
-                    elements += _PER_VECTOR * (setup & self.streams).bit_count()
+                    elements += _PER_VECTOR * (setup & self.pointwise).bit_count()
                     elements += _PER_VECTOR * self.column_passes * bool(setup & self.columns)
                 computed = kernels | computed & self._loops(node) & ~depends[node]
             for operand in node.operands:

@@ -119,7 +119,7 @@ def _program(plan: Plan, program: Program) -> dict[str, Any]:
 
 
 def _schedule(plan: Plan, mode: Mode, program: Program, schedule: Schedule) -> dict[str, Any]:
-    kernels = [*schedule.kernels, *program.totals]
+    kernels = [*schedule.kernels, *program.scalar_reductions]
     return {
         "kind": schedule.kind,
         "reason": schedule.reason,

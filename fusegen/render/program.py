@@ -87,7 +87,7 @@ class StructRenderer:
         for node, name in self.fields.items():
             records[record(node.extent)].append(value(name))
         records["Scalars"] += self._inverse_lengths()
-        total = bool(self.program.total_sums)
+        total = bool(self.program.scalar_sums)
         texts = [self._pass(index) for index in range(len(passes.passes))]
         return StructText(
             name=type_name(self.program.name),
@@ -113,7 +113,7 @@ class StructRenderer:
 
     def _sums(self, texts: Sequence[PassText]) -> str:
         """C++: the record of sums of pass kPass."""
-        channels = bool(self.program.total_sums)
+        channels = bool(self.program.scalar_sums)
         with_sums = [i for i, each in enumerate(texts) if each.sums] + [len(texts)] * channels
         found = "Nothing"
         for index in reversed(with_sums):
@@ -149,7 +149,7 @@ class StructRenderer:
 
     def _in_memory(self) -> dict[str, list[InMemory]]:
         found: dict[str, list[InMemory]] = {"Channel": [], "Row": [], "Group": []}
-        count = len(self.passes.passes) + bool(self.program.total_sums)
+        count = len(self.passes.passes) + bool(self.program.scalar_sums)
         for tensor, made in self.passes.in_memory:
             if tensor.extent == SCALAR:
                 continue
@@ -259,7 +259,7 @@ class StructRenderer:
         return PassText(
             unit=unit_name(SCALAR),
             read_by=0,
-            **self._summed(self.program.total_sums),
+            **self._summed(self.program.scalar_sums),
             level=[],
             results=[],
             **self._behind_sums(len(self.passes.passes)),
