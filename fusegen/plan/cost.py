@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.ir.functions.catalogue import known_of
 from fusegen.ir.graph import Node
-from fusegen.plan.kernel import Draft
+from fusegen.plan.kernel import KernelSpec
 from fusegen.plan.model import Program
 
 _PILOT_SUMS, _SUM_AND_DISTANCES = 3, 4
@@ -37,9 +37,9 @@ def program_operations(program: Program) -> dict[str, float]:
     return {schedule.kind: schedule.operations for schedule in program.schedules if schedule.kind != "l2"}
 
 
-def schedule_cost(drafts: Sequence[Draft], nodes: Sequence[Node], given: Collection[Node]) -> Cost:
+def schedule_cost(specs: Sequence[KernelSpec], nodes: Sequence[Node], given: Collection[Node]) -> Cost:
     """The cost of kernels that run one after the other. nodes: of the program, in order. given: those in memory."""
-    return _Counting(drafts, nodes, given).cost()
+    return _Counting(specs, nodes, given).cost()
 
 
 class _Counting:
@@ -50,7 +50,7 @@ class _Counting:
     whether only the kernels of whole rows do.
     """
 
-    def __init__(self, drafts: Sequence[Draft], nodes: Sequence[Node], given: Collection[Node]) -> None:
+    def __init__(self, specs: Sequence[KernelSpec], nodes: Sequence[Node], given: Collection[Node]) -> None:
         self.nodes, self.given = nodes, given
         self.needed: dict[Node, int] = defaultdict(int)
         self.once: dict[Node, int] = defaultdict(int)
@@ -61,45 +61,45 @@ class _Counting:
         self.column_passes = 0
         self.elements = 0.0
         self.plain: list[tuple[Node, int]] = []
-        bits = sum(len(draft.sweeps) + 1 for draft in drafts)
+        bits = sum(len(spec.passes) + 1 for spec in specs)
         self._from = 0
-        for draft in drafts:
-            self._count(draft, (1 << bits) - 1)
+        for spec in specs:
+            self._count(spec, (1 << bits) - 1)
 
-    def _count(self, draft: Draft, every: int) -> None:
+    def _count(self, spec: KernelSpec, every: int) -> None:
         """Gives a kernel its bits, and notes what its passes need and what later kernels find in memory."""
         kernel = 1 << self._from
         self.kernels |= kernel
-        passes = [kernel << 1 + index for index in range(len(draft.sweeps))]
+        passes = [kernel << 1 + index for index in range(len(spec.passes))]
         self._from += 1 + len(passes)
         own = kernel | sum(passes)
-        for node in (*draft.finished, *(n for sweep in draft.sweeps for n in sweep.sums)):
+        for node in (*spec.finished, *(n for pass_ in spec.passes for n in pass_.sums)):
             self.own[node] |= own
             self.border[node] |= own
-        for bit, sweep in zip(passes, draft.sweeps, strict=True):
-            self._sweep(draft, sweep.sums, bit)
-            for node in [*(t.node for t in sweep.stores), *(n for s in sweep.sums for n in s.operands)]:
+        for bit, pass_ in zip(passes, spec.passes, strict=True):
+            self._count_sums(spec, pass_.sums, bit)
+            for node in [*(t.node for t in pass_.stores), *(n for s in pass_.sums for n in s.operands)]:
                 self.needed[node] |= kernel
                 self._use(node, bit)
-            if draft.kind == "row":
-                for node in sweep.sums:
+            if spec.kind == "row":
+                for node in pass_.sums:
                     if node.op == "moments":  # kept in registers for the passes that follow
                         self.border[node.operands[0]] |= own & -(bit << 1)
-        for tensor in draft.vector_stores:
+        for tensor in spec.vector_stores:
             self.needed[tensor.node] |= kernel
             if tensor.role == "accumulator":
                 self.border[tensor.node] |= every & -(1 << self._from)
-        if draft.kind == "pointwise":
+        if spec.kind == "pointwise":
             self.pointwise |= kernel
-        elif draft.kind == "column":
+        elif spec.kind == "column":
             self.columns, self.column_passes = kernel, len(passes)
-        elif draft.kind in ("row", "row_reduction"):
+        elif spec.kind in ("row", "row_reduction"):
             self.loops |= sum(passes)
-            self.row_loops |= sum(passes) if draft.groups == 1 else 0
+            self.row_loops |= sum(passes) if spec.groups == 1 else 0
 
-    def _sweep(self, draft: Draft, sums: Sequence[Node], bit: int) -> None:
+    def _count_sums(self, spec: KernelSpec, sums: Sequence[Node], bit: int) -> None:
         moments = sum(node.op == "moments" for node in sums)
-        self.elements += moments * (_SUM_AND_DISTANCES if draft.kind == "row" else _PILOT_SUMS)
+        self.elements += moments * (_SUM_AND_DISTANCES if spec.kind == "row" else _PILOT_SUMS)
         for node in sums:
             if node.op == "sum":
                 self.elements += 1

@@ -39,7 +39,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Pass:
-    """One sweep over the elements: what it loads, computes, sums up and stores.
+    """One pass over the elements: what it loads, computes, sums up and stores.
 
     results: vector values (per channel or per segment) that are computed once the sums of this pass are known.
     """

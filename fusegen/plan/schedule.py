@@ -9,7 +9,7 @@ from functools import cached_property
 from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.ir.graph import Node
 from fusegen.plan.cost import Cost, schedule_cost
-from fusegen.plan.kernel import Draft, Known, Sweep
+from fusegen.plan.kernel import KernelSpec, Known, PassSpec
 from fusegen.plan.model import Kernel, Phase, Program, Schedule, Tensor
 from fusegen.plan.needs import Needs
 
@@ -24,7 +24,7 @@ class Alternative:
     """A schedule to be. shared: how many of its kernels, the first ones, all alternatives begin with."""
 
     kind: str
-    drafts: tuple[Draft, ...]
+    kernels: tuple[KernelSpec, ...]
     shared: int
     reason: str
 
@@ -74,7 +74,7 @@ class Scheduler:
     @cached_property
     def costs(self) -> dict[str, Cost]:
         """What each alternative costs."""
-        return {each.kind: schedule_cost(each.drafts, self.needs.nodes, self.given) for each in self.alternatives}
+        return {each.kind: schedule_cost(each.kernels, self.needs.nodes, self.given) for each in self.alternatives}
 
     @cached_property
     def first_resident(self) -> int:
@@ -95,18 +95,18 @@ class Scheduler:
         found = []
         if resident:
             kind = "row" if resident[0].unit.rows else "column"
-            drafts = (*prefix, *(self._row(resident) if kind == "row" else self._column(resident)))
-            found.append(Alternative(kind, drafts, len(prefix), self._why_resident(resident[0])))
+            kernels = (*prefix, *(self._row(resident) if kind == "row" else self._column(resident)))
+            found.append(Alternative(kind, kernels, len(prefix), self._why_resident(resident[0])))
         kind = "two_pass" if self.phases else "pointwise"
-        drafts = (*prefix, *self._reduce_phases(start, len(self.phases)), *self._apply())
-        return [*found, Alternative(kind, drafts, len(prefix), self._why_last(kind))]
+        kernels = (*prefix, *self._reduce_phases(start, len(self.phases)), *self._apply())
+        return [*found, Alternative(kind, kernels, len(prefix), self._why_last(kind))]
 
     def _schedules(self) -> tuple[list[Schedule], Known]:
         """The schedules with their kernels, and what lies in memory behind the last one."""
         schedules = []
-        shared, begin = _built(self.alternatives[0].drafts[: self.alternatives[0].shared], self.given)
+        shared, begin = _built(self.alternatives[0].kernels[: self.alternatives[0].shared], self.given)
         for each in self.alternatives:
-            kernels, known = _built(each.drafts[each.shared :], begin)
+            kernels, known = _built(each.kernels[each.shared :], begin)
             cost = self.costs[each.kind].elements
             if each.kind == "two_pass" and self._l2_helps(kernels):
                 schedules.append(Schedule("l2", self._l2(*kernels), self._why_l2(), cost))
@@ -145,70 +145,74 @@ class Scheduler:
             return "no result of a reduction is used element-wise: one pass over memory"
         return "for every size: each reduction phase reads its operands once, the last pass once more"
 
-    def _reduce_phases(self, begin: int, end: int) -> list[Draft]:
+    def _reduce_phases(self, begin: int, end: int) -> list[KernelSpec]:
         """Kernels that bring the results of some phases to memory, from where later kernels read them."""
-        found: list[Draft] = []
+        found: list[KernelSpec] = []
         for position, phase in enumerate(self.phases[begin:end], begin + 1):
             keep = self.needs.kept(position)
             number = "" if len(self.phases) == 1 else f"_{position}"
             if phase.unit.rows:
                 name, about = f"{self.name}_row_reduction{number}", f"what each {_unit(phase)} is reduced to"
-                sweep = Sweep(phase.sums)
-                found.append(Draft(name, "row_reduction", [sweep], keep, groups=phase.unit.blocks, purpose=about))
+                pass_ = PassSpec(phase.sums)
+                found.append(KernelSpec(name, "row_reduction", [pass_], keep, groups=phase.unit.blocks, purpose=about))
             else:
                 name, about = f"{self.name}_partials{number}", "column sums, one partial result per block of rows"
-                found.append(Draft(name, "pointwise", [Sweep(phase.sums)], partial_sums=phase.sums, purpose=about))
+                found.append(
+                    KernelSpec(name, "pointwise", [PassSpec(phase.sums)], partial_sums=phase.sums, purpose=about)
+                )
                 name, about = f"{self.name}_final_reduction{number}", "combines the partial results of each column"
-                found.append(Draft(name, "final_reduction", (), keep, finished=phase.sums, purpose=about))
+                found.append(KernelSpec(name, "final_reduction", (), keep, finished=phase.sums, purpose=about))
         return found
 
     @property
-    def _last_sweep(self) -> Sweep:
+    def _last_pass(self) -> PassSpec:
         """Full results, and the column sums that nothing waits for."""
-        return Sweep(self.needs.terminal, self.needs.full_outputs)
+        return PassSpec(self.needs.terminal, self.needs.full_outputs)
 
-    def _apply(self) -> list[Draft]:
+    def _apply(self) -> list[KernelSpec]:
         """The last pass of a two-pass or pointwise schedule."""
         suffix = "_apply" if self.phases else ""
         about = "every result in one pass" if not self.phases else "results, with what is reduced at hand"
         terminal = self.needs.terminal
-        draft = Draft(f"{self.name}{suffix}", "pointwise", [self._last_sweep], partial_sums=terminal, purpose=about)
+        spec = KernelSpec(f"{self.name}{suffix}", "pointwise", [self._last_pass], partial_sums=terminal, purpose=about)
         stored = [t.name for level in range(1, self.needs.last) for t in self.needs.kept(level)]
-        return [draft, *self._reduce_terminal(len(self.phases), stored)]
+        return [spec, *self._reduce_terminal(len(self.phases), stored)]
 
-    def _reduce_terminal(self, known: int, stored: Sequence[str]) -> list[Draft]:
+    def _reduce_terminal(self, known: int, stored: Sequence[str]) -> list[KernelSpec]:
         """known: the phases whose results are in memory."""
         terminal = self.needs.terminal
         if not terminal:
             return []
         keep = self.needs.kept_at_last(known, stored)
         about = "column sums from partial results"
-        return [Draft(f"{self.name}_column_sums", "final_reduction", (), keep, finished=terminal, purpose=about)]
+        return [KernelSpec(f"{self.name}_column_sums", "final_reduction", (), keep, finished=terminal, purpose=about)]
 
     def _stored_before(self) -> list[str]:
         """The results of the phases before the resident ones."""
         return [t.name for level in range(1, self.first_resident + 1) for t in self.needs.kept(level)]
 
-    def _row(self, phases: Sequence[Phase]) -> list[Draft]:
+    def _row(self, phases: Sequence[Phase]) -> list[KernelSpec]:
         """One kernel that keeps a segment in registers through all phases."""
         stored = self._stored_before()
         vectors = [t for t in self.needs.vector_outputs if t.name not in stored and t.extent.rows]
-        draft = Draft(
+        spec = KernelSpec(
             f"{self.name}_row",
             "row",
-            [*(Sweep(phase.sums) for phase in phases), self._last_sweep],
+            [*(PassSpec(phase.sums) for phase in phases), self._last_pass],
             vectors,
             partial_sums=self.needs.terminal,
             groups=phases[0].unit.blocks,
             purpose=f"each {_unit(phases[0])} in registers",
         )
-        return [draft, *self._reduce_terminal(self.first_resident, [*stored, *(t.name for t in vectors)])]
+        return [spec, *self._reduce_terminal(self.first_resident, [*stored, *(t.name for t in vectors)])]
 
-    def _column(self, phases: Sequence[Phase]) -> list[Draft]:
+    def _column(self, phases: Sequence[Phase]) -> list[KernelSpec]:
         """One kernel that keeps a tile of columns in shared memory through all phases."""
         keep = self.needs.kept_at_last(self.first_resident, self._stored_before())
-        sweeps = [*(Sweep(phase.sums) for phase in phases), self._last_sweep]
-        return [Draft(f"{self.name}_column", "column", sweeps, keep, purpose="each tile of columns in shared memory")]
+        passes = [*(PassSpec(phase.sums) for phase in phases), self._last_pass]
+        return [
+            KernelSpec(f"{self.name}_column", "column", passes, keep, purpose="each tile of columns in shared memory")
+        ]
 
     def _l2(self, partials: Kernel, final: Kernel, apply_: Kernel, *others: Kernel) -> tuple[Kernel, ...]:
         """The kernels of the two-pass schedule with the first three of them as one."""
@@ -233,15 +237,15 @@ class Scheduler:
     def _scalar_reductions(self, known: Known) -> tuple[Kernel, ...]:
         if not self.needs.scalar_outputs:
             return ()
-        sweep = Sweep(tuple(self.needs.scalar_sums))
+        pass_ = PassSpec(tuple(self.needs.scalar_sums))
         name, about = f"{self.name}_scalar_reduction", "sums over all columns"
-        return (Draft(name, "scalar_reduction", [sweep], self.needs.scalar_outputs, purpose=about).build(known),)
+        return (KernelSpec(name, "scalar_reduction", [pass_], self.needs.scalar_outputs, purpose=about).build(known),)
 
 
-def _built(drafts: Sequence[Draft], known: Mapping[Node, Tensor]) -> tuple[list[Kernel], Known]:
+def _built(specs: Sequence[KernelSpec], known: Mapping[Node, Tensor]) -> tuple[list[Kernel], Known]:
     """Kernels that run one after the other; what they leave in memory is known to those behind."""
     kernels, known = [], dict(known)
-    for draft in drafts:
-        kernels.append(draft.build(known))
-        known |= {t.node: t for t in draft.vector_stores if t.role == "accumulator"}
+    for spec in specs:
+        kernels.append(spec.build(known))
+        known |= {t.node: t for t in spec.vector_stores if t.role == "accumulator"}
     return kernels, known

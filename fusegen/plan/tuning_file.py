@@ -79,7 +79,7 @@ def tuning_path(spec: Path | str) -> Path:
 
 
 def tuned(plan: Plan, spec: Path | str) -> Plan:
-    """The plan with the tuning that lies beside its spec, if one does. Raises SpecError with every mistake in it."""
+    """The plan with the tuning that lies beside its spec, if one does. Raises SpecError with the diagnostics of it."""
     path = tuning_path(spec)
     return replace(plan, tuning=read_tuning(plan, path)) if path.exists() else plan
 
@@ -88,9 +88,9 @@ def read_tuning(plan: Plan, path: Path) -> Tuning:
     """A tuning file that is there. Raises SpecError, also where it speaks of what the plan has not."""
     document = read_yaml(path, lenient=True)
     file = validate(_File, document)
-    mistakes = list(_refusals(plan, file, document))
-    if mistakes:
-        raise SpecError(mistakes)
+    diagnostics = list(_refusals(plan, file, document))
+    if diagnostics:
+        raise SpecError(diagnostics)
     return tuple(_architecture(target, machine) for target, machine in file.architectures.items())
 
 

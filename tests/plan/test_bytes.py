@@ -53,7 +53,7 @@ def test_group_norm_reads_its_input_twice_when_segments_do_not_fit() -> None:
     # Read: the product; linear bias, weight, shift. Written: y; mean and 1/deviation of each group.
     floor = MATRIX + 3 * VECTOR + MATRIX + 2 * segments
     assert found["floor_bytes"] == bytes_of(found)["row"] == floor
-    # Statistics: one sweep over the product; then the product again and the statistics.
+    # Statistics: one pass over the product; then the product again and the statistics.
     statistics = MATRIX + VECTOR + 2 * segments
     assert bytes_of(found)["two_pass"] == statistics + (MATRIX + 3 * VECTOR + 2 * segments + MATRIX)
 
