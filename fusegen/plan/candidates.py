@@ -8,12 +8,12 @@ from fusegen.plan.model import Program
 from fusegen.plan.model import Schedule as PlanSchedule
 from fusegen.plan.shapes import AUTOMATIC, DEFAULT, L2, PERSISTENT, TUNABLES, TWO_PASS, Shapes
 
-_ASKED = {"row": PERSISTENT, "column": PERSISTENT, "l2": L2, "two_pass": TWO_PASS}
+_CHOICE = {"row": PERSISTENT, "column": PERSISTENT, "l2": L2, "two_pass": TWO_PASS}
 
 
 def schedule_names(program: Program) -> tuple[str, ...]:
     """What can be asked of a program's launcher, besides the automatic choice."""
-    return tuple(_ASKED[each.kind] for each in program.schedules) if len(program.schedules) > 1 else ()
+    return tuple(_CHOICE[each.kind] for each in program.schedules) if len(program.schedules) > 1 else ()
 
 
 def tunable_names(program: Program, schedule: str | None) -> tuple[str, ...]:

@@ -29,8 +29,8 @@ class PassSpec:
 class KernelSpec:
     """What a kernel should compute.
 
-    vector_stores: per-channel, per-segment or scalar results; each is stored as soon as its sums are known. finished:
-    reductions that are read back from partial results before anything else.
+    vector_stores: results of a channel, row or group each, or scalar; each is stored as soon as its sums are known.
+    finished: reductions that are read back from partial results before anything else.
     """
 
     name: str

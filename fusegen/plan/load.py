@@ -40,7 +40,7 @@ def plan_document(document: Document) -> Plan:
 
 
 def plan_files(paths: Iterable[Path | str]) -> list[Plan]:
-    """The plans of several spec files, for one output directory. Raises SpecError with the diagnostics of all of them."""
+    """The plans of several spec files, for one output directory. Raises SpecError with all diagnostics of them."""
     plans: list[Plan] = []
     diagnostics: list[Diagnostic] = []
     taken: dict[str, str] = {}

@@ -41,7 +41,7 @@ class Tensor:
 class Pass:
     """One pass over the elements: what it loads, computes, sums up and stores.
 
-    results: vector values (per channel or per segment) that are computed once the sums of this pass are known.
+    results: vector values (per channel, row or group) that are computed once the sums of this pass are known.
     """
 
     loads: tuple[Tensor, ...]
@@ -59,8 +59,8 @@ KernelKind = Literal["pointwise", "final_reduction", "row_reduction", "row", "co
 class Kernel:
     """One kernel.
 
-    kind: the template. vectors: per-channel, per-segment and scalar tensors it reads. setup: values of those
-    extents that it computes before its first pass. partial_sums: column sums that it leaves as one partial result
+    kind: the template. vectors: tensors that it reads of a value per channel, row or group, or of one. setup: values of
+    those extents that it computes before its first pass. partial_sums: column sums that it leaves as one partial result
     per block. parts: the kernels that an L2-resident kernel does the work of, in order.
     """
 

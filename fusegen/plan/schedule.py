@@ -128,7 +128,7 @@ class Scheduler:
         if not earlier:
             return []
         before = " and ".join(dict.fromkeys(f"each {_unit(phase)}" for phase in earlier))
-        return [f"{before} is reduced before the last stage, which reduces each {_unit(resident[0])}"]
+        return [f"{before} is reduced before the last passes, which reduce each {_unit(resident[0])}"]
 
     def _why_resident(self, phase: Phase) -> str:
         unit = {"row": "row", "group": "group of channels", "column": "tile of columns"}[_unit(phase)]
@@ -192,7 +192,7 @@ class Scheduler:
         return [t.name for level in range(1, self.first_resident + 1) for t in self.needs.kept(level)]
 
     def _row(self, phases: Sequence[Phase]) -> list[KernelSpec]:
-        """One kernel that keeps a segment in registers through all phases."""
+        """One kernel that keeps a row or a group in registers through all phases."""
         stored = self._stored_before()
         vectors = [t for t in self.needs.vector_outputs if t.name not in stored and t.extent.rows]
         spec = KernelSpec(

@@ -13,7 +13,7 @@ from fusegen.plan.tuning import Architecture, ranges
 
 
 def summary(plan: Plan) -> dict[str, Any]:
-    """The chain, stages, kernels, bytes and reasons. Bytes are those of the first mode at the typical sizes."""
+    """The chain, schedules, kernels, bytes and reasons. Bytes are those of the first mode at the typical sizes."""
     data = {
         "name": plan.spec.name,
         "targets": list(plan.spec.targets),

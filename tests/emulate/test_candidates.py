@@ -85,10 +85,10 @@ def test_every_candidate_against_double_precision(name: str, root: Path, emulati
                     assert error <= LIMIT * max(1.0, float(exact.abs().max())), f"{variant.name} {each}: {key}"
                 results[each] = tuple(value.numpy().tobytes() for value in found.values())
             # Another shape adds up in another order, which the last bits tell.
-            for name in (field.name for field in fields(Shapes)):
-                pairs = [(a, b) for a, b in combinations(results, 2) if a == replace(b, **{name: getattr(a, name)})]
-                compared |= {name} if pairs else set()
-                differing |= {name} if any(results[a] != results[b] for a, b in pairs) else set()
+            for field in (each.name for each in fields(Shapes)):
+                pairs = [(a, b) for a, b in combinations(results, 2) if a == replace(b, **{field: getattr(a, field)})]
+                compared |= {field} if pairs else set()
+                differing |= {field} if any(results[a] != results[b] for a, b in pairs) else set()
         read = {
             tunable
             for program in (variant.forward, variant.backward)
