@@ -49,9 +49,9 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Pass:
-    """One sweep over the elements: what it loads, computes, sums up and stores.
+    """One pass over the elements: what it loads, computes, sums up and stores.
 
-    results: vector values (per channel or per segment) that are computed once the sums of this pass are known.
+    results: vector values (per channel, row or group) that are computed once the sums of this pass are known.
     """
 
     loads: tuple[Tensor, ...]
@@ -62,16 +62,16 @@ class Pass:
     vector_stores: tuple[Tensor, ...] = ()
 
 
-KernelKind = Literal["stream", "finalise", "segment", "row", "column", "panel", "total"]
+KernelKind = Literal["pointwise", "final_reduction", "row_reduction", "row", "column", "l2", "scalar_reduction"]
 
 
 @dataclass(frozen=True)
 class Kernel:
     """One kernel.
 
-    kind: the template. vectors: per-channel, per-segment and scalar tensors it reads. setup: values of those
-    extents that it computes before its first pass. partial_sums: column sums that it leaves as one partial result
-    per block. parts: the kernels that a panel kernel does the work of, in order.
+    kind: the template. vectors: tensors that it reads of a value per channel, row or group, or of one. setup: values of
+    those extents that it computes before its first pass. partial_sums: column sums that it leaves as one partial result
+    per block. parts: the kernels that an L2-resident kernel does the work of, in order.
     """
 
     name: str
@@ -105,10 +105,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Kernels that compute a program in order. kind: "row" or "column" hold data in a multiprocessor, "panel" in the
-    L2, "split" and "stream" do not. operations: of arithmetic for each element, see fusegen.plan.cost."""
+    """Kernels that compute a program in order. kind: "row" and "column" are persistent, they hold data in
+    registers or shared memory; "l2" holds it in the L2; "two_pass" and "pointwise" hold none. operations: of arithmetic
+    for each element, see fusegen.plan.cost."""
 
-    kind: Literal["row", "column", "panel", "split", "stream"]
+    kind: Literal["row", "column", "l2", "two_pass", "pointwise"]
     kernels: tuple[Kernel, ...]
     reason: str
     operations: float
@@ -132,11 +133,11 @@ class Program:
     """One direction of one variant of a chain, behind its contraction.
 
     phases: the reductions that full-size results or other reductions wait for, in order. terminal: sums of columns that
-    nothing of the kind waits for, which the last pass takes. total_sums: of all channels. first_resident: the phase
-    from which on kernels may keep elements on chip; the number of phases where none may.
+    nothing of the kind waits for, which the last pass takes. scalar_sums: of all channels. first_resident: the phase
+    from which on persistent kernels may keep elements; the number of phases where none may.
 
     schedules: alternatives, the launcher takes the first that suits the sizes; the last fits every size.
-    totals: kernels for scalar results, run after any schedule.
+    scalar_reductions: kernels for scalar results, run after any schedule.
     """
 
     name: str
@@ -144,12 +145,12 @@ class Program:
     outputs: tuple[Tensor, ...]
     constants: tuple[str, ...]
     schedules: tuple[Schedule, ...]
-    totals: tuple[Kernel, ...]
+    scalar_reductions: tuple[Kernel, ...]
     groups: Dim | None
     reasons: tuple[str, ...]
     phases: tuple[Phase, ...] = ()
     terminal: tuple[Node, ...] = ()
-    total_sums: tuple[Node, ...] = ()
+    scalar_sums: tuple[Node, ...] = ()
     first_resident: int = 0
 
     @property
@@ -158,7 +159,7 @@ class Program:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        return tuple(kernel for schedule in self.schedules for kernel in schedule.kernels) + self.totals
+        return tuple(kernel for schedule in self.schedules for kernel in schedule.kernels) + self.scalar_reductions
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from fusegen.plan.units import Unit, unit_of
 class Needs:
     """The reductions behind the outputs of a program.
 
-    nodes: everything it needs, in order. reductions: but those to scalars, `total_sums`. terminal: sums of columns
+    nodes: everything it needs, in order. reductions: but those to scalars, `scalar_sums`. terminal: sums of columns
     that nothing but results of channels and scalars waits for. phases: the other reductions, in order.
 
     The level of a value is the number of phases, from the first on, that must be done before it can be computed;
-    `last` if it follows from a terminal sum, more than that if from a total.
+    `last` if it follows from a terminal sum, more than that if from a scalar sum.
     """
 
     def __init__(self, given: Mapping[Node, Tensor], outputs: Sequence[Tensor]) -> None:
@@ -33,7 +33,7 @@ class Needs:
         self.nodes = ancestors([t.node for t in outputs], given)
         found = [n for n in self.nodes if n.is_reduction and n not in given]
         self.reductions = [n for n in found if n.axes != SCALAR]
-        self.total_sums = [n for n in found if n.axes == SCALAR]
+        self.scalar_sums = [n for n in found if n.axes == SCALAR]
         self.terminal = self._terminal()
         self.phases = self._phases()
         self.last = len(self.phases) + 1
@@ -70,7 +70,7 @@ class Needs:
     def _levels(self) -> dict[Node, int]:
         own = {node: i for i, phase in enumerate(self.phases, 1) for node in phase.sums}
         own |= dict.fromkeys(self.terminal, self.last)
-        own |= dict.fromkeys(self.total_sums, self.last + 1)
+        own |= dict.fromkeys(self.scalar_sums, self.last + 1)
         return self._walk(own)
 
     def _frontiers(self) -> list[list[Node]]:
@@ -94,19 +94,19 @@ class Needs:
         return self._with_scratch(outputs, self._first_uses[level])
 
     def kept_at_last(self, known: int, stored: Collection[str]) -> list[Tensor]:
-        """The same once every reduction but the totals is done. known: the level up to which values are in memory.
+        """The same once every reduction but the scalar ones is done. known: the level up to which values are in memory.
         stored: names of results that are there already."""
         outputs = [t for t in self.vector_outputs if t.name not in stored and self.level[t.node] <= self.last]
-        return self._with_scratch(outputs, self._behind_totals(known))
+        return self._with_scratch(outputs, self._behind_scalar_sums(known))
 
     def _with_scratch(self, outputs: Sequence[Tensor], needed: Iterable[Node]) -> list[Tensor]:
         there = {t.node for t in outputs if t.role == "accumulator"}
         scratch = [Tensor(n.name, n, "accumulator", scratch=True) for n in needed if n not in there]
         return [*outputs, *scratch]
 
-    def _behind_totals(self, known: int) -> list[Node]:
+    def _behind_scalar_sums(self, known: int) -> list[Node]:
         found: set[Node] = set()
-        stack = [operand for node in self.total_sums for operand in node.operands]
+        stack = [operand for node in self.scalar_sums for operand in node.operands]
         seen: set[Node] = set()
         while stack:
             node = stack.pop()

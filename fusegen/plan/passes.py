@@ -1,6 +1,6 @@
 """A program as its passes over the elements: what each loads, computes, sums and stores, and what follows from sums.
 
-Every kernel of a program takes its work from here: one that keeps elements on chip does several passes, others one.
+Every kernel of a program takes its work from here: a persistent one does several passes, others one.
 Pass number `len(passes)` of a program with scalar results goes over the channels and reduces them to scalars.
 """
 
@@ -43,8 +43,8 @@ class ElementPass:
 class Passes:
     """The passes of a program, and where each value that is not of full size is computed.
 
-    given: the tensors in memory, by node. first_resident: the pass with which kernels begin that keep elements on
-    chip; the last pass where there are none.
+    given: the tensors in memory, by node. first_resident: the pass with which persistent kernels begin; the
+    last pass where there are none.
     """
 
     def __init__(self, program: Program) -> None:
@@ -54,7 +54,7 @@ class Passes:
         self.passes = (*(self._pass(p.unit, p.sums, ()) for p in program.phases), last)
         self.first_resident = program.first_resident
         self._pass_of = {node: i for i, each in enumerate(self.passes) for node in each.sums}
-        self._pass_of |= dict.fromkeys(program.total_sums, len(self.passes))
+        self._pass_of |= dict.fromkeys(program.scalar_sums, len(self.passes))
         self._places: dict[Node, int] = {}
 
     def _pass(self, unit: Unit | None, sums: Sequence[Node], stores: Sequence[Tensor]) -> ElementPass:
@@ -132,7 +132,7 @@ class Passes:
     @cached_property
     def small(self) -> list[Node]:
         """Every value that is not of full size and is no leaf, tensor or reduction, in order."""
-        sinks = [*(t.node for t in self.program.outputs), *(o for n in self.program.total_sums for o in n.operands)]
+        sinks = [*(t.node for t in self.program.outputs), *(o for n in self.program.scalar_sums for o in n.operands)]
         sinks += [target for each in self.passes for target in each.targets]
         nodes = ancestors(sinks, self.given)
         return [n for n in nodes if not n.is_full and not (n.is_leaf or n.is_reduction or n in self.given)]
@@ -142,7 +142,7 @@ class Passes:
         """For each pass, and behind them for the channels that become scalars, the values and tensors that an element
         needs when all that follows from earlier sums is at hand."""
         used = [each.small for each in self.passes]
-        used.append(frozenset(operand for node in self.program.total_sums for operand in node.operands))
+        used.append(frozenset(operand for node in self.program.scalar_sums for operand in node.operands))
         return [self._behind(nodes) for nodes in used]
 
     @cached_property
@@ -187,7 +187,7 @@ class Passes:
     @cached_property
     def finished(self) -> list[list[Node]]:
         """For each pass, and for the channels, what is only stored once its sums are known."""
-        count = len(self.passes) + bool(self.program.total_sums)
+        count = len(self.passes) + bool(self.program.scalar_sums)
         found: list[list[Node]] = [[] for _ in range(count)]
         for index, tensors in enumerate(self.stored):
             at_hand = {*self.given, *self._pass_of, *self.followed, *self.derived}

@@ -49,10 +49,10 @@ class Plan:
 
 def make_plan(spec: SpecModel, document) -> Plan:
     """Plans a validated spec. Raises SpecError where the chain does not fit together or cannot be scheduled."""
-    training, mistakes = examine_chain(spec, document, training=True)
-    mistakes = merge(mistakes, refusals(spec, training, document))
-    if mistakes:
-        raise SpecError(mistakes)
+    training, diagnostics = examine_chain(spec, document, training=True)
+    diagnostics = merge(diagnostics, refusals(spec, training, document))
+    if diagnostics:
+        raise SpecError(diagnostics)
     if any(tracked for _, tracked in training.batch_norms):
         evaluation = build_chain(spec, document, training=False)
         variants = (_variant("train", training), _variant("eval", evaluation))

@@ -48,7 +48,7 @@ def _parameters_of_the_rows(chain: Chain, document) -> Iterator[Diagnostic]:
 def _too_many_norms(spec, document) -> Iterator[Diagnostic]:
     norms = [index for index, step in enumerate(spec.chain) if isinstance(step, Norm)]
     if len(norms) > MAX_NORMS:
-        message = f"a chain can have at most {MAX_NORMS} norms: each is a stage of its own"
+        message = f"a chain can have at most {MAX_NORMS} norms: each takes a pass of its own"
         yield document.diagnostic("FG401", message, ("chain", norms[MAX_NORMS]), hint="split the chain in two")
 
 

@@ -13,7 +13,7 @@ from fusegen.plan.tuning import Architecture, ranges
 
 
 def report(plan: Plan) -> str:
-    """What `fusegen plan` prints: the chain, stages, kernels, bytes, the floor, and why."""
+    """What `fusegen plan` prints: the chain, schedules, kernels, bytes, the floor, and why."""
     data = summary(plan)
     sizes = ", ".join(f"{name} {size}" for name, size in data["typical"].items())
     lines = [f"{data['name']} at {sizes}" if sizes else data["name"], ""]

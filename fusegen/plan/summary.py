@@ -14,7 +14,7 @@ from fusegen.plan.tuning import Architecture, ranges
 
 
 def summary(plan: Plan) -> dict[str, Any]:
-    """The chain, stages, kernels, bytes and reasons. Bytes are those of the first mode at the typical sizes."""
+    """The chain, schedules, kernels, bytes and reasons. Bytes are those of the first mode at the typical sizes."""
     data = {
         "name": plan.spec.name,
         "targets": list(plan.spec.targets),
@@ -120,7 +120,7 @@ def _program(plan: Plan, program: Program) -> dict[str, Any]:
 
 
 def _schedule(plan: Plan, mode: Mode, program: Program, schedule: Schedule) -> dict[str, Any]:
-    kernels = [*schedule.kernels, *program.totals]
+    kernels = [*schedule.kernels, *program.scalar_reductions]
     return {
         "kind": schedule.kind,
         "reason": schedule.reason,

@@ -44,7 +44,7 @@ class Names:
         passes = self.passes
         users = [n for n in passes.derived if record(n.axes) != record(node.axes)]
         users += [*passes.followed, *(n for nodes in passes.finished for n in nodes)]
-        users += [*self.program.total_sums]
+        users += [*self.program.scalar_sums]
         if any(node in n.operands for n in users):
             return True
         stored = [tensor.node for tensors in passes.stored for tensor in tensors]

@@ -88,7 +88,7 @@ class StructRenderer:
         for node, name in self.fields.items():
             records[record(node.axes)].append(value(name))
         records["Scalars"] += self._inverse_lengths()
-        total = bool(self.program.total_sums)
+        total = bool(self.program.scalar_sums)
         texts = [self._pass(index) for index in range(len(passes.passes))]
         return StructText(
             name=type_name(self.program.name),
@@ -114,7 +114,7 @@ class StructRenderer:
 
     def _sums(self, texts: Sequence[PassText]) -> str:
         """C++: the record of sums of pass kPass."""
-        channels = bool(self.program.total_sums)
+        channels = bool(self.program.scalar_sums)
         with_sums = [i for i, each in enumerate(texts) if each.sums] + [len(texts)] * channels
         found = "Nothing"
         for index in reversed(with_sums):
@@ -150,7 +150,7 @@ class StructRenderer:
 
     def _in_memory(self) -> dict[str, list[InMemory]]:
         found: dict[str, list[InMemory]] = {"Channel": [], "Row": [], "Group": []}
-        count = len(self.passes.passes) + bool(self.program.total_sums)
+        count = len(self.passes.passes) + bool(self.program.scalar_sums)
         for tensor, made in self.passes.in_memory:
             if tensor.unit is Unit.SCALAR:
                 continue
@@ -260,7 +260,7 @@ class StructRenderer:
         return PassText(
             unit=unit_name(Unit.SCALAR),
             read_by=0,
-            **self._summed(self.program.total_sums),
+            **self._summed(self.program.scalar_sums),
             level=[],
             results=[],
             **self._behind_sums(len(self.passes.passes)),

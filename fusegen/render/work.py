@@ -39,7 +39,7 @@ def work(program: Program, passes: Passes) -> Work:
     tiles = passes.tile_reads() if passes.kernel("column") else set()
     needed = [passes.tensors_of_elements(index) for index in range(len(passes.passes))]
     return Work(
-        column_values=max(column_values(kernel) for kernel in program.kernels if kernel.kind != "panel"),
+        column_values=max(column_values(kernel) for kernel in program.kernels if kernel.kind != "l2"),
         channel_values_by=[sum(unit_of(n.axes) is Unit.CHANNEL for n in each.small) for each in passes.passes],
         row_tensors_by=[sum(t.unit is Unit.ROW for t in tensors) for tensors in needed],
         group_tensors_by=[sum(t.unit is Unit.GROUP for t in tensors) for tensors in needed],
@@ -50,7 +50,7 @@ def work(program: Program, passes: Passes) -> Work:
         row_has_large=row is not None and (not sums or constants + sums <= _MOST_STAGED),
         row_many_constants=bool(sums) and constants > _MOST_CONSTANTS,
         first_resident=program.first_resident,
-        fits_l2=any(schedule.kind == "panel" for schedule in program.schedules),
+        fits_l2=any(schedule.kind == "l2" for schedule in program.schedules),
     )
 
 
@@ -64,9 +64,9 @@ def _loads(kernel: Kernel) -> set[str]:
 
 def column_values(kernel: Kernel) -> int:
     """How many values of each of its columns a thread of a kernel keeps: constants, sums, and what follows."""
-    if kernel.kind in ("finalise", "total"):
+    if kernel.kind in ("final_reduction", "scalar_reduction"):
         return 0
-    if kernel.kind in ("row", "segment"):
+    if kernel.kind in ("row", "row_reduction"):
         return len(_channel_tensors(kernel)) + len(kernel.partial_sums)
     stored = _only_stored(kernel) if kernel.kind == "column" else set()
     sums = [n for p in kernel.passes for n in p.sums] if kernel.kind == "column" else kernel.partial_sums

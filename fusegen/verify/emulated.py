@@ -70,9 +70,9 @@ class EmulatedTail:
         """tensors: the chain's source ([rows, channels]), its further inputs and the result's gradient. Outputs are
         poisoned before.
 
-        schedule: "on chip" or "split" forces it, with default knobs. shapes: forces all of them. With neither the
-        launchers choose. misalign: "elements" or "vectors", which tensors begin an element behind a multiple of 16
-        bytes: those that have rows and channels, or the others but for scalars.
+        schedule: "persistent" or "two_pass" forces it, with default tunables. shapes: forces all of them. With neither
+        the launchers choose. misalign: "elements" or "vectors", which tensors begin an element behind a multiple of
+        16 bytes: those that have rows and channels, or the others but for scalars.
         """
         if shapes is None and schedule != AUTOMATIC:
             shapes = Shapes(schedule.replace(" ", "_"))

@@ -16,7 +16,7 @@ from fusegen.plan.model import Mode
 from fusegen.verify import behaviour, execution, gradients, leading, memory, nonfinite, operators, tails
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.policy import Comparison
-from fusegen.verify.sizes import LARGE, PANELS, SMALL, Sizes, several, sizes, typical
+from fusegen.verify.sizes import L2, LARGE, SMALL, Sizes, several, sizes, typical
 from fusegen.verify.subject import Subject
 from fusegen.verify.training import compare_module, compare_steps
 
@@ -41,7 +41,7 @@ _BEHAVIOUR: dict[str, Check] = {
     "memory": memory.footprint,
     "torch.compile": execution.compiled,
 }
-_WITH_PANELS = ("bitwise", "other stream", "CUDA graph")
+_WITH_L2 = ("bitwise", "other stream", "CUDA graph")
 
 
 @dataclass
@@ -181,7 +181,7 @@ class Suite:
 
     def _behaviour_sizes(self, check: str) -> list[Sizes]:
         found = [self._size(MEMORY_SIZE if check == "memory" else BEHAVIOUR_SIZE)]
-        return [*found, self._size(PANELS)] if self.full and check in _WITH_PANELS else found
+        return [*found, self._size(L2)] if self.full and check in _WITH_L2 else found
 
     def modes(self) -> list[Mode]:
         """All but float64, which only gradcheck uses."""

@@ -2,7 +2,7 @@
 //
 // Packed: neighbours, kVec of them, which one access to memory moves. That needs rows, and groups
 // of them, which begin at multiples of a vector. Where they do not, it depends on the kernel:
-// - a stream takes so many rows at a time that they end at one (Line);
+// - pointwise takes so many rows at a time that they end at one (Line);
 // - segments take the vectors of memory that they touch (Ragged), or neighbours as if they were
 //   packed (Run, in runs.cuh);
 // - tiles of columns take single elements (Columns that are not packed).
@@ -138,7 +138,7 @@ struct Line {
   }
 };
 
-// The columns of a thread of a stream, which takes `period` rows of this many channels at a time; a
+// The columns of a thread of a pointwise kernel, which takes `period` rows of channels at a time; a
 // single one where it is packed.
 template <int kVec, bool kPacked>
 __device__ __forceinline__ auto line_columns(int64_t first, int64_t channels, int period) {

@@ -103,7 +103,7 @@ inline void set_row_blocks(
 
 // All of a launch but how many blocks it has, which set_row_blocks() decides. items is 0 where a
 // segment is longer than `most_items` vectors for each thread of a block or, with column sums, of a
-// cluster, and where the split schedule is faster, if the sizes decide. `doubles`: whether two
+// cluster, and where the two-pass schedule is faster, if the sizes decide. `doubles`: whether two
 // vectors a thread are faster than one; with column sums that is about long segments only.
 inline Row row_shape(
     const Shapes& shapes, const RowWork& work, int64_t rows, int64_t groups, int64_t length,

@@ -15,7 +15,7 @@ struct RowWork {
   int sums;       // of each column, that it takes besides
   int blocks;     // as row_threads() and row_blocks() have it
   int constants;  // of each column
-  int again;      // tensors with all elements that the split schedule reads a second time
+  int again;      // tensors with all elements that the two-pass schedule reads a second time
   int values;     // that are computed of an element
   int bytes;      // of an element in memory
   int threads;    // of a block with two vectors each, at most: row_most_threads()
@@ -68,7 +68,7 @@ constexpr bool kHasRuns = row_has_runs(kPacked, kItems, kVec, sizeof(T), kSums);
 template <int kItems, bool kLarge>
 constexpr int kRowWarps = (kItems == 1 ? kRowOne : kLarge ? kRowLarge : kRowTwo) / 32;
 
-// Whether sums of columns in shared memory cost a kernel little, beside what the split schedule
+// Whether sums of columns in shared memory cost a kernel little, beside what the two-pass schedule
 // reads again.
 inline bool sums_are_light(const RowWork& work) {
   return work.sums + work.constants <= 3 || work.again > 2;
@@ -153,7 +153,7 @@ inline bool row_can_be_wide(const RowWork& work, bool packed, int64_t length, in
   return length <= (work.again > 2 ? 4 : 32) * wide;
 }
 
-// Whether the split schedule is faster for `segments` of one block each, with column sums: large
+// Whether the two-pass schedule is faster for `segments` of one block each, with column sums: large
 // blocks, of which a multiprocessor has a quarter of one to four where they may begin within a
 // vector (`ragged`), or half of one to two with many constants; and few turns of those that are too
 // large for the usual instance. As measured.

@@ -135,10 +135,10 @@ def test_a_later_norm_has_a_pass_behind_that_of_the_first(tmp_path: Path) -> Non
 def test_sums_of_sums_go_over_the_channels(tmp_path: Path) -> None:
     """The gradient of a constant of the whole chain: summed over rows, then over channels."""
     passes = passes_of(tmp_path, "backward", LINEAR, "op: mul, parameter: s, shape: [1], init: ones", "op: gelu")
-    assert len(passes.passes) == 1 and passes.program.total_sums
+    assert len(passes.passes) == 1 and passes.program.scalar_sums
     over_channels = len(passes.passes)
     assert [t.name for t in passes.stored[over_channels]] == ["grad_s"]
-    assert all(passes.place(node) == over_channels for node in passes.program.total_sums)
+    assert all(passes.place(node) == over_channels for node in passes.program.scalar_sums)
     assert len(passes.finished) == over_channels + 1
     read = [t for t, made in passes.in_memory if passes.uses(t, made) >> over_channels & 1]
     assert read and all(tensor.axes == CHANNEL for tensor in read)

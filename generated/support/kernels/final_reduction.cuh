@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kFinalReductionThreads) final_reduction_kernel
 template <int kPass, class P>
 cudaError_t launch_final_reduction(
     const P& p, int64_t blocks, int64_t lines_per_block, int period, cudaStream_t stream) {
-  const Finalise shape = finalise_shape(p.channels, blocks);
+  const FinalReductionShape shape = final_reduction_shape(p.channels, blocks);
   return launch(
       final_reduction_kernel<P, kPass>, shape.grid, shape.block,
       kFinalReductionThreads * 2 * sizeof(typename P::Acc), stream, p, blocks, lines_per_block,

@@ -1,11 +1,11 @@
 // Two passes over columns that stay in the L2 meanwhile: pass 0 sums them up, pass 1 makes results.
 //
-// Columns are taken in groups whose rows fill a line of the L2. A slice is kPanelRows rows of a
-// group of columns; blocks take slices in the order of their indices, in steps. A step sums up all
-// slices of one group and makes the results of the group `lag` before it, so that what is read a
-// second time is still in the L2. In between, some blocks make of the partial results of the
-// slices what the results need. A counter for each group says how much of it is done, and a block
-// waits for it: for blocks before it only, which have started by then.
+// Columns are taken in tiles whose rows fill a line of the L2. A slice is kL2Rows rows of a tile;
+// blocks take slices in the order of their indices, in steps. A step sums up all slices of one
+// tile and makes the results of the tile `lag` before it, so that what is read a second time is
+// still in the L2. In between, some blocks make of the partial results of the slices what the
+// results need. A counter for each tile says how much of it is done, and a block waits for it: for
+// blocks before it only, which have started by then.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 #include <cuda_runtime.h>
 
 #include "../launch.cuh"
-#include "../panel_shapes.cuh"
-#include "../panels.cuh"
+#include "../l2_shapes.cuh"
+#include "../l2_steps.cuh"
 #include "../shapes.cuh"
 #include "column_layout.cuh"
 #include "elements.cuh"
@@ -51,16 +51,16 @@ constexpr int l2_blocks() {
 
 // Threads of a block for each row, and rows that a block has threads for.
 template <class P, int kVec>
-constexpr int kL2Width = kPanelBytes / int(kVec * sizeof(typename P::T));
+constexpr int kL2Width = kL2LineBytes / int(kVec * sizeof(typename P::T));
 template <class P, int kVec>
-constexpr int kL2Height = kPanelThreads / kL2Width<P, kVec>;
+constexpr int kL2Height = kL2Threads / kL2Width<P, kVec>;
 
-// The columns of a group in a thread, and the rows of a slice.
+// The columns of a tile in a thread, and the rows of a slice.
 template <int kVec>
 struct L2Slice {
   Columns<kVec, true> columns;
-  int64_t begin;    // the group's first column
-  int index;        // of the slice in its group
+  int64_t begin;    // the tile's first column
+  int index;        // of the slice in its tile
   int first, last;  // rows
 
   __device__ __forceinline__ bool has(int row) const { return columns.any() && row < last; }
@@ -138,7 +138,7 @@ __device__ __forceinline__ void use_l2_row(
 // Calls leave_sums() for sums that follow each other.
 template <int kBegin, typename Acc, int kFields, int kVec, std::size_t... kIndices>
 __device__ __forceinline__ Acc* leave_neighbours(
-    Acc* shared, const PanelPartials<Acc>& place, Acc (&sums)[kFields][kVec],
+    Acc* shared, const L2Partials<Acc>& place, Acc (&sums)[kFields][kVec],
     std::index_sequence<kIndices...>) {
   return leave_sums(shared, place, sums[kBegin + kIndices]...);
 }
@@ -147,7 +147,7 @@ __device__ __forceinline__ Acc* leave_neighbours(
 // time, others together where they follow each other. `shared`: what is free of shared memory.
 template <class P, int kPass, int kField, typename Acc, int kFields, int kVec>
 __device__ __forceinline__ void leave_from(
-    Acc* shared, const PanelPartials<Acc>& place, Acc (&sums)[kFields][kVec],
+    Acc* shared, const L2Partials<Acc>& place, Acc (&sums)[kFields][kVec],
     PilotSums<Acc> (&moments)[kFields][kVec], Acc count, Acc total) {
   constexpr unsigned kMomentFields = moments_of_pass<P, kPass>();
   if constexpr (kField < P::template Sums<kPass, TypeOf>::kFields) {
@@ -173,7 +173,7 @@ __device__ __forceinline__ void leave_l2_sums(
   using Acc = typename P::Acc;
   const int own = slice.last - slice.first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + kHeight - 1) / kHeight) : Acc(0);
-  const PanelPartials<Acc> place{
+  const L2Partials<Acc> place{
       p.partials + int64_t(slice.index) * Sums::kComponents * p.channels + slice.begin, p.channels,
       p.channels - slice.begin};
   Acc plain[Sums::kFields][kVec];
@@ -249,36 +249,36 @@ __device__ __forceinline__ void finish_l2_slice(
 }
 
 template <class P, int kVec>
-__global__ void __launch_bounds__(kPanelThreads, l2_blocks<P>()) l2_kernel(
-    const __grid_constant__ P p, unsigned* counters, int column_groups, int slices, int lag) {
+__global__ void __launch_bounds__(kL2Threads, l2_blocks<P>()) l2_kernel(
+    const __grid_constant__ P p, unsigned* counters, int tiles, int slices, int lag) {
   static_assert(P::kPasses == 2 && P::kUnit[0] == Unit::kChannel);
   using Acc = typename P::Acc;
   wait_for_earlier_kernels();
   constexpr int kWidth = kL2Width<P, kVec>;
-  const PanelTurn turn = panel_turn(column_groups, slices, kVec, lag);
-  if (turn.work == PanelWork::kNone) return;
-  unsigned* const counter = counters + turn.panel;
+  const L2Task task = l2_task(tiles, slices, kVec, lag);
+  if (task.work == L2Work::kNone) return;
+  unsigned* const counter = counters + task.tile;
   Acc* const shared = shared_memory<Acc>();
 
   // What follows from the sums, of kWidth columns.
-  if (turn.work == PanelWork::kEnd) {
+  if (task.work == L2Work::kEnd) {
     wait_for_parts(counter, slices);
-    const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
+    const int64_t column = (int64_t(task.tile) * kVec + task.part) * kWidth + threadIdx.x;
     const bool active = column < p.channels;
-    const int64_t left = p.rows - threadIdx.y * kPanelRows;
+    const int64_t left = p.rows - threadIdx.y * kL2Rows;
     const auto total = collect_partials<P, 0>(
-        p, column, active, slices, shared, kPanelRows, left, kL2Height<P, kVec> * kPanelRows);
+        p, column, active, slices, shared, kL2Rows, left, kL2Height<P, kVec> * kL2Rows);
     if (threadIdx.y == 0 && active) finish_channel<P, 0>(p, column, total);
     count_part(counter);
     return;
   }
 
-  const int64_t begin = int64_t(turn.panel) * kWidth * kVec;
-  const int first = turn.part * kPanelRows;
+  const int64_t begin = int64_t(task.tile) * kWidth * kVec;
+  const int first = task.part * kL2Rows;
   const L2Slice<kVec> slice{
-      columns_of<kVec, true>(begin, p.channels, threadIdx.x, kWidth), begin, turn.part, first,
-      first + kPanelRows < p.rows ? first + kPanelRows : int(p.rows)};
-  if (turn.work == PanelWork::kSums) {
+      columns_of<kVec, true>(begin, p.channels, threadIdx.x, kWidth), begin, task.part, first,
+      first + kL2Rows < p.rows ? first + kL2Rows : int(p.rows)};
+  if (task.work == L2Work::kSums) {
     sum_l2_slice(p, slice, shared);
     count_part(counter);
     return;
@@ -288,25 +288,25 @@ __global__ void __launch_bounds__(kPanelThreads, l2_blocks<P>()) l2_kernel(
 
 // The launch for these sizes; none fits where the two-pass schedule is faster.
 template <int kVec, bool kPacked, class P>
-Panel l2_shape(const P& p, const Shapes& shapes) {
+L2Shape l2_shape(const P& p, const Shapes& shapes) {
   constexpr ColumnWork kWork = column_work<P, 0>();
   constexpr Target kTarget = P::kTarget;
-  return panel_shape(shapes, p.rows, p.channels, kVec, kPacked, kWork, kTarget.l2_bytes);
+  return l2_shape(shapes, p.rows, p.channels, kVec, kPacked, kWork, kTarget.l2_bytes);
 }
 
-// counters: one for each group of columns, shape.panels of them.
+// counters: one for each tile, shape.tiles of them.
 template <int kVec, class P>
 cudaError_t launch_l2(
-    const P& p, const Panel& shape, unsigned* counters, cudaStream_t stream) {
-  const cudaError_t error = clear_counters(counters, shape.panels, stream);
+    const P& p, const L2Shape& shape, unsigned* counters, cudaStream_t stream) {
+  const cudaError_t error = clear_counters(counters, shape.tiles, stream);
   if (error != cudaSuccess) return error;
   constexpr int kComponents = most_components<P, 0>();
   constexpr int kMoments = std::max(
       fields_in(moments_of_pass<P, 0>()), fields_in(moments_of_pass<P, 1>()));
   const size_t shared_bytes =
-      kPanelWarps * (kComponents * shape.block.x * kVec + kMoments) * sizeof(typename P::Acc);
+      kL2Warps * (kComponents * shape.block.x * kVec + kMoments) * sizeof(typename P::Acc);
   return launch_in_order(
-      l2_kernel<P, kVec>, shape.grid, shape.block, shared_bytes, stream, p, counters, shape.panels,
+      l2_kernel<P, kVec>, shape.grid, shape.block, shared_bytes, stream, p, counters, shape.tiles,
       shape.slices, shape.lag);
 }
 

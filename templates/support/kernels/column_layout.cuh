@@ -1,5 +1,5 @@
-// What the kernels whose columns stay on chip know of a program at compile time: where its fields
-// are in shared memory, and what launch configurations are chosen by.
+// What the column kernel knows of a program at compile time: where its fields are in shared
+// memory, and what launch configurations are chosen by.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 //   T, Acc                    element type of activations; type of all arithmetic
 //   kTarget                   the GPU that launch configurations are made for
 //   kPasses, kUnit[kPasses]   passes over the elements, and what each of them reduces to one value
-//   kFirstResident            the first pass of kernels that keep elements on chip
+//   kFirstResident            the first pass of persistent kernels
 //   Reads<Of>, reads          tensors of all elements that are read: a field Of<element type> each
 //   Writes<Of>, writes        tensors of all elements that are stored by the last pass
 //   kOptionalWrites           the fields of Writes whose pointer may be null, as bits

@@ -14,7 +14,7 @@
 #include "../cluster.cuh"
 #include "../launch.cuh"
 #include "../reduce.cuh"
-#include "../segments.cuh"
+#include "../row_reduction_sums.cuh"
 #include "../shapes.cuh"
 #include "elements.cuh"
 #include "program.cuh"
@@ -233,7 +233,7 @@ cudaError_t launch_row_reduction(
     const P& p, const Shapes& shapes, int64_t whole, cudaStream_t stream) {
   constexpr bool kByGroup = P::kUnit[kPass] == Unit::kGroup;
   constexpr int64_t kAtOnce = kRowReductionThreads * kRowReductionVectors * kVec;
-  const dim3 grid = segment_grid(
+  const dim3 grid = row_reduction_grid(
       shapes, p.rows, kByGroup ? p.groups : 1, kByGroup ? p.group_length : p.channels, kAtOnce,
       P::kTarget.most_cluster, P::kTarget.multiprocessors);
   return launch(

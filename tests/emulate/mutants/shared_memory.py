@@ -15,17 +15,18 @@ TOO_SMALL = [
     for kernel, run, file, old, new in (
         ("column_kernel", "column", "column_shapes.cuh", "size_t(tile + exchange + sums)",
          "size_t(tile + exchange + sums - 4)"),
-        ("pointwise_kernel", "split", "kernels/pointwise.cuh", "kPointwiseThreads * 2 * kVec * sizeof(typename P::Acc)",
+        ("pointwise_kernel", "two_pass", "kernels/pointwise.cuh",
+         "kPointwiseThreads * 2 * kVec * sizeof(typename P::Acc)",
          "(kPointwiseThreads * 2 * kVec - 1) * sizeof(typename P::Acc)"),
-        ("pointwise_kernel", "stream", "kernels/pointwise.cuh",
+        ("pointwise_kernel", "pointwise", "kernels/pointwise.cuh",
          "kPointwiseThreads * 2 * kVec * sizeof(typename P::Acc)",
          "(kPointwiseThreads * kVec - 1) * sizeof(typename P::Acc)"),
-        ("final_reduction_kernel", "split", "kernels/final_reduction.cuh",
+        ("final_reduction_kernel", "two_pass", "kernels/final_reduction.cuh",
          "kFinalReductionThreads * 2 * sizeof(typename P::Acc)",
          "(kFinalReductionThreads / 2 - 1) * sizeof(typename P::Acc)"),
         ("scalar_reduction_kernel", "column", "kernels/scalar_reduction.cuh", "32 * sizeof(typename P::Acc)",
          "31 * sizeof(typename P::Acc)"),
-        ("l2_kernel", "panels", "kernels/l2.cuh", "(kComponents * shape.block.x * kVec + kMoments)",
+        ("l2_kernel", "l2", "kernels/l2.cuh", "(kComponents * shape.block.x * kVec + kMoments)",
          "(kComponents * shape.block.x * kVec + kMoments - 1)"),
         ("row_kernel", "long rows", _LAUNCH, "exchanged * sizeof(typename P::Acc)", "3 * sizeof(typename P::Acc)"),
         ("row_kernel", "short rows", _LAUNCH, "exchanged * sizeof(typename P::Acc)",
@@ -45,7 +46,7 @@ _TO, _READ = "fetched_tile<kField, E>() + next_.at", "read_tile<kField, E>()[her
 PLACES = [
     Mutant(name, run, file, within, old, new, caught, None if "(?=" in caught else kernel)
     for name, run, kernel, file, within, old, new, caught in (
-        ("shared memory one element past the end", "split", "pointwise_kernel", _REDUCE, "sum_over_y",
+        ("shared memory one element past the end", "two_pass", "pointwise_kernel", _REDUCE, "sum_over_y",
          "shared[i] = total;", "shared[i] = total; if (i == sums - 1) shared[warp_count() * sums] = total;",
          r"writes byte 8192 of the block's 8192 bytes of shared memory \["),
         ("shared memory one element before the beginning", "segments", "row_reduction_kernel", _REDUCE,
