@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from fusegen.bench.names import EVAL, STEP
 from fusegen.plan.model import Mode
-from fusegen.runtime.choice import choice
-from fusegen.runtime.launchers import Launcher
 from fusegen.verify.sizes import Sizes
 from fusegen.verify.subject import Subject
 
@@ -35,22 +33,16 @@ class Ran:
     launches: str
 
 
-def ran(subject: Subject, mode: Mode, sizes: Sizes, what: str, module: nn.Module, inputs: Sequence[Tensor]) -> Ran:
+def ran(subject: Subject, mode: Mode, sizes: Sizes, what: str, module: Any, inputs: Sequence[Tensor]) -> Ran:
     """What `module`, of the generated class, runs for these inputs in `what`, a mode of bench/names.py."""
-    plan = subject.plan
     module.train(what != EVAL)
     use = module.fusegen_kernels(*inputs)
     if not use:
         return Ran(NO_KERNELS, f"PyTorch's operators: {use.reason}")
+    variant = subject.plan.variants[-1 if what == EVAL else 0]
+    programs = [variant.forward, *([variant.backward] if what == STEP else [])]
     try:
-        extension = importlib.import_module(f"{subject.package.__name__}._C")
+        found = [subject.choice(program, mode, sizes) for program in programs]
     except ImportError as problem:  # another copy of the package has registered the ops
         return Ran(UNKNOWN, f"the launchers cannot be asked: {problem}")
-    variant = plan.variants[-1 if what == EVAL else 0]
-    found = []
-    for program in (variant.forward, *([variant.backward] if what == STEP else [])):
-        count = program.groups
-        groups = 1 if count is None else count if isinstance(count, int) else sizes.symbols[count]
-        symbol = Launcher(plan, program).symbol
-        found.append(choice(extension.explain(symbol, mode.index, sizes.rows, sizes.channels, groups)))
     return Ran(_THEN.join(each.schedule for each in found), _THEN.join(each.launched for each in found))
