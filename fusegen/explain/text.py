@@ -9,11 +9,11 @@ from pathlib import Path
 
 from fusegen.emulate import compile_kernels
 from fusegen.errors import Diagnostic, SpecError
-from fusegen.explain.choice import Choice, Launch, choice
 from fusegen.plan.model import Mode, Program
 from fusegen.plan.plan import Plan
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
+from fusegen.runtime.choice import Choice, Launch, choice
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import EmulatedLaunchers
 from fusegen.verify.sizes import Sizes, sizes, typical

@@ -16,6 +16,8 @@ class Measurement:
     """One program at one size. dtype: of the activations, in the plain mode. groups: None where the program has none.
 
     shapes: the fastest, the default where none is clearly faster. microseconds: what it takes, beside the default.
+    ran, launches: the schedule that the launcher ran with these shapes, and its kernels with their grids and blocks.
+    default_ran: the schedule that it ran by default, where shapes are others. None where launchers were not asked.
     """
 
     program: str
@@ -26,6 +28,9 @@ class Measurement:
     shapes: Shapes
     microseconds: float
     default_microseconds: float
+    ran: str | None = None
+    launches: str | None = None
+    default_ran: str | None = None
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ def _printable(value: str) -> str:
 
 
 _Name = Annotated[str, Field(max_length=100), AfterValidator(_printable)]
+_Told = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_printable)]
 _Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -50,6 +51,9 @@ class _Measured(SpecPart):
     groups: Given[PositiveInt] = None
     microseconds: _Microseconds
     default_microseconds: _Microseconds
+    ran: Given[_Told] = None
+    launches: Given[_Told] = None
+    default_ran: Given[_Told] = None
 
 
 _CHOICES: dict[str, Any] = {"schedule": (Given[Literal[PERSISTENT, L2, TWO_PASS]], None)}  # type: ignore[valid-type]

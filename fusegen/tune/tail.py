@@ -15,6 +15,7 @@ from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import Shapes
+from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import Launchers
 from fusegen.verify.emulated import constant, dtype_of, in_product
@@ -56,8 +57,7 @@ class TailProgram:
     def launch(self, shapes: Shapes | None = None) -> Launch:
         """Keeps alive what the arguments point to. None: as the launcher chooses."""
         tail, launcher = self.tail, Launcher(self.tail.plan, self.program)
-        groups = 1 if self.program.groups is None else tail.size(self.program.groups)
-        call = Call(tail.mode.index, tail.rows, tail.channels, groups, shapes)
+        call = self._call(shapes)
         bytes_ = tail.launchers.workspace(launcher.symbol, call)
         workspace = torch.empty(bytes_, dtype=torch.uint8, device=tail.device) if bytes_ else None
         stream = torch.cuda.current_stream().cuda_stream if tail.device == "cuda" else None
@@ -70,6 +70,16 @@ class TailProgram:
         run = tail.launchers.bind(launcher.symbol, call, arguments)
         kept = (workspace, tensors)
         return Launch(lambda _=kept: run(), bytes_)
+
+    def choice(self, shapes: Shapes | None = None) -> Choice:
+        """What the launcher says that it runs in these shapes. None: as it chooses."""
+        symbol = Launcher(self.tail.plan, self.program).symbol
+        return choice(self.tail.launchers.explain(symbol, self._call(shapes)))
+
+    def _call(self, shapes: Shapes | None) -> Call:
+        tail = self.tail
+        groups = 1 if self.program.groups is None else tail.size(self.program.groups)
+        return Call(tail.mode.index, tail.rows, tail.channels, groups, shapes)
 
 
 class Tail:

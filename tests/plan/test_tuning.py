@@ -95,6 +95,27 @@ def test_a_plan_has_the_tuning_beside_its_spec(spec: Path) -> None:
         assert architecture.of("forward", "bfloat16") and not architecture.of("forward", "float32")
 
 
+def test_the_plan_tells_what_ran_at_the_sizes_of_each_range(spec: Path) -> None:
+    small = {**ENTRY, "groups": 4, "schedule": "two_pass", "ran": "two_pass", "launches": "pointwise 4 of 32x8"}
+    middle = {**small, "rows": 66, "default_ran": "row"}
+    large = {**ENTRY, "groups": 4, "rows": 1000, "ran": "row", "launches": "row 8 of 32x8"}
+    write(spec, forward=[small, middle, large])
+    # 66 * sqrt(2) = 93.3
+    assert [line for line in report(plan_file(spec)).splitlines() if line.startswith("  forward, bfloat16")] == [
+        "  forward, bfloat16, up to 93 rows: schedule two_pass; ran two_pass at 64 rows, two_pass at 66 rows",
+        "  forward, bfloat16, beyond that: default; ran row at 1000 rows",
+    ]
+    without = {name: value for name, value in middle.items() if name != "ran"}
+    write(spec, forward=[small, without, large])
+    assert "up to 93 rows: schedule two_pass; ran two_pass at 64 rows\n" in report(plan_file(spec))
+
+
+def test_what_ran_is_a_line_of_text(spec: Path) -> None:
+    write(spec, forward=[{**ENTRY, "groups": 4, "ran": "row\x1b[2J"}])
+    with pytest.raises(SpecError, match="one line of printable text"):
+        plan_file(spec)
+
+
 def test_mistakes_in_a_tuning_come_with_those_of_other_specs(spec: Path) -> None:
     write(spec, forward=[{**ENTRY, "groups": 4, "row_waves": 2}])
     other = spec.with_name("other.yaml")

@@ -68,8 +68,15 @@ def test_from_the_arguments_to_what_is_rendered(spec: Path, cache: Path, capsys:
         for rows, shapes in ((8, TILE), (64, TWO_PASS), (512, TWO_PASS))  # the typical rows are 64
     ]
     assert {(m.microseconds, m.default_microseconds) for m in architecture.measurements} == {(USUAL / 2, USUAL)}
+    # As the launcher says: by default tiles of columns stay on chip at all these sizes.
+    told = {(m.rows, m.ran, m.default_ran) for m in architecture.measurements}
+    assert told == {(8, "column", "column"), (64, "two_pass", "column"), (512, "two_pass", "column")}
+    twice = ["pointwise", "final_reduction", "pointwise"]
+    kernels = [[launch.split()[0] for launch in m.launches.split(", ")] for m in architecture.measurements[:3]]
+    assert kernels == [["column"], twice, twice]
     shown, progress = capsys.readouterr()
     assert "demo on NVIDIA Test (sm_90)" in shown and shown.count("schedule two_pass, pointwise_blocks 16") == 4
+    assert shown.count("two_pass, by default column") == 4
     assert f"next: fusegen build {spec}" in progress
     after = render_package(plan)["demo/kernels.cu"]
     assert "constexpr Tuned kTrainForwardShapes[]" in after and "Tuned" not in before
@@ -78,6 +85,8 @@ def test_from_the_arguments_to_what_is_rendered(spec: Path, cache: Path, capsys:
     tune_specs([spec], Options(rows=(8,), dtypes=("bfloat16",)), Bench(cache, lambda *what: USUAL).device())
     found = [(m.rows, m.shapes) for m in plan_file(spec).tuning[0].measurements if m.dtype == "bfloat16"]
     assert found == [(8, Shapes()), (64, TWO_PASS), (512, TWO_PASS)]
+    again = next(m for m in plan_file(spec).tuning[0].measurements if m.shapes == Shapes())
+    assert (again.ran, again.default_ran) == ("column", None)
     tune_specs([spec], Options(), Bench(cache, microseconds).device())
     assert tuning_path(spec).read_bytes() == written
     assert "nothing to change" not in capsys.readouterr().err

@@ -57,6 +57,22 @@ def test_a_line_says_what_differs_from_the_default(plan: Plan) -> None:
     ]
 
 
+def test_a_line_says_what_ran(plan: Plan, tmp_path: Path) -> None:
+    told = replace(FORWARD[0], ran="column", launches="column 1 of 8x4", default_ran="two_pass")
+    default = replace(FORWARD[1], ran="two_pass", launches="pointwise 2x4 of 8x32, pointwise 1 of 8x32")
+    write_tuning(tmp_path / "demo.tuning.json", (architecture(told, default),))
+    lines = [
+        json.loads(line.strip().rstrip(","))
+        for line in tuning_text((architecture(told, default),)).splitlines()
+        if "dtype" in line
+    ]
+    assert [list(line)[-3:] for line in lines] == [
+        ["ran", "launches", "default_ran"], ["default_microseconds", "ran", "launches"],
+    ]  # fmt: skip
+    assert (lines[0]["ran"], lines[0]["default_ran"], lines[1]["ran"]) == ("column", "two_pass", "two_pass")
+    assert read_tuning(plan, tmp_path / "demo.tuning.json") == (architecture(told, default),)
+
+
 def test_a_program_for_which_the_default_is_fastest_is_left_out(plan: Plan) -> None:
     default = measured("eval_forward", 64, DEFAULT)
     (found,) = merged(plan, architecture(default, *BACKWARD))
