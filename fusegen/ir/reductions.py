@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fusegen.ir.extent import CHANNEL
 from fusegen.ir.graph import Graph, Node
 
 Gradient = Callable[[Graph, Node, Node], Node]
@@ -18,9 +19,7 @@ class Reduction:
     """One entry. cpp: its type in templates/support/reductions.cuh. components: the values that it is made of. value:
     C++: what picks the result of what all elements add up to.
 
-    gradient: None for the moments of a norm, through which the norm's own rule goes, and for the largest element, which
-    softmax shifts by without an effect. (That of amax would go to the elements that equal the largest: elements that
-    are computed anew in the backward pass need not be equal to the last bit.)
+    gradient: None for the moments of a norm, through which the norm's own rule goes, and for the number of a channel.
     """
 
     name: str
@@ -34,11 +33,25 @@ def _sum(graph: Graph, node: Node, g: Node) -> Node:
     return g
 
 
+def _to_first(graph: Graph, node: Node, g: Node) -> Node:
+    """All of the gradient goes to the first of the largest, by its number, which the forward pass saves. To look for it
+    by its value would be wrong: elements that are computed anew need not be equal to the last bit."""
+    (x,) = node.operands
+    chosen = graph.add("argmax", x, extent=node.extent, name=f"{node.name}_channel")
+    return graph.add("at_channel", g, channel_numbers(graph), chosen, name=f"d_{x.name}")
+
+
+def channel_numbers(graph: Graph) -> Node:
+    """0, 1, 2 ...: the number of each channel."""
+    return graph.add("channel", extent=CHANNEL, name="channel")
+
+
 REDUCTIONS = {
     reduction.name: reduction
     for reduction in (
         Reduction("sum", "Sum", gradient=_sum),
         Reduction("moments", "MeanAndSquares", components=2),
-        Reduction("max", "Largest", value=".value"),
+        Reduction("max", "Largest", value=".value", gradient=_to_first),
+        Reduction("argmax", "FirstLargest", components=2, value=".channel"),
     )
 }

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, ClassVar, Literal
 
-from fusegen.ir.extent import ROW
-from fusegen.ir.functions import normalisation, softmax
-from fusegen.ir.graph import Node
+from fusegen.ir.extent import ROW, Extent
+from fusegen.ir.functions import reduced, softmax
+from fusegen.ir.graph import Graph, Node
 from fusegen.ops.step import Step
 from fusegen.spec.base import meaning
 
 
 class OverChannels(Step):
-    """An op over the channels of each row."""
+    """An op over the channels of each row.
+
+    make: adds what the op makes of a node over an extent to a graph, under a name. pytorch: the op in PyTorch, of {x}
+    over the dimension {dim}.
+    """
 
     op: str
     dim: Annotated[Literal[-1, 1], meaning("the dimension of [rows, channels]: the channels", 1)] = -1
 
+    make: ClassVar[Callable[[Graph, Node, Extent, str], Node]]
+    pytorch: ClassVar[str]
     needs_elements = True
     matrix_only = "with dim: 1"
 
     def needs_matrix(self) -> bool:
         return self.dim != -1
+
+    def build(self, chain, x: Node) -> Node:
+        return type(self).make(chain.graph, x, ROW, f"{self.op}_value")
+
+    def eager(self, x: str) -> str:
+        return self.pytorch.format(x=x, dim=f"dim={self.dim}")
 
 
 class Softmax(OverChannels):
@@ -30,12 +43,8 @@ class Softmax(OverChannels):
     op: Literal["softmax"]
     formula = "exp(x) / sum(exp(x)), by row"
     autocast = "float32"
-
-    def build(self, chain, x: Node) -> Node:
-        return softmax.softmax(chain.graph, x, ROW, "softmax_value")
-
-    def eager(self, x: str) -> str:
-        return f"F.softmax({x}, dim={self.dim})"
+    make = staticmethod(softmax.softmax)
+    pytorch = "F.softmax({x}, {dim})"
 
 
 class LogSoftmax(OverChannels):
@@ -44,12 +53,8 @@ class LogSoftmax(OverChannels):
     op: Literal["log_softmax"]
     formula = "x - log(sum(exp(x))), by row"
     autocast = "float32"
-
-    def build(self, chain, x: Node) -> Node:
-        return softmax.log_softmax(chain.graph, x, ROW, "log_softmax_value")
-
-    def eager(self, x: str) -> str:
-        return f"F.log_softmax({x}, dim={self.dim})"
+    make = staticmethod(softmax.log_softmax)
+    pytorch = "F.log_softmax({x}, {dim})"
 
 
 class ToRows(OverChannels):
@@ -64,12 +69,8 @@ class Sum(ToRows):
     op: Literal["sum"]
     formula = "sum(x), by row"
     autocast = "float32"
-
-    def build(self, chain, x: Node) -> Node:
-        return chain.graph.add("sum", x, extent=ROW, name="sum_value")
-
-    def eager(self, x: str) -> str:
-        return f"{x}.sum(dim={self.dim}, keepdim=True)"
+    make = staticmethod(reduced.total)
+    pytorch = "{x}.sum({dim}, keepdim=True)"
 
 
 class Mean(ToRows):
@@ -77,13 +78,26 @@ class Mean(ToRows):
 
     op: Literal["mean"]
     formula = "sum(x) / channels, by row"
+    make = staticmethod(reduced.mean)
+    pytorch = "{x}.mean({dim}, keepdim=True)"
 
-    def build(self, chain, x: Node) -> Node:
-        total = chain.graph.add("sum", x, extent=ROW, name="mean_sum")
-        return chain.graph.add("div", total, normalisation.count(chain.graph, ROW), name="mean_value")
 
-    def eager(self, x: str) -> str:
-        return f"{x}.mean(dim={self.dim}, keepdim=True)"
+class Max(ToRows):
+    """The largest over the channels, torch.max(x, dim).values. The gradient goes to the first of the largest."""
+
+    op: Literal["max"]
+    formula = "max(x), by row"
+    make = staticmethod(reduced.largest)
+    pytorch = "{x}.max({dim}, keepdim=True).values"
+
+
+class Min(ToRows):
+    """The smallest over the channels, torch.min(x, dim).values. The gradient goes to the first of the smallest."""
+
+    op: Literal["min"]
+    formula = "min(x), by row"
+    make = staticmethod(reduced.smallest)
+    pytorch = "{x}.min({dim}, keepdim=True).values"
 
 
 class Logsumexp(ToRows):
@@ -92,12 +106,8 @@ class Logsumexp(ToRows):
     op: Literal["logsumexp"]
     formula = "log(sum(exp(x))), by row"
     autocast = "float32"
-
-    def build(self, chain, x: Node) -> Node:
-        return softmax.logsumexp(chain.graph, x, ROW, "logsumexp_value")
-
-    def eager(self, x: str) -> str:
-        return f"torch.logsumexp({x}, dim={self.dim}, keepdim=True)"
+    make = staticmethod(softmax.logsumexp)
+    pytorch = "torch.logsumexp({x}, {dim}, keepdim=True)"
 
 
-STEPS = (Softmax, LogSoftmax, Sum, Mean, Logsumexp)
+STEPS = (Softmax, LogSoftmax, Sum, Mean, Max, Min, Logsumexp)

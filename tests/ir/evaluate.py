@@ -42,6 +42,7 @@ _FUNCTIONS = {
     "silu_backward": torch.mul,
     "tanh": torch.tanh,
     "tanh_backward": lambda g, y: g * (1 - y * y),
+    "at_channel": lambda g, channel, chosen: torch.where(channel == chosen, g, 0),
     "vanishing": lambda x: x * 0,
     "average_factor": lambda momentum, batches: momentum,
     "standardize": lambda x, mean, rstd: (x - mean) * rstd,
@@ -79,9 +80,12 @@ class Values:
                 return torch.tensor(float(self._length(node.attribute)), dtype=self.dtype)
             case "sum":
                 return self._sum(operands[0], node.extent)
-            case "max":
+            case "channel":
+                return torch.arange(self.channels, dtype=self.dtype)
+            case "max" | "argmax":
                 assert node.extent == ROW
-                return operands[0].expand(self.rows, self.channels).amax(1, keepdim=True)
+                largest = operands[0].expand(self.rows, self.channels).max(1, keepdim=True)
+                return largest.values if node.op == "max" else largest.indices.to(self.dtype)
             case "moments":
                 mean = self._sum(operands[0], node.extent) / self._length(node.extent)
                 distance = self._sum((operands[0] - mean).square(), node.extent)

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from fusegen.ir.autodiff import differentiate  # noqa: E402
 from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR, Extent, segment  # noqa: E402
-from fusegen.ir.functions import normalisation, softmax  # noqa: E402
+from fusegen.ir.functions import normalisation, reduced, softmax  # noqa: E402
 from fusegen.ir.graph import Graph, Node, ancestors, verify  # noqa: E402
 from fusegen.ir.simplify import simplify  # noqa: E402
 from tests.ir.evaluate import Values  # noqa: E402
@@ -22,7 +22,8 @@ pytestmark = pytest.mark.torch
 ROWS, CHANNELS, GROUPS = 5, 6, 3
 SHAPES = {FULL: (ROWS, CHANNELS), CHANNEL: (1, CHANNELS), SCALAR: (1, 1)}
 ARITHMETIC = ("add", "sub", "mul")
-OF_ONE = ("negate", "tanh", "sigmoid", "silu", "softmax", "log_softmax", "logsumexp", "sum", "mean", "detach")
+REDUCED = {"sum": reduced.total, "mean": reduced.mean, "max": reduced.largest, "min": reduced.smallest}
+OF_ONE = ("negate", "tanh", "sigmoid", "silu", "softmax", "log_softmax", "logsumexp", *REDUCED, "detach")
 NORMS = {"batch_norm": CHANNEL, "layer_norm": ROW, "group_norm": segment(GROUPS), "rms_norm": ROW}
 STEPS = st.tuples(st.sampled_from((*ARITHMETIC, *OF_ONE, *NORMS)), st.integers(0, 20), st.integers(0, 20))
 
@@ -54,10 +55,8 @@ class Random:
                 return self.add("silu", x, self.add("sigmoid", x))
             case "softmax" | "log_softmax" | "logsumexp":
                 return getattr(softmax, op)(graph, x, ROW, name)
-            case "sum":
-                return graph.add("sum", x, extent=ROW, name=name)
-            case "mean":
-                return self.add("div", graph.add("sum", x, extent=ROW, name=name), normalisation.count(graph, ROW))
+            case "sum" | "mean" | "max" | "min":
+                return REDUCED[op](graph, x, ROW, name)
             case "rms_norm":
                 return normalisation.uncentred(graph, x, NORMS[op], graph.literal(0.1), name)
         return normalisation.centred(graph, x, NORMS[op], graph.literal(0.1), name)[0]

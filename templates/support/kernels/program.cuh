@@ -101,6 +101,20 @@ __host__ __device__ constexpr int count_of() {
   return count;
 }
 
+// How many values the largest record has that is combined as a whole, of the sums of a pass.
+template <class P, int kPass>
+__host__ __device__ constexpr int combined_values() {
+  typename P::template Sums<kPass, TotalsIn<typename P::Acc>::template Of> fields{};
+  int most = 0;
+  P::template Sums<kPass, TotalsIn<typename P::Acc>::template Of>::each(
+      [&](auto, const auto& field) {
+        constexpr int kValues = kCombinedValues<std::decay_t<decltype(field)>>;
+        most = kValues > most ? kValues : most;
+      },
+      fields);
+  return most;
+}
+
 // Calls f(fields...) for each field of the first record and those of the others.
 template <typename F, typename Record, typename... More>
 __host__ __device__ __forceinline__ constexpr void each(const F& f, Record& first, More&... more) {
