@@ -11,9 +11,9 @@ from fusegen.errors import quote
 _CUT = "end the chain before it, and call it on the module's result"
 _IN_FRONT = "call it first, and give its result to the chain, as [rows, channels]"
 _FAMILIES = {
-    "the reductions are sum, mean, max, min and logsumexp": (
+    "the reductions are sum, mean, max, min, amax, amin and logsumexp": (
         f"{_CUT}; to add a tensor is 'add'",
-        "prod amin amax argmin argmax std var norm cumsum cumprod count_nonzero median topk sort ",
+        "prod argmin argmax std var norm cumsum cumprod count_nonzero median topk sort ",
     ),
     "softmax and log_softmax there are": (_CUT, "softmin softmax2d gumbel_softmax"),
     "a chain has no convolution": (

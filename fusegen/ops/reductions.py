@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
-from fusegen.ir.extent import ROW, Extent
+from fusegen.ir.extent import ROW
 from fusegen.ir.functions import reduced, softmax
-from fusegen.ir.graph import Graph, Node
+from fusegen.ir.graph import Node
 from fusegen.ops.step import Step
 from fusegen.spec.base import meaning
 
@@ -22,7 +21,7 @@ class OverChannels(Step):
     op: str
     dim: Annotated[Literal[-1, 1], meaning("the dimension of [rows, channels]: the channels", 1)] = -1
 
-    make: ClassVar[Callable[[Graph, Node, Extent, str], Node]]
+    make: ClassVar[reduced.Reduce]
     pytorch: ClassVar[str]
     needs_elements = True
     matrix_only = "with dim: 1"
@@ -43,6 +42,7 @@ class Softmax(OverChannels):
     op: Literal["softmax"]
     formula = "exp(x) / sum(exp(x)), by row"
     autocast = "float32"
+    passes = 2  # the largest, then the sum
     make = staticmethod(softmax.softmax)
     pytorch = "F.softmax({x}, {dim})"
 
@@ -53,6 +53,7 @@ class LogSoftmax(OverChannels):
     op: Literal["log_softmax"]
     formula = "x - log(sum(exp(x))), by row"
     autocast = "float32"
+    passes = 2
     make = staticmethod(softmax.log_softmax)
     pytorch = "F.log_softmax({x}, {dim})"
 
@@ -61,6 +62,8 @@ class ToRows(OverChannels):
     """A reduction to one value for each row. Later steps combine it with values of full size."""
 
     keepdim: Annotated[Literal[True], meaning("the result is [rows, 1]", True)]
+
+    passes = 1
 
 
 class Sum(ToRows):
@@ -100,14 +103,37 @@ class Min(ToRows):
     pytorch = "{x}.min({dim}, keepdim=True).values"
 
 
+class Amax(ToRows):
+    """torch.amax over the channels. All of the largest share the gradient."""
+
+    op: Literal["amax"]
+    formula = "max(x), by row"
+    stores_operand = True
+    passes = 2  # backward: the ties, then the gradient's sum
+    make = staticmethod(reduced.tied_largest)
+    pytorch = "{x}.amax({dim}, keepdim=True)"
+
+
+class Amin(ToRows):
+    """torch.amin over the channels. All of the smallest share the gradient."""
+
+    op: Literal["amin"]
+    formula = "min(x), by row"
+    stores_operand = True
+    passes = 2
+    make = staticmethod(reduced.tied_smallest)
+    pytorch = "{x}.amin({dim}, keepdim=True)"
+
+
 class Logsumexp(ToRows):
     """torch.logsumexp over the channels."""
 
     op: Literal["logsumexp"]
     formula = "log(sum(exp(x))), by row"
     autocast = "float32"
+    passes = 2
     make = staticmethod(softmax.logsumexp)
     pytorch = "torch.logsumexp({x}, {dim}, keepdim=True)"
 
 
-STEPS = (Softmax, LogSoftmax, Sum, Mean, Max, Min, Logsumexp)
+STEPS = (Softmax, LogSoftmax, Sum, Mean, Max, Min, Amax, Amin, Logsumexp)

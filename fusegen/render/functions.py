@@ -52,13 +52,15 @@ def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
         if name == variant.result:
             found.append(_result("output", "rows", "channels"))
         elif name in saved:
-            found.append(_result("accumulator", *_sizes(saved[name])))
+            found.append(_result(saved[name].role, *_sizes(saved[name])))
         else:
             found.append(_result("activation", "rows", "channels"))
     return found
 
 
 def _sizes(tensor: Tensor) -> tuple[Dim, ...]:
+    if tensor.extent.is_full:
+        return "rows", "channels"
     if tensor.extent == CHANNEL:
         return ("channels",)
     return ("rows", "groups") if tensor.extent.blocks != 1 else ("rows", 1)

@@ -32,8 +32,8 @@ def _table() -> dict[str, type[Step]]:
 
 
 _WITH_KINKS = _table()
-# Methods that choose an element of a row, and whether it is the largest.
-_CHOICES = {"max": True, "min": False}
+# Methods whose gradient goes to some elements of a row, and whether these are the largest.
+_CHOICES = {"max": True, "min": False, "amax": True, "amin": False}
 _PAIRS = {torch.min, torch.max, torch.minimum, torch.maximum}
 # By how many ulps two correct results may differ: float32 behind a long sum, and 16 bits, which round once or twice.
 _ULPS = {torch.float64: 64, torch.float32: 64, torch.bfloat16: 8, torch.float16: 8}

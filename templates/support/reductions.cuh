@@ -12,11 +12,13 @@
 namespace fusegen {
 
 // Of all elements of a unit: their sum; their mean and the squares of the distances to it; the
-// largest, which is NaN if one of them is; the channel of the first one that is the largest.
+// largest, which is NaN if one of them is; the channel of the first one that is the largest; how
+// many there are of the largest, none where it is NaN.
 struct Sum {};
 struct MeanAndSquares {};
 struct Largest {};
 struct FirstLargest {};
+struct LargestTies {};
 
 // Records that are combined as a whole: what an element makes one of, how two become one, and the
 // same function of each value. Without an element there is what changes no other record. To combine
@@ -57,6 +59,25 @@ struct FirstExtreme {
   }
 };
 
+template <typename Acc>
+struct TiedExtreme {
+  Acc value = Acc(-INFINITY);
+  Acc count = Acc(0);
+
+  static __device__ __forceinline__ TiedExtreme of(Acc value, int64_t) {
+    return {value, value == value ? Acc(1) : Acc(0)};
+  }
+  static __device__ __forceinline__ TiedExtreme combine(
+      const TiedExtreme& x, const TiedExtreme& y) {
+    if (x.value == y.value) return {x.value, x.count + y.count};
+    return x.value > y.value || x.value != x.value ? x : y;
+  }
+  template <typename F>
+  __device__ __forceinline__ TiedExtreme map(const F& f) const {
+    return {f(value), f(count)};
+  }
+};
+
 // How many values such a record has; 0 for what is none.
 template <typename T>
 constexpr int kCombinedValues = 0;
@@ -64,6 +85,8 @@ template <typename Acc>
 constexpr int kCombinedValues<Extreme<Acc>> = 1;
 template <typename Acc>
 constexpr int kCombinedValues<FirstExtreme<Acc>> = 2;
+template <typename Acc>
+constexpr int kCombinedValues<TiedExtreme<Acc>> = 2;
 
 // What all elements add up to, and what a thread keeps while it adds.
 template <typename Acc, typename Reduction>
@@ -81,6 +104,10 @@ struct TotalOf<Acc, Largest> {
 template <typename Acc>
 struct TotalOf<Acc, FirstLargest> {
   using type = FirstExtreme<Acc>;
+};
+template <typename Acc>
+struct TotalOf<Acc, LargestTies> {
+  using type = TiedExtreme<Acc>;
 };
 template <typename Acc, typename Reduction>
 struct RunningOf {

@@ -43,6 +43,7 @@ _FUNCTIONS = {
     "tanh": torch.tanh,
     "tanh_backward": lambda g, y: g * (1 - y * y),
     "at_channel": lambda g, channel, chosen: torch.where(channel == chosen, g, 0),
+    "at_ties": lambda g, x, largest, ties: g * (x == largest) / ties,
     "vanishing": lambda x: x * 0,
     "average_factor": lambda momentum, batches: momentum,
     "standardize": lambda x, mean, rstd: (x - mean) * rstd,
@@ -86,6 +87,11 @@ class Values:
                 assert node.extent == ROW
                 largest = operands[0].expand(self.rows, self.channels).max(1, keepdim=True)
                 return largest.values if node.op == "max" else largest.indices.to(self.dtype)
+            case "amax" | "peak" | "ties":
+                assert node.extent == ROW
+                elements = operands[0].expand(self.rows, self.channels)
+                largest = elements.amax(1, keepdim=True)
+                return (elements == largest).sum(1, keepdim=True).to(self.dtype) if node.op == "ties" else largest
             case "moments":
                 mean = self._sum(operands[0], node.extent) / self._length(node.extent)
                 distance = self._sum((operands[0] - mean).square(), node.extent)

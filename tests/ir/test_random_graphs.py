@@ -22,8 +22,15 @@ pytestmark = pytest.mark.torch
 ROWS, CHANNELS, GROUPS = 5, 6, 3
 SHAPES = {FULL: (ROWS, CHANNELS), CHANNEL: (1, CHANNELS), SCALAR: (1, 1)}
 ARITHMETIC = ("add", "sub", "mul")
-REDUCED = {"sum": reduced.total, "mean": reduced.mean, "max": reduced.largest, "min": reduced.smallest}
-OF_ONE = ("negate", "tanh", "sigmoid", "silu", "softmax", "log_softmax", "logsumexp", *REDUCED, "detach")
+REDUCED = {
+    "sum": reduced.total,
+    "mean": reduced.mean,
+    "max": reduced.largest,
+    "min": reduced.smallest,
+    "amax": reduced.tied_largest,
+    "amin": reduced.tied_smallest,
+}
+OF_ONE = ("negate", "tanh", "sigmoid", "relu", "silu", "softmax", "log_softmax", "logsumexp", *REDUCED, "detach")
 NORMS = {"batch_norm": CHANNEL, "layer_norm": ROW, "group_norm": segment(GROUPS), "rms_norm": ROW}
 STEPS = st.tuples(st.sampled_from((*ARITHMETIC, *OF_ONE, *NORMS)), st.integers(0, 20), st.integers(0, 20))
 
@@ -43,20 +50,20 @@ class Random:
         x = self.values[-1 - first % len(self.values)]
         if op in ARITHMETIC:
             self.values.append(self.add(op, x, self.values[second % len(self.values)]))
-        elif op in ("negate", "tanh", "sigmoid", "detach"):
+        elif op in ("negate", "tanh", "sigmoid", "relu", "detach"):
             self.values.append(self.add(op, x))
         elif x.extent == FULL:  # the others are about all elements of a row or column
             self.values.append(self.of_elements(op, x))
 
     def of_elements(self, op: str, x: Node) -> Node:
         name, graph = f"{op}{len(self.values)}", self.graph
+        if op in REDUCED:
+            return REDUCED[op](graph, x, ROW, name)
         match op:
             case "silu":
                 return self.add("silu", x, self.add("sigmoid", x))
             case "softmax" | "log_softmax" | "logsumexp":
                 return getattr(softmax, op)(graph, x, ROW, name)
-            case "sum" | "mean" | "max" | "min":
-                return REDUCED[op](graph, x, ROW, name)
             case "rms_norm":
                 return normalisation.uncentred(graph, x, NORMS[op], graph.literal(0.1), name)
         return normalisation.centred(graph, x, NORMS[op], graph.literal(0.1), name)[0]

@@ -303,9 +303,9 @@ def test_kinks_are_found(step, kinks):
     assert near == pytest.approx(kinks)
 
 
-@pytest.mark.parametrize("op", ["max", "min"])
+@pytest.mark.parametrize("op", ["max", "min", "amax", "amin"])
 def test_rows_in_which_two_elements_may_be_chosen_are_found(op):
-    sign = 1 if op == "max" else -1
+    sign = 1 if "max" in op else -1
     rows = sign * torch.tensor([[3.0, 1.0, 3.0 + 1e-6], [3.0, 2.0, 2.0], [-1.0, -1.0, -2.0], [5.0, math.nan, 5.1]])
     with Kinks(torch.float32) as found:
         getattr(rows, op)(dim=-1, keepdim=True)

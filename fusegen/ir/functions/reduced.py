@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fusegen.ir.extent import Extent
 from fusegen.ir.functions.function import Function
 from fusegen.ir.functions.normalisation import count
 from fusegen.ir.graph import Graph, Node
+
+Reduce = Callable[[Graph, Node, Extent, str], Node]
 
 
 def total(graph: Graph, x: Node, over: Extent, name: str) -> Node:
@@ -22,12 +26,27 @@ def largest(graph: Graph, x: Node, over: Extent, name: str) -> Node:
 
 
 def smallest(graph: Graph, x: Node, over: Extent, name: str) -> Node:
-    """-max(-x), which is exact."""
+    return _by_minus(largest, graph, x, over, name)
+
+
+def tied_largest(graph: Graph, x: Node, over: Extent, name: str) -> Node:
+    """NaN if an element is. All of the largest share the gradient."""
+    return graph.add("amax", x, extent=over, name=name)
+
+
+def tied_smallest(graph: Graph, x: Node, over: Extent, name: str) -> Node:
+    return _by_minus(tied_largest, graph, x, over, name)
+
+
+def _by_minus(reduce: Reduce, graph: Graph, x: Node, over: Extent, name: str) -> Node:
+    """The smallest of x is minus the largest of -x, exactly."""
     minus = graph.add("negate", x, name=f"minus_{x.name}", temporary=True)
-    return graph.add("negate", largest(graph, minus, over, f"{name}_of_minus"), name=name)
+    return graph.add("negate", reduce(graph, minus, over, f"{name}_of_minus"), name=name)
 
 
 FUNCTIONS = (
     # The gradient of the element that a reduction has chosen: of g, the number of each channel, and that of the chosen.
     Function("at_channel"),
+    # That of those which equal the largest: of g, x, the largest, and how many there are of it.
+    Function("at_ties", operations=3),
 )

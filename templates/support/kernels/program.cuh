@@ -24,7 +24,8 @@
 //   channel_tensors<kFrom>(f) calls f(Uses<passes>{}, pointer, whether it is there,
 //                             &Channel::field) for each tensor of one value a channel that lies in
 //                             memory when pass kFrom begins; passes, as bits, are those whose
-//                             elements need the value. None: only finish() does
+//                             elements need the value. None: only finish() does. The pointer
+//                             kChannelNumbers stands for 0, 1, 2 ..., which lie nowhere
 //   row_tensors<kFrom>(f), group_tensors<kFrom>(f)   the same for one value a row and a group
 //   derive_channel(k), derive_row(k), derive_group(k)   what follows from such tensors alone
 //   Kept                      values of an element that a kernel may keep for later passes
