@@ -29,6 +29,7 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
     for index, step in enumerate(spec.chain):
         diagnostics.enter(index)
         builder.step = index
+        builder.running.append(running)
         if step is None:
             builder.pass_over(written[index], running)
             continue

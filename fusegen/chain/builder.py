@@ -25,6 +25,7 @@ class ChainBuilder(ModuleBuilder):
         self.updates: dict[str, Node] = {}
         self.batch_norms: list[tuple[str, bool]] = []
         self.group_counts: dict[Dim, DocumentPath] = {}
+        self.running: list[Node | None] = []
         self._saved: dict[str, Node] = {}
         self._saved_by: dict[str, int] = {}
         self._source: Node | None = None
@@ -96,6 +97,7 @@ class ChainBuilder(ModuleBuilder):
             channels=self.channels,
             inputs=self.inputs,
             source=source,
+            running=self.running,
             result=result or source,
             contraction=self.contraction,
             training=self.training,

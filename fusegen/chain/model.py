@@ -78,6 +78,7 @@ class Chain:
 
     source: the leaf that enters the tail: the contraction's output, or the module's input where there is no
     contraction.
+    running: the value before each step; None before a linear layer.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
     group_counts: each number of groups that a norm has, with the place of the first that does.
     places: where the spec has the cause of each input, parameter, buffer and constant, and the contraction, by name.
@@ -88,6 +89,7 @@ class Chain:
     channels: Dim
     inputs: list[Input]
     source: Node
+    running: list[Node | None]
     result: Node
     contraction: Contraction | None
     training: bool

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from fusegen.errors import InternalError
 from fusegen.ir.axes import MATRIX, SCALAR, Axes, broadcast
 
-LEAVES = frozenset({"tensor", "scalar", "literal", "count"})
-REDUCTIONS = frozenset({"sum", "moments", "max"})
+LEAVES = frozenset({"tensor", "scalar", "literal", "count", "channel"})
+REDUCTIONS = frozenset({"sum", "moments", "max", "argmax", "amax", "peak", "ties"})
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
     """One value. Nodes are compared by identity; `Graph` makes equal expressions the same node.
 
-    op: "tensor", "scalar", "literal" and "count" are leaves; "sum", "moments" and "max" reduce their operand to
-        `axes`, "expand" repeats it; "mean" and "variance" pick one result of "moments"; everything
-        else is an element-wise function of `fusegen.ir.functions`.
+    op: "tensor", "scalar", "literal", "count" and "channel" (the number of each channel) are leaves; those of
+        REDUCTIONS reduce their operand to `axes`, "expand" repeats it; "mean" and "variance" pick one result of
+        "moments"; everything else is an element-wise function of `fusegen.ir.functions`.
     attribute: what `op` needs besides its operands: a tensor's or scalar's name, a literal's value; "count" is
         how many elements one value over these axes stands for.
     axes: what the value varies over. view: the axes of an element of the graph.

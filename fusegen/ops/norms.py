@@ -22,6 +22,7 @@ class Norm(Step):
     affine: Annotated[bool, meaning("whether a weight (and a bias) of each channel is learnt", False)] = True
     owns = ("eps",)
     needs_elements = True
+    passes = 1
 
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"

@@ -12,7 +12,8 @@ from fusegen.plan.units import Unit, unit_of
 
 Role = str
 """Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", or "input <name>". A count is
-that of the batches behind running statistics: a kernel that moves them reads it or adds one, by the momentum's sign."""
+that of the batches behind running statistics: a kernel that moves them reads it or adds one, by the momentum's sign.
+"channel" is the role of the numbers of the channels, which lie nowhere: kernels make them."""
 
 
 @dataclass(frozen=True)

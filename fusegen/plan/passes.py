@@ -220,7 +220,13 @@ class Passes:
         found = [(tensor, BEFORE) for tensor in self.program.inputs if not tensor.is_full]
         results = [(t, i) for i, tensors in enumerate(self.stored) for t in tensors if t.role == "accumulator"]
         results += [(t, i) for i, tensors in enumerate(self.scratch) for t in tensors]
+        found += [(Tensor(node.name, node, "channel"), BEFORE) for node in self.channel_numbers]
         return found + [(tensor, i) for tensor, i in results if self.uses(tensor, i)]
+
+    @cached_property
+    def channel_numbers(self) -> set[Node]:
+        """The numbers of the channels, where elements use them: kernels find them where they find tensors."""
+        return {node for each in self.passes for node in each.small if node.op == "channel"}
 
     @cached_property
     def _needed(self) -> list[set[Node]]:

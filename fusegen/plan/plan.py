@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusegen.chain.build import build_chain, examine_chain
@@ -9,10 +10,11 @@ from fusegen.chain.model import Chain
 from fusegen.errors import SpecError
 from fusegen.ir.autodiff import differentiate
 from fusegen.ir.graph import Node, ancestors
+from fusegen.ir.reductions import stored_operand
 from fusegen.plan.devices import Device, planning_device
 from fusegen.plan.folding import Folding
 from fusegen.plan.model import Mode, Program, Role, Tensor, Variant
-from fusegen.plan.modes import modes
+from fusegen.plan.modes import is_activation, modes
 from fusegen.plan.refusals import refusals
 from fusegen.plan.tuning import Tuning
 from fusegen.spec.model import SpecModel
@@ -53,15 +55,15 @@ def make_plan(spec: SpecModel, document) -> Plan:
     diagnostics = merge(diagnostics, refusals(spec, training, document))
     if diagnostics:
         raise SpecError(diagnostics)
+    chains = {"": training}
     if any(tracked for _, tracked in training.batch_norms):
-        evaluation = build_chain(spec, document, training=False)
-        variants = (_variant("train", training), _variant("eval", evaluation))
-    else:
-        variants = (_variant("", training),)
-    return Plan(spec, planning_device(spec.targets), variants, tuple(modes(spec, training)))
+        chains = {"train": training, "eval": build_chain(spec, document, training=False)}
+    found = tuple(modes(spec, training))
+    variants = tuple(_variant(spec, name, chain, found) for name, chain in chains.items())
+    return Plan(spec, planning_device(spec.targets), variants, found)
 
 
-def _variant(name: str, chain: Chain) -> Variant:
+def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) -> Variant:
     prefix = f"{name}_" if name else ""
     graph = chain.graph
     result = graph.claim(_RESULT)
@@ -71,15 +73,15 @@ def _variant(name: str, chain: Chain) -> Variant:
     gradients = differentiate(graph, chain.result, grad, list(leaves.values()))
     outputs, reasons = _gradient_outputs(chain, gradients, names)
     saved = _saved([tensor.node for tensor in outputs], grad)
+    kept = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in saved]
     forward_outputs = [Tensor(result, chain.result, "output")]
-    forward_outputs += [Tensor(node.name, node, "accumulator") for node in saved]
+    forward_outputs += kept
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
     sources = _sources(chain)
     forward_outputs += [tensor for tensor in sources if tensor.role == "count"]
     # A product has a rounding error of its own; what the module is given may be exact.
     rounded = {chain.source} if chain.contraction else set()
     forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, rounded=rounded).program()
-    kept = [Tensor(node.name, node, "accumulator") for node in saved]
     grad_tensor = Tensor(grad.name, grad, "output")
     read = [grad_tensor, *sources, *kept]
     backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, rounded).program()
@@ -133,21 +135,32 @@ def _gradient_outputs(
 
 
 def _saved(targets: list[Node], grad: Node) -> list[Node]:
-    """The statistics that the backward program takes from the forward pass instead of reducing again: what follows from
-    reductions, without the gradient, as full-size values use it."""
-    found: dict[Node, None] = {}
-    seen: set[Node] = set()
+    """What the backward program takes from the forward pass: the operands that it compares, and instead of reducing
+    again the statistics, which are what follows from reductions, without the gradient, as full-size values use it."""
+    stored = [stored_operand(node) for node in ancestors(targets)]
+    found = {node: None for node in stored if node is not None and not node.is_leaf}
+    seen = set(found)
     stack = list(targets)
     while stack:
         node = stack.pop()
         if node in seen:
             continue
         seen.add(node)
-        if not node.is_full and node.op != "moments" and _is_statistic(node, grad):
+        again = node.op == "moments" or stored_operand(node) is not None
+        if not node.is_full and not again and _is_statistic(node, grad):
             found[node] = None
         else:
             stack.extend(node.operands)
     return sorted(found, key=lambda node: node.index)
+
+
+def _role(spec: SpecModel, chain: Chain, node: Node, found: Sequence[Mode]) -> Role:
+    """That of what is saved. An operand of full size takes no more memory than eager PyTorch keeps of it, and is as
+    exact; where its dtype is not that of activations in all modes, it is float32."""
+    steps = [index for index, value in enumerate(chain.running) if value is node]
+    if node.is_full and steps and all(is_activation(spec, chain, mode, steps[0]) for mode in found):
+        return "activation"
+    return "accumulator"
 
 
 def _is_statistic(node: Node, grad: Node) -> bool:

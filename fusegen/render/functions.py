@@ -53,7 +53,7 @@ def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
         if name == variant.result:
             found.append(_result("output", "rows", "channels"))
         elif name in saved:
-            found.append(_result("accumulator", *sizes(saved[name])))
+            found.append(_result(saved[name].role, *sizes(saved[name])))
         else:
             found.append(_result("activation", "rows", "channels"))
     return found

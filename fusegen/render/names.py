@@ -29,6 +29,7 @@ class Names:
         """The fields of records by the value that they hold; other values are local."""
         passes, given = self.passes, {tensor.name for tensor in self.program.inputs}
         found = {tensor.node: tensor.name for tensor in self.program.inputs if not tensor.is_full}
+        found |= {node: node.name for node in passes.channel_numbers}
         found |= {node: node.name for node in passes.derived if self._is_field(node)}
         for tensors in passes.stored:
             for tensor in tensors:

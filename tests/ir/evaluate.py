@@ -43,6 +43,8 @@ _FUNCTIONS = {
     "silu_backward": torch.mul,
     "tanh": torch.tanh,
     "tanh_backward": lambda g, y: g * (1 - y * y),
+    "at_channel": lambda g, channel, chosen: torch.where(channel == chosen, g, 0),
+    "at_ties": lambda g, x, largest, ties: g * (x == largest) / ties,
     "vanishing": lambda x: x * 0,
     "average_factor": lambda momentum, batches: momentum,
     "standardize": lambda x, mean, rstd: (x - mean) * rstd,
@@ -81,8 +83,18 @@ class Values:
                 return torch.tensor(float(self._length(node.attribute)), dtype=self.dtype)
             case "sum":
                 return self._reduced(Tensor.sum, operands[0], node)
-            case "max":
+            case "max" | "amax" | "peak":
                 return self._reduced(Tensor.amax, operands[0], node)
+            case "channel":
+                return self._numbers("C")
+            case "argmax":
+                assert "C" in node.operands[0].axes and "C" not in node.axes
+                (dim,) = (index for index, name in enumerate(self.lengths) if name == "C")
+                elements = operands[0].expand([*self.lengths.values()])
+                return elements.max(dim, keepdim=True).indices.to(self.dtype)
+            case "ties":
+                largest = self._reduced(Tensor.amax, operands[0], node)
+                return self._reduced(Tensor.sum, (operands[0] == largest).to(self.dtype), node)
             case "moments":
                 mean = self._reduced(Tensor.mean, operands[0], node)
                 return mean, self._reduced(Tensor.mean, (operands[0] - mean).square(), node)
@@ -96,6 +108,10 @@ class Values:
         """How many elements one value over these axes stands for."""
         values = [axes.count(name, length) for name, length in self.lengths.items()]
         return math.prod(self.lengths.values()) // math.prod(values)
+
+    def _numbers(self, axis: str) -> Tensor:
+        shape = [length if name == axis else 1 for name, length in self.lengths.items()]
+        return torch.arange(self.lengths[axis], dtype=self.dtype).reshape(shape)
 
     def _reduced(self, reduction: Callable[..., Tensor], x: Tensor, node: Node) -> Tensor:
         """x, a value of the node's operand, reduced. A value for each block of an axis is repeated within the block."""

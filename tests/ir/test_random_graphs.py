@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from fusegen.ir.autodiff import differentiate  # noqa: E402
 from fusegen.ir.axes import CHANNEL, MATRIX, ROW, SCALAR, Axes  # noqa: E402
-from fusegen.ir.functions import normalisation, softmax  # noqa: E402
+from fusegen.ir.functions import normalisation, reduced, softmax  # noqa: E402
 from fusegen.ir.graph import Graph, Node, ancestors, verify  # noqa: E402
 from fusegen.ir.simplify import simplify  # noqa: E402
 from tests.ir.evaluate import Values  # noqa: E402
@@ -22,7 +22,15 @@ pytestmark = pytest.mark.torch
 LENGTHS = {"N": 5, "C": 6, "S": 4}
 SPACE = Axes.of("N", "C", "S")
 ARITHMETIC = ("add", "sub", "mul")
-OF_ONE = ("negate", "tanh", "sigmoid", "silu", "softmax", "log_softmax", "logsumexp", "sum", "mean", "detach")
+REDUCED = {
+    "sum": reduced.total,
+    "mean": reduced.mean,
+    "max": reduced.largest,
+    "min": reduced.smallest,
+    "amax": reduced.tied_largest,
+    "amin": reduced.tied_smallest,
+}
+OF_ONE = ("negate", "tanh", "sigmoid", "relu", "silu", "softmax", "log_softmax", "logsumexp", *REDUCED, "detach")
 NORMS = {"batch_norm": CHANNEL, "layer_norm": ROW, "instance_norm": MATRIX, "group_norm": Axes.of("N", C=3)}
 """One value of the statistics for each element of these axes. Over a matrix, instance norm has nothing to reduce."""
 STEPS = st.tuples(st.sampled_from((*ARITHMETIC, *OF_ONE, *NORMS, "rms_norm")), st.integers(0, 20), st.integers(0, 20))
@@ -45,7 +53,7 @@ class Random:
         x = self.values[-1 - first % len(self.values)]
         if op in ARITHMETIC:
             self.values.append(self.add(op, x, self.values[second % len(self.values)]))
-        elif op in ("negate", "tanh", "sigmoid", "detach"):
+        elif op in ("negate", "tanh", "sigmoid", "relu", "detach"):
             self.values.append(self.add(op, x))
         elif x.is_full and NORMS.get(op) != self.graph.view:  # the others are about elements
             self.values.append(self.of_elements(op, x))
@@ -53,15 +61,13 @@ class Random:
     def of_elements(self, op: str, x: Node) -> Node:
         name, graph = f"{op}{len(self.values)}", self.graph
         over = NORMS.get(op, graph.view - CHANNEL)
+        if op in REDUCED:
+            return REDUCED[op](graph, x, over, name)
         match op:
             case "silu":
                 return self.add("silu", x, self.add("sigmoid", x))
             case "softmax" | "log_softmax" | "logsumexp":
                 return getattr(softmax, op)(graph, x, over, name)
-            case "sum":
-                return graph.add("sum", x, axes=over, name=name)
-            case "mean":
-                return self.add("div", graph.add("sum", x, axes=over, name=name), normalisation.count(graph, over))
             case "rms_norm":
                 return normalisation.uncentred(graph, x, over, graph.literal(0.1), name)
         return normalisation.centred(graph, x, over, graph.literal(0.1), name)[0]

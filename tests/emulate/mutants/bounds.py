@@ -60,8 +60,8 @@ INPUTS = [
          "(segment + 1) * length + 1", rf"reads .*Buffer\(float32, \[(1|3), 2110\]\) \(read-only\){_PAST}"),
     )),
     *_mutants(_FINAL, "final_reduction_kernel", (
-        ("one channel's parameter past the end", "two_pass", None, "read(pointer + column)",
-         "read(pointer + column + (column == p.channels - 1))", rf"reads .*{_CHANNELS}.*{_PAST}"),
+        ("one channel's parameter past the end", "two_pass", None, "read_at(pointer, column)",
+         "read_at(pointer, column + (column == p.channels - 1))", rf"reads .*{_CHANNELS}.*{_PAST}"),
     )),
     *_mutants("kernels/scalar_reduction.cuh", "scalar_reduction_kernel", (
         ("one channel too many of a sum over all", "column", None, "column < p.channels", "column <= p.channels",
