@@ -16,8 +16,8 @@ REDUCTIONS = frozenset({"sum", "moments", "max", "argmax", "amax", "peak", "ties
 class Node:
     """One value. Nodes are compared by identity; `Graph` makes equal expressions the same node.
 
-    op: "tensor", "scalar", "literal", "count" and "channel", the number of each channel, are leaves; those of REDUCTIONS
-        reduce their operand to `extent`, "expand" repeats it;
+    op: "tensor", "scalar", "literal", "count" and "channel", the number of each channel, are leaves; those of
+        REDUCTIONS reduce their operand to `extent`, "expand" repeats it;
         "mean" and "variance" pick one result of "moments"; everything else is an element-wise function of
         `fusegen.ir.functions`.
     attribute: what `op` needs besides its operands: a tensor's or scalar's name, a literal's value; for "count", the

@@ -54,14 +54,12 @@ def _mode(spec, chain: Chain, activation: str, parameter: str, other: str, autoc
     return Mode(0, name, roles, autocast, plain=not autocast)
 
 
-def is_activation(spec, chain: Chain, mode: Mode, step: int) -> bool:
-    """Whether the value before a step has in eager PyTorch the dtype of activations, with autocast and without."""
+def eager_dtypes(spec, chain: Chain, mode: Mode, step: int) -> set[str]:
+    """What eager PyTorch has the value before a step in: one dtype, unless autocast makes a difference in the mode."""
     activation, parameter = mode.roles["activation"], mode.roles["parameter"]
     other = next((dtype for role, dtype in mode.roles.items() if role.startswith("input ")), activation)
     calls = [autocast for autocast, made in ((False, mode.plain), (True, mode.autocast)) if made]
-    return all(
-        _running_dtypes(spec, chain, activation, parameter, other, autocast)[step] == activation for autocast in calls
-    )
+    return {_running_dtypes(spec, chain, activation, parameter, other, autocast)[step] for autocast in calls}
 
 
 def _running_dtypes(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> list[str]:

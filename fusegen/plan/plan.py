@@ -15,7 +15,7 @@ from fusegen.ir.reductions import stored_operand
 from fusegen.plan.devices import Device, planning_device
 from fusegen.plan.folding import Folding
 from fusegen.plan.model import Mode, Program, Role, Tensor, Variant
-from fusegen.plan.modes import is_activation, modes
+from fusegen.plan.modes import eager_dtypes, modes
 from fusegen.plan.refusals import refusals
 from fusegen.plan.tuning import Tuning
 from fusegen.spec.model import SpecModel
@@ -158,11 +158,14 @@ def _saved(targets: list[Node], grad: Node) -> list[Node]:
 
 
 def _role(spec: SpecModel, chain: Chain, node: Node, found: Sequence[Mode]) -> Role:
-    """That of what is saved. An operand, all elements of it, takes no more memory than eager PyTorch keeps of it, and is
-    as exact; where its dtype is not that of activations in all modes, it is float32."""
+    """That of what is saved. All elements of an operand have the dtype that eager PyTorch keeps them in, for the sake of
+    memory; where no role has it in all modes, they are in float32."""
     steps = [index for index, value in enumerate(chain.running) if value is node]
-    if node.extent.is_full and steps and all(is_activation(spec, chain, mode, steps[0]) for mode in found):
-        return "activation"
+    if node.extent.is_full and steps:
+        dtypes = [(mode.roles, eager_dtypes(spec, chain, mode, steps[0])) for mode in found]
+        for role in ("activation", "output"):
+            if all(eager == {roles[role]} for roles, eager in dtypes):
+                return role
     return "accumulator"
 
 

@@ -9,8 +9,8 @@ from fusegen.errors import Diagnostic
 from fusegen.plan.devices import DEVICES, is_known
 
 # Kernels know passes and the tensors of all elements by masks of 32 bits. Besides the passes of norms and reductions
-# there is the last one, and that over the channels. Besides inputs and parameters there is the product, and backward its
-# gradient.
+# there is the last one, and that over the channels. Besides inputs and parameters there is the product, and backward
+# its gradient.
 MAX_PASSES = 30
 MAX_FULL_TENSORS = 30
 

@@ -19,8 +19,8 @@ def _prelu(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
 
 
 def _relu(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
-    """The sign of the result is that of x. Where the backward pass compares the result, it has that in memory, and has no
-    use for x."""
+    """The sign of the result is that of x. Where the backward pass compares the result, it has that in memory, and
+    has no use for x."""
     if any(stored_operand(other) is node for other in graph.nodes):
         return through_output(graph, node, g)
     return through_input(graph, node, g)
