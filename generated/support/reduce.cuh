@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "launch.cuh"
 
@@ -238,8 +239,19 @@ struct Add {
   }
 };
 
+// The same function of a number, or of each number of a record: a shuffle moves one.
+template <typename T, typename F>
+__device__ __forceinline__ T map_values(const T& value, const F& f) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return f(value);
+  } else {
+    return value.map(f);
+  }
+}
+
 // Reduces each value over neighbouring threads, as many as a power of two; over those of a warp
-// where `lanes` is more. Each of them gets the results, to the same bits.
+// where `lanes` is more. Each of them gets the results, to the same bits. A value is a number, or a
+// record of reductions.cuh.
 template <typename Op, typename Acc, typename... More>
 __device__ __forceinline__ void reduce_in_warp(int lanes, Acc& first, More&... more) {
   constexpr int kValues = 1 + sizeof...(More);
@@ -249,7 +261,9 @@ __device__ __forceinline__ void reduce_in_warp(int lanes, Acc& first, More&... m
     if (offset >= lanes) continue;
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
-      *values[i] = Op::combine(*values[i], __shfl_xor_sync(kAllLanes, *values[i], offset));
+      const Acc other = map_values(
+          *values[i], [&](auto own) { return __shfl_xor_sync(kAllLanes, own, offset); });
+      *values[i] = Op::combine(*values[i], other);
     }
   }
 }
@@ -319,13 +333,15 @@ __device__ __forceinline__ void reduce_in_lanes(int lanes, int lane, Acc& first,
       if (kKept && offset == 8 && lanes < 8) continue;
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
-        const Acc other = __shfl_down_sync(kAllLanes, *values[i], offset);
+        const Acc other = map_values(
+            *values[i], [&](auto own) { return __shfl_down_sync(kAllLanes, own, offset); });
         if (offset < left) *values[i] = Op::combine(*values[i], other);
       }
     }
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
-      *values[i] = __shfl_sync(kAllLanes, *values[i], threadIdx.x - lane);
+      *values[i] = map_values(
+          *values[i], [&](auto own) { return __shfl_sync(kAllLanes, own, threadIdx.x - lane); });
     }
     return;
   }

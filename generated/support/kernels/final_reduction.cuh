@@ -113,7 +113,7 @@ __device__ __forceinline__ void finish_channel(
   Known<P> k{p.scalars(), {}, {}, {}};
   // All tensors that there are: the compiler leaves out those that nothing below needs.
   p.template channel_tensors<kPass>([&](auto, auto* pointer, bool present, auto field) {
-    k.*field = present ? Acc(widen(read(pointer + column))) : Acc(0);
+    k.*field = present ? Acc(widen(read_at(pointer, column))) : Acc(0);
   });
   // The thread that counts waits for the count while the loads above are under way.
   if (column == 0) p.template count<kPass>();

@@ -24,7 +24,8 @@
 //   channel_tensors<kFrom>(f) calls f(Uses<passes>{}, pointer, whether it is there,
 //                             &Channel::field) for each tensor of one value a channel that lies in
 //                             memory when pass kFrom begins; passes, as bits, are those whose
-//                             elements need the value. None: only finish() does
+//                             elements need the value. None: only finish() does. The pointer
+//                             kChannelNumbers stands for 0, 1, 2 ..., which lie nowhere
 //   row_tensors<kFrom>(f), group_tensors<kFrom>(f)   the same for one value a row and a group
 //   derive_channel(k), derive_row(k), derive_group(k)   what follows from such tensors alone
 //   Kept                      values of an element that a kernel may keep for later passes
@@ -99,6 +100,20 @@ __host__ __device__ constexpr int count_of() {
       },
       fields);
   return count;
+}
+
+// How many values the largest record has that is combined as a whole, of the sums of a pass.
+template <class P, int kPass>
+__host__ __device__ constexpr int combined_values() {
+  typename P::template Sums<kPass, TotalsIn<typename P::Acc>::template Of> fields{};
+  int most = 0;
+  P::template Sums<kPass, TotalsIn<typename P::Acc>::template Of>::each(
+      [&](auto, const auto& field) {
+        constexpr int kValues = kCombinedValues<std::decay_t<decltype(field)>>;
+        most = kValues > most ? kValues : most;
+      },
+      fields);
+  return most;
 }
 
 // Calls f(fields...) for each field of the first record and those of the others.

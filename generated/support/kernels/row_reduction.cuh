@@ -61,9 +61,9 @@ __device__ __forceinline__ void sums_over_segment(
       [&](auto, auto& total, const auto& sum) {
         if constexpr (std::is_same_v<decltype(sum), const Acc&>) {
           plain[s++] = sum;
-        } else if constexpr (std::is_same_v<decltype(sum), const Extreme<Acc>&>) {
+        } else if constexpr (kCombinedValues<std::decay_t<decltype(sum)>> > 0) {
           total = sum;
-          reduce_over_segment<Larger>(shared, total.value);
+          reduce_over_segment<Combine>(shared, total);
         } else {
           total = moments_of(sum, count);
           moments_over_segment(shared, total, count, length);
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
               [&](auto, auto& sum, auto& all, Acc one) {
                 all[v] = one;
                 if constexpr (!std::is_same_v<decltype(sum), PilotSums<Acc>&>) {
-                  add_term(sum, one, false);
+                  add_element(sum, one, columns[u].at(v));
                 }
               },
               sums, terms, term);
