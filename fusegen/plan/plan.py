@@ -155,8 +155,8 @@ def _saved(targets: list[Node], grad: Node) -> list[Node]:
 
 
 def _role(spec: SpecModel, chain: Chain, node: Node, found: Sequence[Mode]) -> Role:
-    """That of what is saved. All elements of an operand have the dtype that eager PyTorch keeps them in, for the sake of
-    memory; where no role has it in all modes, they are in float32."""
+    """That of what is saved. An operand of full size has the dtype that eager PyTorch keeps it in, for the sake of
+    memory; where no role has that dtype in all modes, it is float32."""
     steps = [index for index, value in enumerate(chain.running) if value is node]
     if node.is_full and steps:
         dtypes = [(mode.roles, eager_dtypes(spec, chain, mode, steps[0])) for mode in found]

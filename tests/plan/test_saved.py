@@ -25,8 +25,8 @@ def test_one_number_a_row_says_where_the_gradient_of_the_largest_goes(op: str, t
 
 
 def test_what_is_compared_is_stored(tmp_path: Path) -> None:
-    """In the dtype that eager PyTorch has it in. Under autocast layer_norm's result is float32, as the chain's is, unless
-    that comes from prelu, whose result has 16 bits."""
+    """In the dtype that eager PyTorch has it in. Under autocast layer_norm's result is float32, as the chain's is,
+    unless that comes from prelu, whose result has 16 bits."""
     assert saved(tmp_path, LINEAR, "op: silu, save: v", AMAX, LESS) == {"silu_value": "activation"}
     norm = "op: layer_norm, name: n, save: v"
     assert saved(tmp_path, LINEAR, norm, AMAX, LESS)["n"] == "output"
