@@ -9,22 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
-# By kind in templates/support/kernels: the kind of the plan.
-PLANNED = {
-    "row": "row",
-    "column": "column",
-    "l2": "panel",
-    "pointwise": "stream",
-    "row_reduction": "segment",
-    "final_reduction": "finalise",
-    "scalar_reduction": "total",
-}
+from fusegen.plan.model import KernelKind
+
+KINDS = get_args(KernelKind)
 WITHOUT_PASS = ("l2", "scalar_reduction")
 # Demanglers differ in what they call a namespace without a name, and in whether they give integers their type.
 _NAMESPACE = r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\})"
-_KERNEL = re.compile(rf"\b({'|'.join(PLANNED)})_kernel<{_NAMESPACE}::(\w+)<")
+_KERNEL = re.compile(rf"\b({'|'.join(KINDS)})_kernel<{_NAMESPACE}::(\w+)<")
 _PASS = re.compile(r",\s*(?:\(int\))?(\d+)")
 
 
@@ -71,10 +64,10 @@ def planned_bytes(plan: Mapping[str, Any]) -> dict[KernelName, int]:
     for variant in plan["variants"]:
         for program in variant["programs"]:
             *_, last = program["schedules"]
-            passes = sum(kernel["kind"] in ("stream", "segment") for kernel in last["kernels"])
+            passes = sum(kernel["kind"] in ("pointwise", "row_reduction") for kernel in last["kernels"])
             for schedule in program["schedules"]:
                 for kernel, number in _numbered(schedule["kernels"], passes):
-                    kind = next(ours for ours, theirs in PLANNED.items() if theirs == kernel["kind"])
+                    kind = kernel["kind"]
                     name = KernelName(program["name"], kind, None if kind in WITHOUT_PASS else number)
                     found[name] = kernel["bytes"]
     return found
@@ -84,9 +77,9 @@ def _numbered(kernels: list[dict[str, Any]], passes: int) -> Iterator[tuple[dict
     """Each kernel of a schedule with the pass that it begins with, or whose sums it combines."""
     done = 0
     for kernel in kernels:
-        if kernel["kind"] == "finalise":
+        if kernel["kind"] == "final_reduction":
             yield kernel, done - 1
             continue
         yield kernel, done
-        # What keeps elements on chip does all passes that are left.
-        done = done + 1 if kernel["kind"] in ("stream", "segment") else passes
+        # A persistent kernel does all passes that are left, as the L2-resident one does.
+        done = done + 1 if kernel["kind"] in ("pointwise", "row_reduction") else passes

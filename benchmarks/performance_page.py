@@ -50,6 +50,10 @@ This page has training steps at full size and what explains them; all other mode
 - **Wall time** is that of a call in a loop of some 40 ms that is synchronised at its ends only: what a caller sees.
 - **contraction** is the linear layer's library calls alone, **tail** the time of the chain without them. The tail's
   **floor** is a device copy of the fewest bytes that the tail moves: each input read once, each result written once.
+- **schedule**, in the CSV and in the table that `fusegen bench` prints, is what the launchers of the fused module say
+  that they run at that size: the forward direction's and, behind a slash, the backward direction's. **launches** are
+  the kernels with their grids and blocks; a third extent of a grid is the blocks of a cluster. Where PyTorch's
+  operators run, the schedule is `none` and launches say why. Rows from before launchers could be asked have neither.
 - **spread** is the largest distance between the quartiles of a subject in that line, over its median.
 - **peers** are the chain in eager PyTorch and through `torch.compile` in its default mode, with `reduce-overhead` (CUDA
   graphs) and with `max-autotune-no-cudagraphs`. Below 1, the fused module is faster than the fastest of them.

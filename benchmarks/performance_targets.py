@@ -10,7 +10,7 @@ from performance_sections import LEAST_STEP, Line, Markdown, host_times, is_smal
 from fusegen.bench.names import FUSED, GRAPH_PEERS, PEERS, STEP
 from fusegen.bench.rows import Row, by_configuration
 from fusegen.bench.scale import MOST_JUMP, MOST_OVER_BEST, Choice, ScaleRow, grouped, jumps, poor_choices
-from fusegen.plan.shapes import AUTOMATIC, ON_CHIP, PANELS, SPLIT
+from fusegen.plan.shapes import AUTOMATIC, L2, PERSISTENT, TWO_PASS
 
 MOST_OF_FLOOR, LEAST_SHARE, LEAST_GAIN, LEAST_SMALL_GAIN = 1.3, 0.85, 1.15, 2.5
 _BEYOND_L2 = 50 * 2**20  # bytes: what that of an H100 or H200 has
@@ -27,17 +27,17 @@ _TAILS = """
 row kernels have more instructions for each element, or more of the special unit's, than a copy leaves slots for (*What
 bounds the kernels*): an element of 16 bits takes half as long to move and as long to compute. The column kernels of the
 backward pass use up neither the slots nor the memory: over 1024 rows a tile whose rows are 64 bytes takes 128 KB of
-shared memory, so a multiprocessor has one at a time and reads nothing while it sums and stores. Nor do the panel
+shared memory, so a multiprocessor has one at a time and reads nothing while it sums and stores. Nor do the L2-resident
 kernels: batch norm over 16384 rows reads twice what no block holds, the second time from the L2, and what comes from
 there comes beside what comes from the memory.
 """
 _ROWS = """
 **Batch norm over many rows.** A cluster of eight blocks has shared memory for some 113 bytes of each of 16384 rows, of
-all tensors. From {least} rows and {bytes} MiB on this is how long it takes to hold columns so, and to keep panels of
-columns in the L2 from their sums to their results, over the split schedule, which reads the memory twice, about as fast
-as a copy; and the launcher's choice over a copy of the fewest bytes. Geometric means. **begin at**: whether rows fill
-lines of 128 bytes, of which a panel has one in each row, only begin at multiples of 16 bytes, or neither. Of many more
-than {most} rows a panel takes so much of the L2 that it has no room for the next ones.
+all tensors. From {least} rows and {bytes} MiB on this is how long it takes to hold columns so, and to keep tiles of
+columns in the L2 from their sums to their results, over the two-pass schedule, which reads the memory twice, about as
+fast as a copy; and the launcher's choice over a copy of the fewest bytes. Geometric means. **begin at**: whether rows
+fill lines of 128 bytes, of which a tile has one in each row, only begin at multiples of 16 bytes, or neither. Of many
+more than {most} rows a tile takes so much of the L2 that it has no room for the next ones.
 
 {table}"""
 _GAIN = """
@@ -65,8 +65,8 @@ instructions (*What is behind the largest jumps*). The largest are beside rows o
 groups of 32 elements, whose lanes fill warps.
 """
 _CHOICES = """
-Of the {poor} choices more than {most} times as slow as the best, {held} hold on chip what others read twice, {panels}
-keep panels.
+Of the {poor} choices more than {most} times as slow as the best, {persistent} are persistent
+where another schedule reads twice, {l2} L2-resident.
 """
 
 
@@ -109,8 +109,8 @@ def targets_section(
             parts.append(_BUILD.format(**seconds))
         parts += [_SCALE] * bool(swept)
         if poor:
-            held, panels = (sum(each.automatic.chosen == name for each in poor) for name in (ON_CHIP, PANELS))
-            parts.append(_CHOICES.format(poor=len(poor), most=MOST_OVER_BEST, held=held, panels=panels))
+            persistent, l2 = (sum(each.automatic.chosen == name for each in poor) for name in (PERSISTENT, L2))
+            parts.append(_CHOICES.format(poor=len(poor), most=MOST_OVER_BEST, persistent=persistent, l2=l2))
     return "".join(parts)
 
 
@@ -242,13 +242,13 @@ def _build_seconds(lines: Sequence[Line]) -> dict[str, str]:
 
 
 def _many_rows(rows: Sequence[ScaleRow]) -> list[Line]:
-    """How long each schedule takes over many rows, over the split schedule, and what is chosen over a copy."""
+    """How long each schedule takes over many rows, over the two-pass schedule, and what is chosen over a copy."""
     found: dict[tuple[str, ...], dict[str, list[float]]] = {}
     train = [row for row in rows if row.program.startswith(_WITH_BATCH_STATISTICS)]
     large = [row for row in train if row.rows >= _MANY_ROWS and row.bytes >= _MANY_BYTES]
     for mine in grouped(large, "spec", "program", "dtype", "rows", "channels", "groups"):
         times = {row.schedule: row.microseconds for row in mine}
-        if SPLIT not in times or AUTOMATIC not in times:
+        if TWO_PASS not in times or AUTOMATIC not in times:
             continue
         first = mine[0]
         row_bytes = first.channels * _BYTES[first.dtype]
@@ -256,15 +256,15 @@ def _many_rows(rows: Sequence[ScaleRow]) -> list[Line]:
         rows_of = f"to {_FEWER_ROWS}" if first.rows <= _FEWER_ROWS else "more"
         ratios = found.setdefault((first.spec, first.program, first.dtype, rows_of, fill), {})
         ratios.setdefault("choice / copy", []).append(times[AUTOMATIC] / first.copy_microseconds)
-        for schedule in (ON_CHIP, PANELS):
+        for schedule in (PERSISTENT, L2):
             if schedule in times:
-                ratios.setdefault(schedule, []).append(times[schedule] / times[SPLIT])
+                ratios.setdefault(schedule, []).append(times[schedule] / times[TWO_PASS])
     return [
         {
             **dict(zip(("chain", "program", "dtype", "rows", "begin at"), key, strict=True)),
             "sizes": str(len(ratios["choice / copy"])),
-            "on chip / split": _mean(ratios.get(ON_CHIP)),
-            "panels / split": _mean(ratios.get(PANELS)),
+            "persistent / two-pass": _mean(ratios.get(PERSISTENT)),
+            "L2 / two-pass": _mean(ratios.get(L2)),
             "choice / copy": _mean(ratios["choice / copy"]),
         }
         for key, ratios in sorted(found.items())

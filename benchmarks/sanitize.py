@@ -21,12 +21,12 @@ from fusegen.verify.run import draw_gradient, run
 from fusegen.verify.sizes import sizes
 from fusegen.verify.suite import Suite
 
-# rows, input features, channels, groups. With and without vectors, on chip and beyond what a block holds there.
+# rows, input features, channels, groups. With and without vectors, persistent and beyond what a block holds.
 SIZES = (
     *((33, 71, 96, 6), (33, 71, 97, 1), (3, 17, 20001, 3), (3, 17, 40000, 2), (3001, 17, 24, 4), (3001, 17, 21, 3)),
     *((531, 17, 4097, 1), (2200, 17, 3001, 1), (900, 17, 5120, 1)),  # large blocks, and clusters backward
     (13200, 17, 252, 4),  # runs of eight elements of 16 bits
-    (16411, 17, 256, 4),  # panels in the L2
+    (16411, 17, 256, 4),  # L2-resident
 )
 
 

@@ -43,7 +43,7 @@ def rows_of(clock: Clock, chain: Chain, program: TailProgram, versions: str) -> 
     target = torch.empty_like(source)
     calls = {COPY: lambda: target.copy_(source), **{name: launch.call for name, launch in launches.items()}}
     times = measure(clock, calls, most=1)
-    # The split schedule with tiny groups takes seconds otherwise.
+    # The two-pass schedule with tiny groups takes seconds otherwise.
     close = {name: call for name, call in calls.items() if times[name].median < _FAR * times[AUTOMATIC].median}
     times |= measure(clock, close)
     copy = times.pop(COPY).median

@@ -138,7 +138,7 @@ def plan(
     groups: Annotated[int | None, typer.Option(min=1, help="The same with so many groups of channels.")] = None,
     dtype: Annotated[str | None, typer.Option(help="The same in this dtype.")] = None,
 ) -> None:
-    """Print stages, kernels, bytes, the floor and the reason of each decision, or what runs at one size."""
+    """Print schedules, kernels, bytes, the floor and the reason of each decision, or what runs at one size."""
     import json
 
     from fusegen.plan.load import plan_files

@@ -19,6 +19,7 @@ from fusegen.bench.options import Options
 from fusegen.bench.peers import compiling, is_compiled, make_peer, uses_graphs
 from fusegen.bench.rounds import Measured, measure
 from fusegen.bench.rows import Row
+from fusegen.bench.schedules import Ran, ran
 from fusegen.bench.work import Work, contraction_work, copy_work, module_work
 from fusegen.errors import FusegenError
 from fusegen.plan.model import Mode
@@ -101,7 +102,8 @@ class Bench:
             for name, module in {FUSED: fused, **peers}.items():
                 graphs = name in peers and uses_graphs(name)
                 works[name] = module_work(module, inputs, grad_output, what, graphs=graphs)
-            self._timed(place, what, sum(counts), works)
+            chosen = ran(subject, mode, place.sizes, what, fused, inputs)
+            self._timed(place, what, sum(counts), works, chosen)
 
     def _peers(self, place: _Place, original: nn.Module, checks: Checks) -> Iterator[tuple[str, nn.Module]]:
         """Those that can be built and compute the chain; the others are named."""
@@ -128,7 +130,7 @@ class Bench:
         limit = self.options.limit
         return limit is not None and self.now() - self._began + self._slowest.get(name, 0.0) >= limit
 
-    def _timed(self, place: _Place, what: str, count: int, works: dict[str, Work]) -> None:
+    def _timed(self, place: _Place, what: str, count: int, works: dict[str, Work], chosen: Ran) -> None:
         def failed(name: str, problem: Exception) -> None:
             line = f"{place} {what} {name}: {_message(problem)}"
             if name in self.options.against:
@@ -138,12 +140,12 @@ class Bench:
                 self.say(line)
 
         measured = measure(self.clock, works, failed)
-        rows = self._rows(place, what, count, measured)
+        rows = self._rows(place, what, count, measured, chosen)
         self.rows += rows
         self.write(rows)
-        self.say(f"{place} {what}: {_outcome(rows)}")
+        self.say(f"{place} {what}: {_outcome(rows)}, schedule {chosen.told}")
 
-    def _rows(self, place: _Place, what: str, count: int, measured: dict[str, Measured]) -> list[Row]:
+    def _rows(self, place: _Place, what: str, count: int, measured: dict[str, Measured], chosen: Ran) -> list[Row]:
         """contraction_ms is zero for a chain without one, and missing where it could not be measured."""
         peers = [measured[name] for name in self.options.against if name in measured]
         best_device = min((peer.device.median for peer in peers), default=None)
@@ -190,6 +192,8 @@ class Bench:
                     targets=" ".join(plan.spec.targets),
                     seed=self.options.seed,
                     command=self.command,
+                    schedule=chosen.schedule if name == FUSED else "",
+                    launches=chosen.launches if name == FUSED else "",
                 )
             )
         return rows

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from fusegen.bench.names import EVAL, STEP
-from fusegen.ir.extent import ALL, Dim
+from fusegen.ir.axes import Dim
 from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Mode, Program, Tensor
 from fusegen.plan.plan import Plan
@@ -32,10 +34,9 @@ def _program_bytes(plan: Plan, program: Program, mode: Mode, sizes: Sizes) -> in
 
 def _tensor_bytes(tensor: Tensor, mode: Mode, sizes: Sizes) -> int:
     width = _FIXED.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
-    rows = sizes.rows if tensor.extent.rows else 1
-    blocks = sizes.channels if tensor.extent.blocks == ALL else _extent(tensor.extent.blocks, sizes)
-    return rows * blocks * width
+    counts = (tensor.axes.count("N", sizes.rows), tensor.axes.count("C", sizes.channels))
+    return math.prod(_size(count, sizes) for count in counts) * width
 
 
-def _extent(dim: Dim, sizes: Sizes) -> int:
+def _size(dim: Dim, sizes: Sizes) -> int:
     return dim if isinstance(dim, int) else sizes.symbols[dim]

@@ -15,7 +15,7 @@ from fusegen.bench.rows import Row, append_rows, latest, read_rows
 from fusegen.bench.table import tables
 from fusegen.errors import Diagnostic, SpecError
 
-MIN_WIDTH = 120
+MIN_WIDTH = 150
 
 
 def bench_specs(specs: Sequence[Path], output: Path, options: Options, csv: Path | None, plots: Path | None) -> bool:

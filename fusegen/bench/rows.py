@@ -27,7 +27,9 @@ class Row:
     its inputs and parameters. device_ratio, wall_ratio: time over that of the fastest peer. tail_bytes: the fewest
     that the tail moves. floor_ms: a copy of that many. contraction_ms: the same library calls alone. tail_ms:
     device_ms - contraction_ms. copy_gb_s, contraction_tflop_s: the ceilings of the GPU. targets: what the kernels were
-    compiled for.
+    compiled for. schedule: what the launchers of the fused module ran: the forward direction's, and behind a slash the
+    backward direction's; "none" where PyTorch's operators ran. launches: the kernels with their grids and blocks, or
+    why there are none. Both are empty for other subjects, and in rows from before launchers could be asked.
     """
 
     run: str
@@ -61,6 +63,8 @@ class Row:
     targets: str = ""
     seed: int | None = None
     command: str = ""
+    schedule: str = ""
+    launches: str = ""
 
     @property
     def configuration(self) -> tuple[str, str, str, str, str]:

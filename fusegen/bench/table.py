@@ -22,11 +22,13 @@ _HEADINGS = (
     "tail ms",
     "/ floor",
     "peak MiB",
+    "schedule",
 )
 _LEGEND = (
     "device: medians of CUDA events from a flushed L2. wall: of a synchronised loop. / best: time over that of the "
     "fastest peer, device and wall. tail: time without the contraction's. / floor: over a copy of the fewest bytes of "
-    "the tail, which `copy` is. peak: of one call, beyond inputs and parameters; CUDA graphs keep theirs, not shown."
+    "the tail, which `copy` is. peak: of one call, beyond inputs and parameters; CUDA graphs keep theirs, not shown. "
+    "schedule: what launchers say that they ran, forward / backward; the CSV has their grids and blocks."
 )
 
 
@@ -56,7 +58,7 @@ def _table(rows: Sequence[Row]) -> Table:
     shown = Table(*_HEADINGS, title=f"{rows[0].spec} {rows[0].shape}", title_justify="left", box=None)
     for index, column in enumerate(shown.columns):
         column.no_wrap = True
-        column.justify = "left" if index < 3 else "right"
+        column.justify = "left" if index < 3 or column.header == "schedule" else "right"
     for first, subjects in by_configuration(rows):
         place = (first.dtype, SHORT_MODES.get(first.mode, first.mode))
         for row in subjects.values():
@@ -69,6 +71,7 @@ def _table(rows: Sequence[Row]) -> Table:
                 number(row.tail_ms),
                 "" if row.tail_over_floor is None else f"{row.tail_over_floor:.2f}",
                 "" if row.peak_bytes is None else f"{row.peak_bytes / 2**20:.1f}",
+                row.schedule,
             )
             shown.add_row(*place, row.subject, *cells, style="bold" if row.subject == FUSED else "")
             place = ("", "")

@@ -29,10 +29,11 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
     for index, step in enumerate(spec.chain):
         diagnostics.enter(index)
         builder.step = index
+        builder.running.append(running)
         if step is None:
             builder.pass_over(written[index], running)
             continue
-        if step.needs_elements and running is not None and not running.extent.is_full:
+        if step.needs_elements and running is not None and not running.is_full:
             diagnostics.refuse("FG309", f"{step.op} needs [rows, channels], and the running value is [rows, 1]", "op")
             continue
         try:
@@ -41,7 +42,7 @@ def examine_chain(spec, document, training: bool) -> tuple[Chain, list[Diagnosti
             diagnostics.refuse(error.code, error.message, error.field, error.hint)
         builder.remember(step.save, running)
         builder.assume([written[index].get(key) for key in sorted(diagnostics.missing_keys)], running)
-    if running is not None and not running.extent.is_full and not diagnostics.found:
+    if running is not None and not running.is_full and not diagnostics.found:
         hint = "combine it with a value of full size: save one before, and add, sub, mul or div it"
         diagnostics.refuse("FG309", "the chain's result must be [rows, channels], and is [rows, 1]", "op", hint)
     chain = builder.finish(running)

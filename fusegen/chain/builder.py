@@ -8,7 +8,7 @@ from typing import Any
 from fusegen.chain.diagnostics import Diagnostics
 from fusegen.chain.model import Chain, Contraction
 from fusegen.chain.module import ModuleBuilder, shape_text
-from fusegen.ir.extent import FULL, Dim
+from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
 from fusegen.spec.document import DocumentPath
 from fusegen.spec.wording import nearest
@@ -25,6 +25,7 @@ class ChainBuilder(ModuleBuilder):
         self.updates: dict[str, Node] = {}
         self.batch_norms: list[tuple[str, bool]] = []
         self.group_counts: dict[Dim, DocumentPath] = {}
+        self.running: list[Node | None] = []
         self._saved: dict[str, Node] = {}
         self._saved_by: dict[str, int] = {}
         self._source: Node | None = None
@@ -39,7 +40,7 @@ class ChainBuilder(ModuleBuilder):
         return self._begin(self.inputs[0].name if self.inputs else "x")
 
     def _begin(self, name: str) -> Node:
-        self._source = self.graph.tensor(name, FULL)
+        self._source = self.graph.tensor(name, self.graph.view)
         return self._source
 
     def contract(self, step, x: Node | None) -> Node:
@@ -67,7 +68,7 @@ class ChainBuilder(ModuleBuilder):
             self.refuse("FG208", f"a value named '{name}' exists already", "save")
         elif name in self.spec.inputs:
             self.refuse("FG208", f"'{name}' is an input: a value needs another name", "save")
-        self._saved.setdefault(name, value or self.graph.tensor(name, FULL))
+        self._saved.setdefault(name, value or self.graph.tensor(name, self.graph.view))
         self._saved_by.setdefault(name, self.step)
 
     def pass_over(self, written: Any, running: Node | None) -> None:
@@ -83,7 +84,7 @@ class ChainBuilder(ModuleBuilder):
         """Takes the names for those of values and parameters: nobody can read what they are."""
         for name in names:
             if isinstance(name, str):
-                self._saved.setdefault(name, running or self.graph.tensor("x", FULL))
+                self._saved.setdefault(name, running or self.graph.tensor("x", self.graph.view))
                 self.stand_in(name)
 
     def finish(self, result: Node | None) -> Chain:
@@ -96,6 +97,7 @@ class ChainBuilder(ModuleBuilder):
             channels=self.channels,
             inputs=self.inputs,
             source=source,
+            running=self.running,
             result=result or source,
             contraction=self.contraction,
             training=self.training,
@@ -137,7 +139,7 @@ class ChainBuilder(ModuleBuilder):
             if name in self.spec.inputs:
                 hint = f"'{name}' is an input: give it as one"
             self.refuse("FG301", f"no step before this one saves '{name}'", "value", hint)
-            return self.graph.tensor(name, FULL)
+            return self.graph.tensor(name, self.graph.view)
         self.symbols.references.use("value", name)
         return self._saved[name]
 
@@ -150,7 +152,7 @@ class ChainBuilder(ModuleBuilder):
                 if name in self._saved:
                     hint = f"'{name}' is a value: give it as one"
                 self.refuse("FG301", f"no input named '{name}'", "input", hint)
-            return self.graph.tensor(name, FULL)
+            return self.graph.tensor(name, self.graph.view)
         self.symbols.references.use("input", name)
         sizes = (self.rows, self.channels)
         unknown = None in (*sizes, *known[name]) or self.spec.inputs[name] is None
@@ -159,5 +161,5 @@ class ChainBuilder(ModuleBuilder):
                 f"the input '{name}' has the shape {shape_text(known[name])}, but {shape_text(sizes)} is needed here"
             )
             self.refuse("FG303", message, "input")
-        self.tail_inputs[name] = self.graph.tensor(name, FULL)
+        self.tail_inputs[name] = self.graph.tensor(name, self.graph.view)
         return self.tail_inputs[name]

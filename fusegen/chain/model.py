@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fusegen.ir.extent import Dim, Extent
+from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.graph import Graph, Node
 from fusegen.spec.document import DocumentPath
 
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor argument of the module's forward. extent: None where only the contraction reads it."""
+    """A tensor argument of the module's forward. axes: None where only the contraction reads it."""
 
     name: str
     shape: tuple[Dim, ...]
@@ -47,7 +47,7 @@ class Parameter:
     name: str
     attribute: str
     shape: tuple[Dim, ...]
-    extent: Extent
+    axes: Axes
     in_product: bool = False
 
 
@@ -60,7 +60,7 @@ class Buffer:
 
     name: str
     attribute: str
-    extent: Extent
+    axes: Axes
     integer: bool = False
 
 
@@ -78,6 +78,7 @@ class Chain:
 
     source: the leaf that enters the tail: the contraction's output, or the module's input where there is no
     contraction.
+    running: the value before each step; None before a linear layer.
     updates: the new value of each buffer that a forward pass changes, by the buffer's name.
     group_counts: each number of groups that a norm has, with the place of the first that does.
     places: where the spec has the cause of each input, parameter, buffer and constant, and the contraction, by name.
@@ -88,6 +89,7 @@ class Chain:
     channels: Dim
     inputs: list[Input]
     source: Node
+    running: list[Node | None]
     result: Node
     contraction: Contraction | None
     training: bool

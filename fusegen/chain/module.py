@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from fusegen.chain.diagnostics import Diagnostics, Field
 from fusegen.chain.model import Buffer, Constant, Input, Parameter
 from fusegen.chain.symbols import Symbols
-from fusegen.ir.extent import ALL, CHANNEL, SCALAR, Dim, Extent
+from fusegen.ir.axes import CHANNEL, MATRIX, SCALAR, Axes, Dim
 from fusegen.ir.graph import Graph, Node
 from fusegen.spec.document import DocumentPath
 
@@ -30,7 +30,7 @@ class ModuleBuilder:
         self.diagnostics = diagnostics
         self.refuse = diagnostics.refuse
         self.step = 0
-        self.graph = Graph(_names(spec))
+        self.graph = Graph(_names(spec), MATRIX)
         self.symbols = Symbols(spec, diagnostics)
         self.inputs = [Input(name, self.symbols.of_input(name)) for name in spec.inputs]
         self.rows, self.channels = self.inputs[0].shape if self.inputs else (None, None)
@@ -57,19 +57,19 @@ class ModuleBuilder:
         elif isinstance(init, str) and init not in INITS:
             self.symbols.argument(init, "init", ("float", "int"), INITS)
         dims = self._shape(shape)
-        extent = None if dims is None else self._extent_of(dims, "shape")
-        if dims is None or extent is None:
+        axes = None if dims is None else self._axes_of(dims, "shape")
+        if dims is None or axes is None:
             return self.stand_in(name)
         self.symbols.constructed(dims, "shape")
-        self._declare(self.parameters, Parameter(name, name, dims, extent), "parameter")
-        return self.graph.tensor(name, extent)
+        self._declare(self.parameters, Parameter(name, name, dims, axes), "parameter")
+        return self.graph.tensor(name, axes)
 
     def _again(self, name: str, init: object) -> Node:
         """A parameter that an earlier step has made."""
         if name in self.parameters:
             if init is not None:
                 self.refuse("FG205", f"parameter '{name}' has its init where its shape is given", "init")
-            return self.graph.tensor(name, self.parameters[name].extent)
+            return self.graph.tensor(name, self.parameters[name].axes)
         if name not in self._stand_ins and not self.diagnostics.missing_keys:
             hint = self.symbols.references.missing("parameter", name, [*self.parameters, *sorted(self._stand_ins)])
             self.refuse("FG301", f"parameter '{name}' is used here before a step gives its shape", "parameter", hint)
@@ -91,20 +91,20 @@ class ModuleBuilder:
         return isinstance(dim, int) or dim in self.spec.dims
 
     def owned_parameter(
-        self, module: str, key: str, shape: tuple[Dim, ...], extent: Extent, in_product: bool = False
+        self, module: str, key: str, shape: tuple[Dim, ...], axes: Axes, in_product: bool = False
     ) -> Node:
         """A parameter of the submodule `module`."""
         name = self.name_of(module, key)
         self.own(module)
-        self._declare(self.parameters, Parameter(name, f"{module}.{key}", shape, extent, in_product), "name")
-        return self.graph.tensor(name, extent)
+        self._declare(self.parameters, Parameter(name, f"{module}.{key}", shape, axes, in_product), "name")
+        return self.graph.tensor(name, axes)
 
-    def buffer(self, module: str, key: str, extent: Extent = CHANNEL) -> Node:
+    def buffer(self, module: str, key: str, axes: Axes = CHANNEL) -> Node:
         name = self.name_of(module, key)
-        self._declare(self.buffers, Buffer(name, f"{module}.{key}", extent, integer=extent == SCALAR), "name")
-        return self.graph.tensor(name, extent)
+        self._declare(self.buffers, Buffer(name, f"{module}.{key}", axes, integer=axes == SCALAR), "name")
+        return self.graph.tensor(name, axes)
 
-    def _extent_of(self, shape: tuple[Dim | None, ...], field: Field) -> Extent | None:
+    def _axes_of(self, shape: tuple[Dim | None, ...], field: Field) -> Axes | None:
         """Where a tensor of this shape varies when it is broadcast to [rows, channels]; None if it does not fit."""
         rows, channels = ((1,) * (2 - len(shape)) + shape)[-2:]
         pairs = ((rows, self.rows), (channels, self.channels))
@@ -112,7 +112,7 @@ class ModuleBuilder:
             to = shape_text((self.rows, self.channels))
             self.refuse("FG303", f"the shape {shape_text(shape)} does not broadcast to {to}", field)
             return None
-        return Extent(rows != 1, 1 if channels == 1 else ALL)
+        return Axes.of(*(name for name, size in (("N", rows), ("C", channels)) if size != 1))
 
     # Constants
 

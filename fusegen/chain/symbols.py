@@ -7,7 +7,7 @@ from typing import Any
 
 from fusegen.chain.diagnostics import Diagnostics, Field
 from fusegen.chain.references import References
-from fusegen.ir.extent import Dim
+from fusegen.ir.axes import Dim
 from fusegen.spec.names import is_spoilt
 from fusegen.spec.wording import alternatives, nearest
 

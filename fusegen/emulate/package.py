@@ -36,7 +36,7 @@ def emulate_package(
     defines = ["FUSEGEN_VERIFICATION"] if verification else []
     kernels = compile_kernels(package / "kernels.cu", cache=cache, defines=defines, modes=modes)
     support = package.parent / SUPPORT
-    headers = (package / "launchers.h", support / "call.h", *sorted(support.glob("torch_*.h")))
+    headers = (package / "launchers.h", *sorted(support.glob("torch_*.h")))
     binding = _read(package / "bindings.cpp", *headers, *_module_sources(support))
     key = _digest(binding + str(kernels.path).encode())
     copy = cache / f"{package.name}-{key}"
@@ -70,10 +70,10 @@ def _build_binding(source: Path, python_module: Path, kernels: Path, output: Pat
         _run(["g++", *flags, f"-I{libraries.torch_include}", *objects, *link, "-o", str(built)])
 
 
-def _module_sources(support: Path) -> tuple[Path, Path]:
+def _module_sources(support: Path) -> tuple[Path, ...]:
     from fusegen.build.key import MODULE_SOURCE
 
-    return support / MODULE_SOURCE, support / "package_info.h"
+    return support / MODULE_SOURCE, support / "package_info.h", support / "call.h"
 
 
 def _build_module(support: Path, output: Path) -> Path:

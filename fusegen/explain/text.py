@@ -9,11 +9,11 @@ from pathlib import Path
 
 from fusegen.emulate import compile_kernels
 from fusegen.errors import Diagnostic, SpecError
-from fusegen.explain.choice import Choice, Launch, choice
 from fusegen.plan.model import Mode, Program
 from fusegen.plan.plan import Plan
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
+from fusegen.runtime.choice import Choice, Launch, choice
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import EmulatedLaunchers
 from fusegen.verify.sizes import Sizes, sizes, typical
@@ -53,12 +53,12 @@ def choices(plan: Plan, mode: Mode, size: Sizes, cache: Path | None = None) -> I
         library = compile_kernels(source, cache=cache or root, modes=[mode.index], checked=False)
         launchers = EmulatedLaunchers(library)
         for program in plan.programs:
-            groups = 1 if program.groups is None else _extent(program.groups, size)
+            groups = 1 if program.groups is None else _size(program.groups, size)
             call = Call(mode.index, size.rows, size.channels, groups)
             yield program, choice(launchers.explain(Launcher(plan, program).symbol, call))
 
 
-def _extent(dim: int | str, size: Sizes) -> int:
+def _size(dim: int | str, size: Sizes) -> int:
     return dim if isinstance(dim, int) else size.symbols[dim]
 
 

@@ -1,7 +1,7 @@
 """Affine forms: ((base - center) * scale + shift), with coefficients that vary over fewer axes than the base.
 
 A chain of additions and multiplications by such coefficients costs an element one fused multiply-add, or one
-subtraction and one multiply-add; the coefficients are computed once for each column, segment or launch.
+subtraction and one multiply-add; the coefficients are computed once for each column, group of a row, or launch.
 
 What rounding allows:
 
@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from fusegen.ir.extent import SCALAR, Extent, broadcast
+from fusegen.ir.axes import SCALAR, Axes, broadcast
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.ranges import is_in_range, is_moderate
 
@@ -83,20 +83,20 @@ def _negated(coefficient: Coefficient) -> Coefficient:
     return ("negate", coefficient)
 
 
-def extent_of(*coefficients: Coefficient | None) -> Extent:
+def axes_of(*coefficients: Coefficient | None) -> Axes:
     """What some coefficients broadcast to."""
-    found: list[Extent] = []
+    found: list[Axes] = []
     for each in coefficients:
         if isinstance(each, Node):
-            found.append(each.extent)
+            found.append(each.axes)
         elif each is not None:
-            found.append(extent_of(*each[1:]))
+            found.append(axes_of(*each[1:]))
     return broadcast(*found)
 
 
-def fits(coefficient: Coefficient | None, over: Extent) -> bool:
+def fits(coefficient: Coefficient | None, over: Axes) -> bool:
     """Whether the coefficient is constant within each element of `over`."""
-    return coefficient is None or broadcast(extent_of(coefficient), over) == over
+    return coefficient is None or axes_of(coefficient) <= over
 
 
 def emit(graph: Graph, coefficient: Coefficient, name: str) -> Node:
@@ -174,7 +174,7 @@ def written(graph: Graph, form: Form, name: str, temporary: bool) -> Node:
 def _scale(graph: Graph, form: Form, owner: str) -> tuple[Node | None, bool]:
     """The scale, and whether a minus sign is left to be applied: before a shift it costs nothing."""
     # In one order, so that equal scales are one node.
-    factors = merged_literals(graph, sorted(form.scales, key=lambda factor: (factor.extent == SCALAR, factor.index)))
+    factors = merged_literals(graph, sorted(form.scales, key=lambda factor: (factor.axes == SCALAR, factor.index)))
     minus = graph.literal(-1) in factors
     if minus and (form.shift is not None or len(factors) == 1):
         return product(graph, [factor for factor in factors if factor.attribute != -1], f"{owner}_scale"), True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fusegen.errors import InternalError
-from fusegen.ir.extent import Extent
+from fusegen.ir.axes import Axes
 from fusegen.ir.functions.catalogue import FUNCTIONS
 from fusegen.ir.graph import Graph, Node, ancestors
 from fusegen.ir.reduce import sum_to
@@ -19,7 +19,7 @@ def differentiate(graph: Graph, result: Node, grad: Node, leaves: Sequence[Node]
     axes that the value lacks, so a parameter that is used twice costs one reduction.
     """
     wanted = _depend_on(ancestors([result]), leaves)
-    contributions: dict[Node, dict[Extent, Node]] = {result: {grad.extent: grad}}
+    contributions: dict[Node, dict[Axes, Node]] = {result: {grad.axes: grad}}
     gradients: dict[Node, Node] = {}
     for node in reversed(ancestors([result])):
         if node not in wanted or node not in contributions:
@@ -53,18 +53,18 @@ def _depend_on(nodes: Iterable[Node], leaves: Sequence[Node]) -> set[Node]:
     return found
 
 
-def _accumulate(graph: Graph, parts: dict[Extent, Node], part: Node, operand: Node) -> None:
-    before = parts.get(part.extent)
+def _accumulate(graph: Graph, parts: dict[Axes, Node], part: Node, operand: Node) -> None:
+    before = parts.get(part.axes)
     if before is not None:
         part = graph.add("add", before, part, name=f"d_{operand.name}", temporary=True)
-    parts[part.extent] = part
+    parts[part.axes] = part
 
 
-def _total(graph: Graph, node: Node, parts: dict[Extent, Node]) -> Node:
-    summed = [sum_to(graph, part, node.extent) for part in parts.values()]
+def _total(graph: Graph, node: Node, parts: dict[Axes, Node]) -> Node:
+    summed = [sum_to(graph, part, node.axes) for part in parts.values()]
     total = summed[0]
     for part in summed[1:]:
         total = graph.add("add", total, part, name=f"d_{node.name}", temporary=True)
-    if total.extent != node.extent:
-        total = graph.add("expand", total, extent=node.extent, name=f"d_{node.name}_expanded", temporary=True)
+    if total.axes != node.axes:
+        total = graph.add("expand", total, axes=node.axes, name=f"d_{node.name}_expanded", temporary=True)
     return total

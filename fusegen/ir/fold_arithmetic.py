@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fusegen.ir.affine import Form, extent_of, factors_of, written
+from fusegen.ir.affine import Form, factors_of, written
 from fusegen.ir.graph import Node
 from fusegen.ir.ranges import is_in_range
 from fusegen.ir.rewriter import Rewriter, Rule, same
@@ -18,9 +18,9 @@ def _detach(s: Rewriter, node: Node) -> Form:
 def _full_and_small(node: Node) -> tuple[Node, Node] | None:
     """The operand of full size and the coefficient; None if there are not one of each."""
     left, right = node.operands
-    if left.extent.is_full == right.extent.is_full:
+    if left.is_full == right.is_full:
         return None
-    return (left, right) if left.extent.is_full else (right, left)
+    return (left, right) if left.is_full else (right, left)
 
 
 def _negate(s: Rewriter, node: Node) -> Form:
@@ -28,7 +28,7 @@ def _negate(s: Rewriter, node: Node) -> Form:
 
 
 def _mul(s: Rewriter, node: Node) -> Form:
-    if all(operand.extent.is_full for operand in node.operands):
+    if all(operand.is_full for operand in node.operands):
         return _product(s, node)
     if (pair := _full_and_small(node)) is None:
         return same(s, node)
@@ -38,7 +38,7 @@ def _mul(s: Rewriter, node: Node) -> Form:
 
 def _scaled(s: Rewriter, node: Node, operand: Node, factors: Sequence[Node]) -> Form:
     form = s.settled(operand)
-    if extent_of(*form.scales, form.shift, *factors).is_full or not form.can_be_scaled(factors):
+    if s.by_element(*form.scales, form.shift, *factors) or not form.can_be_scaled(factors):
         form = Form(s.value(operand))
     return replace(form, owner=form.owner or node.name).scaled(factors)
 
@@ -50,7 +50,7 @@ def _product(s: Rewriter, node: Node) -> Form:
     for operand in node.operands:
         form = s.forms[operand]
         together = (*scales, *form.scales)
-        if form.shift is None and form.scales and not extent_of(*together).is_full and is_in_range(together):
+        if form.shift is None and form.scales and not s.by_element(*together) and is_in_range(together):
             scales += form.scales
             parts.append(written(s.graph, replace(form, scales=()), f"{form.owner}_centered", False))
         else:
@@ -70,17 +70,17 @@ def _sub(s: Rewriter, node: Node) -> Form:
     left, right = node.operands
     if _full_and_small(node) is None:
         return same(s, node)
-    if left.extent.is_full:
+    if left.is_full:
         return _shifted(s, "sub", node, left, right)
     minus = _scaled(s, node, right, (s.graph.literal(-1),))
-    if extent_of(minus.shift, s.value(left)).is_full:
+    if s.by_element(minus.shift, s.value(left)):
         return same(s, node)
     return minus.shifted("add", s.value(left))
 
 
 def _shifted(s: Rewriter, op: str, node: Node, full: Node, small: Node) -> Form:
     form, by = s.settled(full), s.value(small)
-    if extent_of(form.shift, by).is_full:
+    if s.by_element(form.shift, by):
         form = Form(s.value(full))
     return replace(form.shifted(op, by), owner=form.owner or node.name)
 

@@ -5,9 +5,9 @@ x + b - m = x - (m - b). With g = h k for a coefficient k, the gradient over n e
 
     r (g - (sum(g) + xhat sum(g xhat)) / n)         (Ioffe and Szegedy 2015, section 3, rearranged)
 
-is k r (h - (s + (x - m) q)) with s = sum(h) / n and q = r sum(h xhat) / n: s and q are coefficients of each column or
-segment, called `grad_mean` and `grad_slope`. The difference is taken before it is scaled, as it may vanish: a constant
-h has no gradient. Without centring (RMS norm) there is no s.
+is k r (h - (s + (x - m) q)) with s = sum(h) / n and q = r sum(h xhat) / n: s and q are coefficients of each column,
+row or group, called `grad_mean` and `grad_slope`. The difference is taken before it is scaled, as it may vanish: a
+constant h has no gradient. Without centring (RMS norm) there is no s.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from fusegen.ir.affine import Coefficient, Form, extent_of, factors_of, fits, product, written
-from fusegen.ir.extent import Extent
+from fusegen.ir.affine import Coefficient, Form, factors_of, fits, product, written
+from fusegen.ir.axes import Axes
 from fusegen.ir.graph import Node
 from fusegen.ir.ranges import is_in_range
 from fusegen.ir.rewriter import Rewriter, Rule
@@ -26,7 +26,7 @@ def _standardize(s: Rewriter, node: Node) -> Form:
     x, mean, rstd = node.operands
     owner, inverse = _owner(node), s.value(rstd)
     form = _centered(s, x, s.value(mean), owner)
-    if extent_of(*form.scales, inverse).is_full:
+    if s.by_element(*form.scales, inverse):
         form = Form(written(s.graph, form, f"{owner}_centered", True), owner=owner)
     return form.scaled((inverse,))
 
@@ -41,7 +41,7 @@ def _centered(s: Rewriter, x: Node, mean: Node, owner: str) -> Form:
     multiplied by 1 / deviation.
     """
     form = s.settled(x)
-    if form.center is not None or extent_of(*form.scales, form.shift, mean).is_full:
+    if form.center is not None or s.by_element(*form.scales, form.shift, mean):
         form = Form(s.value(x))
     center: Coefficient = mean if form.shift is None else ("sub", mean, form.shift)
     if not form.scales:
@@ -53,7 +53,7 @@ def _centered(s: Rewriter, x: Node, mean: Node, owner: str) -> Form:
 def _rescale(s: Rewriter, node: Node) -> Form:
     x, rrms = node.operands
     form, inverse = s.forms[x], s.value(rrms)
-    if form.shift is not None or extent_of(*form.scales, inverse).is_full or not form.can_be_scaled((inverse,)):
+    if form.shift is not None or s.by_element(*form.scales, inverse) or not form.can_be_scaled((inverse,)):
         form = Form(s.value(x))
     return replace(form.scaled((inverse,)), owner=_owner(node))
 
@@ -76,7 +76,7 @@ def _through_norm(
     It is xhat where the gradient is summed further: such a sum, the gradient of a scale in front of the norm, may
     cancel down to rounding errors, to which each factor of q would add its own.
     """
-    over, owner, count = sums[0].extent, _owner(hat), s.value(inverse_n)
+    over, owner, count = sums[0].axes, _owner(hat), s.value(inverse_n)
     h, common, (slope, *mean) = _common_factors(s, g, [s.value(each) for each in sums], over, inverse)
     form = s.forms[hat]
     if node not in s.summed and form.shift is None and all(fits(scale, over) for scale in form.scales):
@@ -94,7 +94,7 @@ def _through_norm(
 
 
 def _common_factors(
-    s: Rewriter, g: Node, sums: Sequence[Node], over: Extent, inverse: Node
+    s: Rewriter, g: Node, sums: Sequence[Node], over: Axes, inverse: Node
 ) -> tuple[Node, tuple[Node, ...], list[tuple[Node, ...]]]:
     """(h, k, the factors of each sum without k) with g = h k, for a k that every sum has as well, and that may be
     multiplied by 1 / deviation."""

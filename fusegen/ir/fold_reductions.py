@@ -17,12 +17,12 @@ def _sum(s: Rewriter, node: Node) -> Form:
     """sum(w t) = w sum(t)."""
     (operand,) = node.operands
     form = s.forms[operand]
-    outer = tuple(scale for scale in form.scales if fits(scale, node.extent))
+    outer = tuple(scale for scale in form.scales if fits(scale, node.axes))
     if form.shift is not None or not outer or not is_moderate(outer):
         return same(s, node)
     inner = replace(form, scales=tuple(scale for scale in form.scales if scale not in outer))
     value = written(s.graph, inner, f"{operand.name}_unscaled", True)
-    total = s.graph.add("sum", value, extent=node.extent, name=f"{value.name}_sum")
+    total = s.graph.add("sum", value, axes=node.axes, name=f"{value.name}_sum")
     coefficient: Coefficient = total
     for factor in merged_literals(s.graph, outer):
         coefficient = ("mul", coefficient, factor)
@@ -34,12 +34,12 @@ def _moments(s: Rewriter, node: Node) -> Form:
     """The moments of the base; `moments_of` says what they have to be mapped by."""
     (operand,) = node.operands
     form = s.settled(operand)
-    if form.center is not None or not fits(form.shift, node.extent):
+    if form.center is not None or not fits(form.shift, node.axes):
         form = Form(s.value(operand))
     if form.scales:
         form = Form(written(s.graph, replace(form, shift=None), f"{operand.name}_scaled", True), shift=form.shift)
     s.moments_of[node] = form
-    return Form(s.graph.add("moments", form.base, extent=node.extent, name=node.name))
+    return Form(s.graph.add("moments", form.base, axes=node.axes, name=node.name))
 
 
 def _mean(s: Rewriter, node: Node) -> Form:

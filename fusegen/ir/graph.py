@@ -1,4 +1,4 @@
-"""A directed acyclic graph of element-wise functions and reductions over the [N, C] view."""
+"""A directed acyclic graph of element-wise functions and reductions over a view."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from fusegen.errors import InternalError
-from fusegen.ir.extent import SCALAR, Extent, broadcast
+from fusegen.ir.axes import MATRIX, SCALAR, Axes, broadcast
 
-LEAVES = frozenset({"tensor", "scalar", "literal", "count"})
-REDUCTIONS = frozenset({"sum", "moments", "max"})
+LEAVES = frozenset({"tensor", "scalar", "literal", "count", "channel"})
+REDUCTIONS = frozenset({"sum", "moments", "max", "argmax", "amax", "peak", "ties"})
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
     """One value. Nodes are compared by identity; `Graph` makes equal expressions the same node.
 
-    op: "tensor", "scalar", "literal" and "count" are leaves; "sum", "moments" and "max" reduce their operand to
-        `extent`, "expand" repeats it;
-        "mean" and "variance" pick one result of "moments"; everything else is an element-wise function of
-        `fusegen.ir.functions`.
-    attribute: what `op` needs besides its operands: a tensor's or scalar's name, a literal's value; for "count", the
-        extent whose elements are counted.
+    op: "tensor", "scalar", "literal", "count" and "channel" (the number of each channel) are leaves; those of
+        REDUCTIONS reduce their operand to `axes`, "expand" repeats it; "mean" and "variance" pick one result of
+        "moments"; everything else is an element-wise function of `fusegen.ir.functions`.
+    attribute: what `op` needs besides its operands: a tensor's or scalar's name, a literal's value; "count" is
+        how many elements one value over these axes stands for.
+    axes: what the value varies over. view: the axes of an element of the graph.
     name: the identifier that emitted code uses.
     temporary: may be printed inside the one expression that uses it.
     """
@@ -29,10 +29,16 @@ class Node:
     op: str
     operands: tuple[Node, ...]
     attribute: object
-    extent: Extent
+    axes: Axes
     name: str
     index: int
     temporary: bool = False
+    view: Axes = MATRIX
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it differs from element to element."""
+        return self.axes == self.view
 
     @property
     def is_leaf(self) -> bool:
@@ -44,19 +50,21 @@ class Node:
 
     def __repr__(self) -> str:
         operands = ", ".join(operand.name for operand in self.operands)
-        return f"{self.name}{self.extent} = {self.op}({operands})"
+        return f"{self.name}{self.axes} = {self.op}({operands})"
 
 
 @dataclass
 class Graph:
     """Builds nodes, each expression once. Node indices are a topological order.
 
+    view: the axes of an element, over which values of full size vary.
     spec_names: names that the spec gives to tensors and constants; only they may have them. Everything else gives way,
         by a number after its name.
     first_index: the index of the first node made here; those of adopted nodes are below.
     """
 
     spec_names: frozenset[str] = frozenset()
+    view: Axes = MATRIX
     first_index: int = 0
     nodes: list[Node] = field(default_factory=list)
     _known: dict[tuple, Node] = field(default_factory=dict)
@@ -80,18 +88,18 @@ class Graph:
         op: str,
         *operands: Node,
         name: str,
-        extent: Extent | None = None,
+        axes: Axes | None = None,
         attribute: object = None,
         temporary: bool = False,
     ) -> Node:
-        """The node of this expression; `extent` defaults to what the operands broadcast to."""
-        if extent is None:
-            extent = broadcast(*(operand.extent for operand in operands))
-        key = _key(op, operands, attribute, extent)
+        """The node of this expression; `axes` defaults to what the operands broadcast to."""
+        if axes is None:
+            axes = broadcast(*(operand.axes for operand in operands))
+        key = _key(op, operands, attribute, axes)
         if key not in self._known:
             own = op in ("tensor", "scalar") and (name in self.spec_names or name in self._claimed)
             unique = name if own else self._unique(name)
-            node = Node(op, operands, attribute, extent, unique, self.first_index + len(self.nodes), temporary)
+            node = Node(op, operands, attribute, axes, unique, self.first_index + len(self.nodes), temporary, self.view)
             self.nodes.append(node)
             self._known[key] = node
         return self._known[key]
@@ -101,19 +109,19 @@ class Graph:
         if node.index >= self.first_index:
             raise InternalError(f"{node!r} would come after the nodes that use it")
         if node.is_leaf:
-            self._known.setdefault(_key(node.op, node.operands, node.attribute, node.extent), node)
+            self._known.setdefault(_key(node.op, node.operands, node.attribute, node.axes), node)
         self._names[node.name] = max(1, self._names.get(node.name, 0))
         return node
 
-    def tensor(self, name: str, extent: Extent) -> Node:
-        return self.add("tensor", name=name, extent=extent, attribute=name)
+    def tensor(self, name: str, axes: Axes) -> Node:
+        return self.add("tensor", name=name, axes=axes, attribute=name)
 
     def scalar(self, name: str) -> Node:
         """A constant that the module holds as an attribute and passes at run time."""
-        return self.add("scalar", name=name, extent=SCALAR, attribute=name)
+        return self.add("scalar", name=name, axes=SCALAR, attribute=name)
 
     def literal(self, value: float) -> Node:
-        return self.add("literal", name="literal", extent=SCALAR, attribute=float(value))
+        return self.add("literal", name="literal", axes=SCALAR, attribute=float(value))
 
     def _unique(self, name: str) -> str:
         seen = self._names.setdefault(name, 1 if name in self.spec_names else 0)
@@ -121,11 +129,11 @@ class Graph:
         return name if seen == 0 else self._unique(f"{name}_{seen + 1}")
 
 
-def _key(op: str, operands: tuple[Node, ...], attribute: object, extent: Extent) -> tuple:
+def _key(op: str, operands: tuple[Node, ...], attribute: object, axes: Axes) -> tuple:
     """What makes two expressions the same."""
     # 0.0 and -0.0 are equal, but not the same constant.
     exact = repr(attribute) if isinstance(attribute, float) else attribute
-    return op, tuple(operand.index for operand in operands), exact, extent
+    return op, tuple(operand.index for operand in operands), exact, axes
 
 
 def ancestors(sinks: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
@@ -154,12 +162,12 @@ def verify(sinks: Iterable[Node]) -> None:
             raise InternalError(f"{node!r} is used before it is made")
         if node.is_leaf:
             continue
-        joined = broadcast(*(operand.extent for operand in node.operands))
+        joined = broadcast(*(operand.axes for operand in node.operands))
         if node.is_reduction:
-            if node.extent == joined or broadcast(node.extent, joined) != joined:
-                raise InternalError(f"{node!r} reduces {joined} to {node.extent}")
+            if node.axes == joined or not node.axes <= joined:
+                raise InternalError(f"{node!r} reduces {joined} to {node.axes}")
         elif node.op == "expand":
-            if broadcast(node.extent, joined) != node.extent:
-                raise InternalError(f"{node!r} expands {joined} to {node.extent}")
-        elif node.extent != joined:
-            raise InternalError(f"{node!r} should have the extent {joined}")
+            if not joined <= node.axes:
+                raise InternalError(f"{node!r} expands {joined} to {node.axes}")
+        elif node.axes != joined:
+            raise InternalError(f"{node!r} should have the axes {joined}")

@@ -54,7 +54,7 @@ def folded_constants(coefficients: Iterable[Node]) -> set[str]:
     """The module's constants that are multiplied with others of these coefficients, which elements are scaled by."""
     found: set[str] = set()
     for node in ancestors(coefficients):
-        if node.op == "mul" and not node.extent.is_full:
+        if node.op == "mul" and not node.is_full:
             found |= {name for operand in node.operands for name in _constants_in(operand)}
     return found
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from fusegen.ir.extent import CHANNEL, FULL, SCALAR, Extent, broadcast
+from fusegen.ir.axes import CHANNEL, SCALAR, Axes
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.ranges import is_moderate
 
 
-def sum_to(graph: Graph, value: Node, extent: Extent) -> Node:
-    """`value` summed over every axis that `extent` lacks; as it is where it has none of these.
+def sum_to(graph: Graph, value: Node, axes: Axes) -> Node:
+    """`value` summed over every axis that `axes` lacks; as it is where it has none of these.
 
     Factors that do not vary over the summed axes are multiplied afterwards, so that e.g. the sums of g, of g *
     weight and of g / divisor over the rows are one sum. The whole of a matrix is summed by columns first, for the same
     reason. A constant that is far from 1 stays where it is: see `ranges`.
     """
-    if broadcast(value.extent, extent) == extent:
+    if value.axes <= axes:
         return value
-    if value.extent == FULL and extent == SCALAR:
+    if value.is_full and axes == SCALAR:
         return sum_to(graph, sum_to(graph, value, CHANNEL), SCALAR)
     factors = _factors(graph, value)
-    outer = [factor for factor in factors if broadcast(factor.extent, extent) == extent]
+    outer = [factor for factor in factors if factor.axes <= axes]
     inner = [factor for factor in factors if factor not in outer]
     if not outer and len(inner) > 1:
-        return graph.add("sum", value, extent=extent, name=f"{value.name}_sum")
-    result = _sum_of_product(graph, inner, extent)
+        return graph.add("sum", value, axes=axes, name=f"{value.name}_sum")
+    result = _sum_of_product(graph, inner, axes)
     for factor in outer:
         result = graph.add("mul", result, factor, name=f"{result.name}_scaled", temporary=True)
     return result
@@ -37,16 +37,16 @@ def _factors(graph: Graph, value: Node) -> list[Node]:
     return [value]
 
 
-def _sum_of_product(graph: Graph, factors: list[Node], extent: Extent) -> Node:
-    if len(factors) == 1 and (vanishing := _vanishing_sum(graph, factors[0], extent)):
+def _sum_of_product(graph: Graph, factors: list[Node], axes: Axes) -> Node:
+    if len(factors) == 1 and (vanishing := _vanishing_sum(graph, factors[0], axes)):
         return vanishing
     product, *others = sorted(factors, key=lambda node: node.index)
     for factor in others:
         product = graph.add("mul", product, factor, name=f"{product.name}_{factor.name}", temporary=True)
-    return graph.add("sum", product, extent=extent, name=f"{product.name}_sum")
+    return graph.add("sum", product, axes=axes, name=f"{product.name}_sum")
 
 
-def _vanishing_sum(graph: Graph, value: Node, extent: Extent) -> Node | None:
+def _vanishing_sum(graph: Graph, value: Node, axes: Axes) -> Node | None:
     """The gradient through a centred normalisation sums to zero over what was normalised.
 
     x reaches the result only through x - mean(x), so shifting x changes nothing. Zero times the sum of g xhat, which
@@ -55,6 +55,6 @@ def _vanishing_sum(graph: Graph, value: Node, extent: Extent) -> Node | None:
     if value.op != "standardize_backward":
         return None
     sum_g_xhat = value.operands[4]
-    if sum_g_xhat.extent != extent:
+    if sum_g_xhat.axes != axes:
         return None
     return graph.add("vanishing", sum_g_xhat, name=f"{value.name}_sum")

@@ -1,11 +1,12 @@
 """What is known of a reduction: its C++ type and its gradient. A reduction gives one value for each element of its
-extent, of all elements of its operand that this element stands for."""
+axes, of all elements of its operand that this element stands for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fusegen.ir.axes import CHANNEL
 from fusegen.ir.graph import Graph, Node
 
 Gradient = Callable[[Graph, Node, Node], Node]
@@ -18,9 +19,8 @@ class Reduction:
     """One entry. cpp: its type in templates/support/reductions.cuh. components: the values that it is made of. value:
     C++: what picks the result of what all elements add up to.
 
-    gradient: None for the moments of a norm, through which the norm's own rule goes, and for the largest element, which
-    softmax shifts by without an effect. (That of amax would go to the elements that equal the largest: elements that
-    are computed anew in the backward pass need not be equal to the last bit.)
+    gradient: None for the moments of a norm, through which the norm's own rule goes, and for what only gradients have.
+    of_stored: the backward pass takes it, of an operand that the forward pass has stored: see `stored_operand`.
     """
 
     name: str
@@ -28,10 +28,43 @@ class Reduction:
     components: int = 1
     value: str = ""
     gradient: Gradient | None = None
+    of_stored: bool = False
 
 
 def _sum(graph: Graph, node: Node, g: Node) -> Node:
     return g
+
+
+def _to_first(graph: Graph, node: Node, g: Node) -> Node:
+    """All of the gradient goes to the first of the largest, by its number, which the forward pass saves. To look for it
+    by its value would be wrong: elements that are computed anew need not be equal to the last bit."""
+    (x,) = node.operands
+    chosen = graph.add("argmax", x, axes=node.axes, name=f"{node.name}_channel")
+    return graph.add("at_channel", g, channel_numbers(graph), chosen, name=f"d_{x.name}")
+
+
+def _to_ties(graph: Graph, node: Node, g: Node) -> Node:
+    """The elements that are the largest share the gradient. What is compared, here and in the reductions, is read from
+    memory: elements that each kernel computes anew need not be equal to the last bit."""
+    (x,) = node.operands
+    peak = graph.add("peak", x, axes=node.axes, name=f"{node.name}_peak")
+    ties = graph.add("ties", x, axes=node.axes, name=f"{node.name}_ties")
+    return graph.add("at_ties", g, x, peak, ties, name=f"d_{x.name}")
+
+
+def stored_operand(node: Node) -> Node | None:
+    """What must lie in memory for a reduction `of_stored`; None for any other node. A negation is exact anywhere."""
+    if not node.is_reduction or not REDUCTIONS[node.op].of_stored:
+        return None
+    (x,) = node.operands
+    while x.op == "negate":
+        (x,) = x.operands
+    return x
+
+
+def channel_numbers(graph: Graph) -> Node:
+    """0, 1, 2 ...: the number of each channel."""
+    return graph.add("channel", axes=CHANNEL, name="channel")
 
 
 REDUCTIONS = {
@@ -39,6 +72,10 @@ REDUCTIONS = {
     for reduction in (
         Reduction("sum", "Sum", gradient=_sum),
         Reduction("moments", "MeanAndSquares", components=2),
-        Reduction("max", "Largest", value=".value"),
+        Reduction("max", "Largest", value=".value", gradient=_to_first),
+        Reduction("argmax", "FirstLargest", components=2, value=".channel"),
+        Reduction("amax", "Largest", value=".value", gradient=_to_ties),
+        Reduction("peak", "Largest", value=".value", of_stored=True),
+        Reduction("ties", "LargestTies", components=2, value=".count", of_stored=True),
     )
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from fusegen.ir.affine import Form, written
+from fusegen.ir.affine import Coefficient, Form, axes_of, written
 from fusegen.ir.graph import Graph, Node, ancestors
 
 
@@ -31,7 +31,7 @@ class Rewriter:
         element_wise: Mapping[str, Rule],
         reductions: Mapping[str, Rule],
     ) -> None:
-        self.graph = Graph(graph.reserved, first_index=graph.first_index + len(graph.nodes))
+        self.graph = Graph(graph.reserved, graph.view, graph.first_index + len(graph.nodes))
         self.nodes, self.given, self.inexact, self.barriers = nodes, set(given), set(inexact), set(barriers)
         self._element_wise, self._reductions = element_wise, reductions
         sums = [operand for node in nodes if node.op == "sum" for operand in node.operands]
@@ -54,7 +54,7 @@ class Rewriter:
     def _rule(self, node: Node) -> Rule:
         if node.op in self._reductions:
             return self._reductions[node.op]
-        return self._element_wise.get(node.op, same) if node.extent.is_full else same
+        return self._element_wise.get(node.op, same) if node.is_full else same
 
     def value(self, node: Node) -> Node:
         """The new node that holds this node's values."""
@@ -68,6 +68,10 @@ class Rewriter:
             else:
                 self._values[node] = written(self.graph, form, node.name, node.temporary)
         return self._values[node]
+
+    def by_element(self, *coefficients: Coefficient | None) -> bool:
+        """Whether what these coefficients make differs from element to element, so that nothing is gained by it."""
+        return axes_of(*coefficients) == self.graph.view
 
     def settled(self, node: Node) -> Form:
         """The node's form, or the node as a value where its shift may not be taken together with another."""
@@ -87,7 +91,7 @@ def same(s: Rewriter, node: Node) -> Form:
         node.op,
         *(s.value(operand) for operand in node.operands),
         name=node.name,
-        extent=node.extent if node.is_reduction or node.op == "expand" else None,
+        axes=node.axes if node.is_reduction or node.op == "expand" else None,
         attribute=node.attribute,
         temporary=node.temporary,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fusegen.ir.extent import CHANNEL, SCALAR, Dim
+from fusegen.ir.axes import CHANNEL, SCALAR, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Number, Scalar, scalar_text
 from fusegen.ops.step import Step
@@ -150,8 +150,8 @@ class Prelu(Step):
             message = f"prelu has one weight, or one for each channel, of which there are {chain.channels}, not {size}"
             chain.refuse("FG304", message, "num_parameters")
         chain.symbols.constructed((size,), "num_parameters")
-        extent = SCALAR if size == 1 else CHANNEL
-        weight = chain.owned_parameter(self.name, "weight", (size,), extent)
+        axes = SCALAR if size == 1 else CHANNEL
+        weight = chain.owned_parameter(self.name, "weight", (size,), axes)
         return chain.graph.add("prelu", x, weight, name=self.name)
 
     def needs_matrix(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fusegen.chain.diagnostics import StepError
-from fusegen.ir.extent import SCALAR, Dim
+from fusegen.ir.axes import SCALAR, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import Number, Scalar, scalar_text
 from fusegen.ops.step import Dtypes, Step, promote
@@ -53,7 +53,7 @@ class Arithmetic(Step):
         if self.detach:
             operand = chain.graph.add("detach", operand, name=f"{operand.name}_detached")
         left, right = (operand, x) if self.swap else (x, operand)
-        if self.op == "div" and right.extent == SCALAR and right.op in ("scalar", "literal"):
+        if self.op == "div" and right.axes == SCALAR and right.op in ("scalar", "literal"):
             # As PyTorch's CUDA kernel does.
             return chain.graph.add("mul", left, chain.inverse(right, "constant"), name=self._result_name())
         return chain.graph.add(self.op, left, right, name=self._result_name())

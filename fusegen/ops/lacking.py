@@ -11,13 +11,9 @@ from fusegen.errors import quote
 _CUT = "end the chain before it, and call it on the module's result"
 _IN_FRONT = "call it first, and give its result to the chain, as [rows, channels]"
 _FAMILIES = {
-    "the reductions are sum, mean and logsumexp": (
+    "the reductions are sum, mean, max, min, amax, amin and logsumexp": (
         f"{_CUT}; to add a tensor is 'add'",
-        "prod amin amax argmin argmax std var norm cumsum cumprod count_nonzero median topk sort ",
-    ),
-    "a chain has no largest and smallest of a row": (
-        f"{_CUT}; the smaller and the larger of two operands are 'minimum' and 'maximum'",
-        "min max reduce_min reduce_max",
+        "prod argmin argmax std var norm cumsum cumprod count_nonzero median topk sort ",
     ),
     "softmax and log_softmax there are": (_CUT, "softmin softmax2d gumbel_softmax"),
     "a chain has no convolution": (
@@ -96,7 +92,7 @@ OTHER_NAMES = {
         "rms_norm": "rootmeansquarenorm",
         "gelu": "geluerf",
         "gelu, approximate: tanh": "gelutanh gelufast gelunew",
-        **{name: f"reduce{name}" for name in ("sum", "mean")},
+        **{name: f"reduce{name}" for name in ("sum", "mean", "max", "min")},
     }.items()
     for other in others.split()
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Dim, segment
+from fusegen.ir.axes import CHANNEL, SCALAR, Axes, Dim
 from fusegen.ir.functions import normalisation
 from fusegen.ir.graph import Node
 from fusegen.ops.scalars import NotNegative, Positive, scalar_text
@@ -22,6 +22,7 @@ class Norm(Step):
     affine: Annotated[bool, meaning("whether a weight (and a bias) of each channel is learnt", False)] = True
     owns = ("eps",)
     needs_elements = True
+    passes = 1
 
     def eager(self, x: str) -> str:
         return f"self.{self.name}({x})"
@@ -114,7 +115,7 @@ class GroupNorm(Norm):
 
     def build(self, chain, x: Node) -> Node:
         groups: Dim = chain.groups(self.num_groups)
-        over = ROW if groups == 1 else segment(groups)
+        over = Axes.of("N", C=groups)
         xhat, _, _ = normalisation.centred(chain.graph, x, over, self._eps(chain), self.name)
         return self._affine(chain, xhat)
 
@@ -136,7 +137,7 @@ class LayerNorm(Norm):
     matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
-        xhat, _, _ = normalisation.centred(chain.graph, x, ROW, self._eps(chain), self.name)
+        xhat, _, _ = normalisation.centred(chain.graph, x, chain.graph.view - CHANNEL, self._eps(chain), self.name)
         return self._affine(chain, xhat, self.bias)
 
     def construct(self, channels: Dim) -> list[str]:
@@ -161,7 +162,7 @@ class RmsNorm(Norm):
     matrix_only = "never"
 
     def build(self, chain, x: Node) -> Node:
-        xhat = normalisation.uncentred(chain.graph, x, ROW, self._eps(chain), self.name)
+        xhat = normalisation.uncentred(chain.graph, x, chain.graph.view - CHANNEL, self._eps(chain), self.name)
         return self._affine(chain, xhat, bias=False)
 
     def construct(self, channels: Dim) -> list[str]:

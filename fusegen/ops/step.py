@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import BaseModel, ConfigDict
 
 from fusegen.chain.builder import ChainBuilder
-from fusegen.ir.extent import Dim
+from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node
 from fusegen.spec.base import Given, meaning
 from fusegen.spec.names import Identifier
@@ -42,7 +42,8 @@ class Step(BaseModel):
     never, or a condition in words, which `needs_matrix` then decides. module: the class of the submodule that
     the op is in the original, if it is one; its attribute is the step's `name`. tensors: what that reads of its own.
     owns: what the ops have of it besides; they call `bn.weight` bn_weight, or so. needs_elements: whether the running
-    value must have one value for each row and channel, not one for each row.
+    value must have one value for each row and channel, not one for each row. stores_operand: whether the backward pass
+    needs the running value itself, in memory. passes: how many passes over all elements it adds to a program, at most.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -54,6 +55,8 @@ class Step(BaseModel):
     module: ClassVar[str] = ""
     tensors: ClassVar[tuple[str, ...]] = ()
     needs_elements: ClassVar[bool] = False
+    stores_operand: ClassVar[bool] = False
+    passes: ClassVar[int] = 0
     owns: ClassVar[tuple[str, ...]] = ()
 
     save: Annotated[Given[Identifier], meaning("names the result, for a `value` of later steps", "gate")] = None

@@ -47,7 +47,7 @@ class _Cache:
         at_hand = {t.node for t in self.kernel.reads}
         found = []
         for node in sorted(of_moments | self._costly_later(index, pass_, of_moments), key=lambda node: node.index):
-            near = at_hand.issuperset(n for n in node.operands if n.extent.is_full)
+            near = at_hand.issuperset(n for n in node.operands if n.is_full)
             worth = not near or is_costly(node) or is_slope(node)
             if node in of_moments or (worth and self.room > 0):
                 found.append(node)
@@ -73,11 +73,11 @@ class _Cache:
             if slope or (node in pass_.values and any(map(is_costly, self._computed_again([node])))):
                 found.add(node)
             else:
-                stack.extend(operand for operand in node.operands if operand.extent.is_full)
+                stack.extend(operand for operand in node.operands if operand.is_full)
         return found
 
     def _computed_again(self, targets: list[Node]) -> list[Node]:
         """The full-size values that `targets` need and that must be computed again, given what is cached."""
         read = {t.node for t in self.kernel.reads}
         stop = read.union(self.nodes, (node for pass_ in self.kernel.passes for node in pass_.sums))
-        return [n for n in ancestors(targets, stop) if n.extent.is_full and n not in stop]
+        return [n for n in ancestors(targets, stop) if n.is_full and n not in stop]

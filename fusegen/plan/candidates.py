@@ -6,40 +6,40 @@ from itertools import product
 
 from fusegen.plan.model import Program
 from fusegen.plan.model import Schedule as PlanSchedule
-from fusegen.plan.shapes import AUTOMATIC, DEFAULT, KNOBS, ON_CHIP, PANELS, SPLIT, Shapes
+from fusegen.plan.shapes import AUTOMATIC, DEFAULT, L2, PERSISTENT, TUNABLES, TWO_PASS, Shapes
 
-_ASKED = {"row": ON_CHIP, "column": ON_CHIP, "panel": PANELS, "split": SPLIT}
+_CHOICE = {"row": PERSISTENT, "column": PERSISTENT, "l2": L2, "two_pass": TWO_PASS}
 
 
 def schedule_names(program: Program) -> tuple[str, ...]:
     """What can be asked of a program's launcher, besides the automatic choice."""
-    return tuple(_ASKED[each.kind] for each in program.schedules) if len(program.schedules) > 1 else ()
+    return tuple(_CHOICE[each.kind] for each in program.schedules) if len(program.schedules) > 1 else ()
 
 
-def knob_names(program: Program, schedule: str | None) -> tuple[str, ...]:
-    """The knobs that a program's kernels read in one of its schedules. None: nothing is asked for, and where there is
-    a choice nobody can tell which kernels run."""
+def tunable_names(program: Program, schedule: str | None) -> tuple[str, ...]:
+    """The tunables that a program's kernels read in one of its schedules. None: nothing is asked for, and where there
+    is a choice nobody can tell which kernels run."""
     names = schedule_names(program) or (None,)
-    return next((_knobs(s) for name, s in zip(names, program.schedules, strict=True) if name == schedule), ())
+    return next((_tunables(s) for name, s in zip(names, program.schedules, strict=True) if name == schedule), ())
 
 
 def candidates(program: Program) -> tuple[Shapes, ...]:
-    """The default, then each schedule with each setting of the knobs that its kernels read.
+    """The default, then each schedule with each setting of the tunables that its kernels read.
 
     The default may repeat one of them: which one depends on the size.
     """
     found = {DEFAULT: None}
     for schedule in schedule_names(program) or (None,):
-        knobs = knob_names(program, schedule)
-        for values in product(*(KNOBS[knob].values for knob in knobs)):
-            shapes = Shapes(schedule or AUTOMATIC, **dict(zip(knobs, values, strict=True)))
+        tunables = tunable_names(program, schedule)
+        for values in product(*(TUNABLES[tunable].values for tunable in tunables)):
+            shapes = Shapes(schedule or AUTOMATIC, **dict(zip(tunables, values, strict=True)))
             found[shapes] = None
     return tuple(found)
 
 
-def _knobs(schedule: PlanSchedule) -> tuple[str, ...]:
+def _tunables(schedule: PlanSchedule) -> tuple[str, ...]:
     return tuple(
         name
-        for name, knob in KNOBS.items()
-        if any(kernel.kind == knob.kind and (kernel.partial_sums or not knob.sums) for kernel in schedule.kernels)
+        for name, tunable in TUNABLES.items()
+        if any(kernel.kind == tunable.kind and (kernel.partial_sums or not tunable.sums) for kernel in schedule.kernels)
     )

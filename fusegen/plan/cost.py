@@ -14,11 +14,11 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.ir.functions.catalogue import known_of
 from fusegen.ir.graph import Node
-from fusegen.plan.kernel import Draft
+from fusegen.plan.kernel import KernelSpec
 from fusegen.plan.model import Program
+from fusegen.plan.units import Unit, unit_of
 
 _PILOT_SUMS, _SUM_AND_DISTANCES = 3, 4
 _PER_VECTOR = 0.25  # of what is computed once for the neighbouring columns of a thread, four in float32
@@ -33,13 +33,13 @@ class Cost:
 
 
 def program_operations(program: Program) -> dict[str, float]:
-    """Operations per element of each schedule, but that of panels: they are those of the split one."""
-    return {schedule.kind: schedule.operations for schedule in program.schedules if schedule.kind != "panel"}
+    """Operations per element of each schedule, but the L2-resident one: they are those of the two-pass one."""
+    return {schedule.kind: schedule.operations for schedule in program.schedules if schedule.kind != "l2"}
 
 
-def schedule_cost(drafts: Sequence[Draft], nodes: Sequence[Node], given: Collection[Node]) -> Cost:
+def schedule_cost(specs: Sequence[KernelSpec], nodes: Sequence[Node], given: Collection[Node]) -> Cost:
     """The cost of kernels that run one after the other. nodes: of the program, in order. given: those in memory."""
-    return _Counting(drafts, nodes, given).cost()
+    return _Counting(specs, nodes, given).cost()
 
 
 class _Counting:
@@ -50,56 +50,56 @@ class _Counting:
     whether only the kernels of whole rows do.
     """
 
-    def __init__(self, drafts: Sequence[Draft], nodes: Sequence[Node], given: Collection[Node]) -> None:
+    def __init__(self, specs: Sequence[KernelSpec], nodes: Sequence[Node], given: Collection[Node]) -> None:
         self.nodes, self.given = nodes, given
         self.needed: dict[Node, int] = defaultdict(int)
         self.once: dict[Node, int] = defaultdict(int)
         self.twice: dict[Node, int] = defaultdict(int)
         self.border: dict[Node, int] = defaultdict(int)
         self.own: dict[Node, int] = defaultdict(int)
-        self.kernels = self.streams = self.columns = self.loops = self.row_loops = 0
+        self.kernels = self.pointwise = self.columns = self.loops = self.row_loops = 0
         self.column_passes = 0
         self.elements = 0.0
         self.plain: list[tuple[Node, int]] = []
-        bits = sum(len(draft.sweeps) + 1 for draft in drafts)
+        bits = sum(len(spec.passes) + 1 for spec in specs)
         self._from = 0
-        for draft in drafts:
-            self._count(draft, (1 << bits) - 1)
+        for spec in specs:
+            self._count(spec, (1 << bits) - 1)
 
-    def _count(self, draft: Draft, every: int) -> None:
+    def _count(self, spec: KernelSpec, every: int) -> None:
         """Gives a kernel its bits, and notes what its passes need and what later kernels find in memory."""
         kernel = 1 << self._from
         self.kernels |= kernel
-        passes = [kernel << 1 + index for index in range(len(draft.sweeps))]
+        passes = [kernel << 1 + index for index in range(len(spec.passes))]
         self._from += 1 + len(passes)
         own = kernel | sum(passes)
-        for node in (*draft.finished, *(n for sweep in draft.sweeps for n in sweep.sums)):
+        for node in (*spec.finished, *(n for pass_ in spec.passes for n in pass_.sums)):
             self.own[node] |= own
             self.border[node] |= own
-        for bit, sweep in zip(passes, draft.sweeps, strict=True):
-            self._sweep(draft, sweep.sums, bit)
-            for node in [*(t.node for t in sweep.stores), *(n for s in sweep.sums for n in s.operands)]:
+        for bit, pass_ in zip(passes, spec.passes, strict=True):
+            self._count_sums(spec, pass_.sums, bit)
+            for node in [*(t.node for t in pass_.stores), *(n for s in pass_.sums for n in s.operands)]:
                 self.needed[node] |= kernel
                 self._use(node, bit)
-            if draft.kind == "row":
-                for node in sweep.sums:
+            if spec.kind == "row":
+                for node in pass_.sums:
                     if node.op == "moments":  # kept in registers for the passes that follow
                         self.border[node.operands[0]] |= own & -(bit << 1)
-        for tensor in draft.vector_stores:
+        for tensor in spec.vector_stores:
             self.needed[tensor.node] |= kernel
             if tensor.role == "accumulator":
                 self.border[tensor.node] |= every & -(1 << self._from)
-        if draft.kind == "stream":
-            self.streams |= kernel
-        elif draft.kind == "column":
+        if spec.kind == "pointwise":
+            self.pointwise |= kernel
+        elif spec.kind == "column":
             self.columns, self.column_passes = kernel, len(passes)
-        elif draft.kind in ("row", "segment"):
+        elif spec.kind in ("row", "row_reduction"):
             self.loops |= sum(passes)
-            self.row_loops |= sum(passes) if draft.groups == 1 else 0
+            self.row_loops |= sum(passes) if spec.groups == 1 else 0
 
-    def _sweep(self, draft: Draft, sums: Sequence[Node], bit: int) -> None:
+    def _count_sums(self, spec: KernelSpec, sums: Sequence[Node], bit: int) -> None:
         moments = sum(node.op == "moments" for node in sums)
-        self.elements += moments * (_SUM_AND_DISTANCES if draft.kind == "row" else _PILOT_SUMS)
+        self.elements += moments * (_SUM_AND_DISTANCES if spec.kind == "row" else _PILOT_SUMS)
         for node in sums:
             if node.op == "sum":
                 self.elements += 1
@@ -120,13 +120,13 @@ class _Counting:
             if not needed or node.is_leaf or node in self.given:
                 continue
             computed = needed & ~self.border[node]
-            if not node.extent.is_full:
+            if not node.is_full:
                 # Outside the loops, unless threads that stay in a row meet another value for each element.
                 kernels = computed & self.kernels
                 coefficients += kernels.bit_count()
-                if node.extent.is_segment:
+                if unit_of(node.axes) in (Unit.ROW, Unit.GROUP):
                     setup = kernels & ~depends[node]
-                    elements += _PER_VECTOR * (setup & self.streams).bit_count()
+                    elements += _PER_VECTOR * (setup & self.pointwise).bit_count()
                     elements += _PER_VECTOR * self.column_passes * bool(setup & self.columns)
                 computed = kernels | computed & self._loops(node) & ~depends[node]
             for operand in node.operands:
@@ -149,9 +149,12 @@ class _Counting:
 
     def _loops(self, node: Node) -> int:
         """The passes that compute a small value for each element."""
-        if node.extent == CHANNEL:
-            return self.loops
-        return self.row_loops if node.extent.is_segment and node.extent != ROW else 0
+        match unit_of(node.axes):
+            case Unit.CHANNEL:
+                return self.loops
+            case Unit.GROUP:
+                return self.row_loops
+        return 0
 
     def _dependences(self) -> dict[Node, int]:
         """The kernels, with their passes, whose own sums a small value follows from."""

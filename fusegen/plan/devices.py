@@ -59,7 +59,7 @@ def all_targets() -> list[str]:
 
 
 def planning_device(targets: Sequence[str]) -> Device:
-    """One device that launch shapes of all targets respect: the fastest target's size, the least memory on chip and the
+    """One device that launch shapes of all targets respect: the fastest target's size, the least shared memory and the
     smallest clusters of all."""
     known = [DEVICES[target.rstrip("af")] for target in targets]
     fastest = max(known, key=lambda device: device.bandwidth)

@@ -26,7 +26,7 @@ def dimensions(plan: Plan) -> Dimensions:
             condition = "" if step.matrix_only == "always" else f" {step.matrix_only}"
             return Dimensions(2, 2, f"{step.op}{condition} takes no others")
     for parameter in chain.parameters.values():
-        if parameter.extent.rows:
+        if "N" in parameter.axes:
             return Dimensions(2, 2, f"the parameter {parameter.attribute} differs from row to row")
     if not has_free_rows(chain):
         return Dimensions(2, 2, "the spec ties the number of rows to another size")

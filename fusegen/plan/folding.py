@@ -58,7 +58,7 @@ class Folding:
 
     def _candidates(self) -> list[Node]:
         nodes = ancestors([tensor.node for tensor in self.outputs], self.given)
-        return [n for n in nodes if n.op in ELEMENT_WISE and n.extent.is_full and n not in self.given]
+        return [n for n in nodes if n.op in ELEMENT_WISE and n.is_full and n not in self.given]
 
     def _simplified(self, opaque: Collection[Node]) -> tuple[Scheduler, Collection[Node]]:
         """The schedules of the simplified graph, and the values that are folded: keeping another one changes nothing.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fusegen.errors import InternalError
-from fusegen.ir.extent import Dim
+from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Kernel, KernelKind, Pass, Tensor
 
@@ -14,8 +14,8 @@ Known = Mapping[Node, Tensor]
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """One pass to be: the sums it takes, the full tensors it stores."""
+class PassSpec:
+    """What a pass should compute: the sums it takes, the full tensors it stores."""
 
     sums: Sequence[Node] = ()
     stores: Sequence[Tensor] = ()
@@ -26,16 +26,16 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Draft:
-    """A kernel to be.
+class KernelSpec:
+    """What a kernel should compute.
 
-    vector_stores: per-channel, per-segment or scalar results; each is stored as soon as its sums are known. finished:
-    reductions that are read back from partial results before anything else.
+    vector_stores: results of a channel, row or group each, or scalar; each is stored as soon as its sums are known.
+    finished: reductions that are read back from partial results before anything else.
     """
 
     name: str
     kind: KernelKind
-    sweeps: Sequence[Sweep] = ()
+    passes: Sequence[PassSpec] = ()
     vector_stores: Sequence[Tensor] = ()
     partial_sums: Sequence[Node] = ()
     finished: Sequence[Node] = ()
@@ -50,41 +50,41 @@ class Draft:
 class _Build:
     """place: for sums and what follows from them, the pass that must be done first; -1 for what needs none."""
 
-    def __init__(self, draft: Draft, known: Known) -> None:
-        self.draft, self.known = draft, known
-        self.place = {node: 0 for node in draft.finished}
-        for index, sweep in enumerate(draft.sweeps):
-            self.place |= {node: index for node in sweep.sums}
+    def __init__(self, spec: KernelSpec, known: Known) -> None:
+        self.spec, self.known = spec, known
+        self.place = {node: 0 for node in spec.finished}
+        for index, pass_ in enumerate(spec.passes):
+            self.place |= {node: index for node in pass_.sums}
         self.stop = {*known, *self.place}
-        targets = [tensor.node for tensor in draft.vector_stores]
-        self.needed = ancestors([*targets, *(n for sweep in draft.sweeps for n in sweep.targets)], self.stop)
-        self.vectors = [n for n in self.needed if not (n.extent.is_full or n.is_leaf or n in self.stop)]
+        targets = [tensor.node for tensor in spec.vector_stores]
+        self.needed = ancestors([*targets, *(n for pass_ in spec.passes for n in pass_.targets)], self.stop)
+        self.vectors = [n for n in self.needed if not (n.is_full or n.is_leaf or n in self.stop)]
         for node in self.vectors:
             if node.is_reduction:
-                raise InternalError(f"kernel {draft.name} needs {node!r}, which nothing computes")
+                raise InternalError(f"kernel {spec.name} needs {node!r}, which nothing computes")
             self.place[node] = max((self.place.get(operand, -1) for operand in node.operands), default=-1)
 
     def kernel(self) -> Kernel:
-        draft = self.draft
-        if draft.sweeps:
-            passes = tuple(self._pass(index, sweep) for index, sweep in enumerate(draft.sweeps))
+        spec = self.spec
+        if spec.passes:
+            passes = tuple(self._pass(index, pass_) for index, pass_ in enumerate(spec.passes))
             setup = tuple(node for node in self.vectors if self.place[node] < 0)
         else:
-            passes, setup = (Pass((), (), (), (), tuple(self.vectors), tuple(draft.vector_stores)),), ()
+            passes, setup = (Pass((), (), (), (), tuple(self.vectors), tuple(spec.vector_stores)),), ()
         return Kernel(
-            name=draft.name,
-            kind=draft.kind,
-            vectors=tuple(self.known[n] for n in self.needed if n in self.known and not n.extent.is_full),
+            name=spec.name,
+            kind=spec.kind,
+            vectors=tuple(self.known[n] for n in self.needed if n in self.known and not n.is_full),
             setup=setup,
             passes=passes,
-            partial_sums=tuple(draft.partial_sums or draft.finished),
-            purpose=draft.purpose,
+            partial_sums=tuple(spec.partial_sums or spec.finished),
+            purpose=spec.purpose,
         )
 
-    def _pass(self, index: int, sweep: Sweep) -> Pass:
-        full = [node for node in ancestors(sweep.targets, self.stop) if node.extent.is_full]
+    def _pass(self, index: int, pass_: PassSpec) -> Pass:
+        full = [node for node in ancestors(pass_.targets, self.stop) if node.is_full]
         loads = tuple(self.known[node] for node in full if node in self.known)
         values = tuple(node for node in full if node not in self.known)
-        stored = tuple(t for t in self.draft.vector_stores if self.place.get(t.node, -1) == index)
+        stored = tuple(t for t in self.spec.vector_stores if self.place.get(t.node, -1) == index)
         results = tuple(node for node in self.vectors if self.place[node] == index)
-        return Pass(loads, values, tuple(sweep.sums), tuple(sweep.stores), results, stored)
+        return Pass(loads, values, tuple(pass_.sums), tuple(pass_.stores), results, stored)

@@ -20,7 +20,7 @@ from fusegen.spec.yaml import read_yaml
 
 
 def plan_file(path: Path | str) -> Plan:
-    """The plan of a spec file, with the tuning beside it. Raises SpecError with every mistake in either."""
+    """The plan of a spec file, with the tuning beside it. Raises SpecError with the diagnostics of either."""
     return tuned(plan_document(read_yaml(path, lenient=True)), path)
 
 
@@ -31,25 +31,25 @@ def plan_document(document: Document) -> Plan:
     except SpecError as error:
         if any(diagnostic.code == "FG213" for diagnostic in error.diagnostics):
             raise
-        # Mistakes in one part must not hide those in another.
+        # Errors in one part must not hide those in another.
         partial = read_partly(STEPS, document)
-        chain, mistakes = examine_chain(partial, document, training=True)
-        mistakes = merge(mistakes, refusals(partial, chain, document))
-        raise SpecError(merge(error.diagnostics, mistakes)) from None
+        chain, diagnostics = examine_chain(partial, document, training=True)
+        diagnostics = merge(diagnostics, refusals(partial, chain, document))
+        raise SpecError(merge(error.diagnostics, diagnostics)) from None
     return make_plan(spec, document)
 
 
 def plan_files(paths: Iterable[Path | str]) -> list[Plan]:
-    """The plans of several spec files, for one output directory. Raises SpecError with every mistake in all of them."""
+    """The plans of several spec files, for one output directory. Raises SpecError with all diagnostics of them."""
     plans: list[Plan] = []
-    mistakes: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     taken: dict[str, str] = {}
     for path in dict.fromkeys(map(Path, paths)):
         try:
             document = read_yaml(path, lenient=True)
             plan = tuned(plan_document(document), path)
         except SpecError as error:
-            mistakes += error.diagnostics
+            diagnostics += error.diagnostics
             continue
         plans.append(plan)
         # Some file systems take names that differ only in case for one.
@@ -58,8 +58,8 @@ def plan_files(paths: Iterable[Path | str]) -> list[Plan]:
             other = taken.setdefault(name, document.file)
             if other != document.file:
                 message = f"'{plan.spec.name}' would give {what} a name that {other} gives already"
-                mistakes.append(document.diagnostic("FG208", message, ("name",), hint="rename one"))
+                diagnostics.append(document.diagnostic("FG208", message, ("name",), hint="rename one"))
                 break
-    if mistakes:
-        raise SpecError(mistakes)
+    if diagnostics:
+        raise SpecError(diagnostics)
     return plans

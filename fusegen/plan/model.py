@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fusegen.chain.model import Chain
-from fusegen.ir.extent import Dim, Extent
+from fusegen.ir.axes import Axes, Dim
 from fusegen.ir.graph import Node
+from fusegen.plan.units import Unit, unit_of
 
 Role = str
 """Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", or "input <name>". A count is
-that of the batches behind running statistics: a kernel that moves them reads it or adds one, by the momentum's sign."""
+that of the batches behind running statistics: a kernel that moves them reads it or adds one, by the momentum's sign.
+"channel" is the role of the numbers of the channels, which lie nowhere: kernels make them."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +35,24 @@ class Tensor:
     gradient_of: str = ""
 
     @property
-    def extent(self) -> Extent:
-        return self.node.extent
+    def axes(self) -> Axes:
+        return self.node.axes
+
+    @property
+    def is_full(self) -> bool:
+        return self.node.is_full
+
+    @property
+    def unit(self) -> Unit:
+        """What it has one value each of."""
+        return unit_of(self.axes)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One sweep over the elements: what it loads, computes, sums up and stores.
+    """One pass over the elements: what it loads, computes, sums up and stores.
 
-    results: vector values (per channel or per segment) that are computed once the sums of this pass are known.
+    results: vector values (per channel, row or group) that are computed once the sums of this pass are known.
     """
 
     loads: tuple[Tensor, ...]
@@ -52,16 +63,16 @@ class Pass:
     vector_stores: tuple[Tensor, ...] = ()
 
 
-KernelKind = Literal["stream", "finalise", "segment", "row", "column", "panel", "total"]
+KernelKind = Literal["pointwise", "final_reduction", "row_reduction", "row", "column", "l2", "scalar_reduction"]
 
 
 @dataclass(frozen=True)
 class Kernel:
     """One kernel.
 
-    kind: the template. vectors: per-channel, per-segment and scalar tensors it reads. setup: values of those
-    extents that it computes before its first pass. partial_sums: column sums that it leaves as one partial result
-    per block. parts: the kernels that a panel kernel does the work of, in order.
+    kind: the template. vectors: tensors that it reads of a value per channel, row or group, or of one. setup: values of
+    those extents that it computes before its first pass. partial_sums: column sums that it leaves as one partial result
+    per block. parts: the kernels that an L2-resident kernel does the work of, in order.
     """
 
     name: str
@@ -95,10 +106,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Kernels that compute a program in order. kind: "row" or "column" hold data in a multiprocessor, "panel" in the
-    L2, "split" and "stream" do not. operations: of arithmetic for each element, see fusegen.plan.cost."""
+    """Kernels that compute a program in order. kind: "row" and "column" are persistent, they hold data in
+    registers or shared memory; "l2" holds it in the L2; "two_pass" and "pointwise" hold none. operations: of arithmetic
+    for each element, see fusegen.plan.cost."""
 
-    kind: Literal["row", "column", "panel", "split", "stream"]
+    kind: Literal["row", "column", "l2", "two_pass", "pointwise"]
     kernels: tuple[Kernel, ...]
     reason: str
     operations: float
@@ -106,11 +118,15 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Phase:
-    """Reductions that do not depend on each other. unit: what they have one value each of: a channel, a row, or a
-    group of channels in a row."""
+    """Reductions to the same axes that do not depend on each other."""
 
-    unit: Extent
+    axes: Axes
     sums: tuple[Node, ...]
+
+    @property
+    def unit(self) -> Unit:
+        """What they have one value each of."""
+        return unit_of(self.axes)
 
 
 @dataclass(frozen=True)
@@ -118,11 +134,11 @@ class Program:
     """One direction of one variant of a chain, behind its contraction.
 
     phases: the reductions that full-size results or other reductions wait for, in order. terminal: sums of columns that
-    nothing of the kind waits for, which the last pass takes. total_sums: of all channels. first_resident: the phase
-    from which on kernels may keep elements on chip; the number of phases where none may.
+    nothing of the kind waits for, which the last pass takes. scalar_sums: of all channels. first_resident: the phase
+    from which on persistent kernels may keep elements; the number of phases where none may.
 
     schedules: alternatives, the launcher takes the first that suits the sizes; the last fits every size.
-    totals: kernels for scalar results, run after any schedule.
+    scalar_reductions: kernels for scalar results, run after any schedule.
     """
 
     name: str
@@ -130,21 +146,21 @@ class Program:
     outputs: tuple[Tensor, ...]
     constants: tuple[str, ...]
     schedules: tuple[Schedule, ...]
-    totals: tuple[Kernel, ...]
+    scalar_reductions: tuple[Kernel, ...]
     groups: Dim | None
     reasons: tuple[str, ...]
     phases: tuple[Phase, ...] = ()
     terminal: tuple[Node, ...] = ()
-    total_sums: tuple[Node, ...] = ()
+    scalar_sums: tuple[Node, ...] = ()
     first_resident: int = 0
 
     @property
     def full_outputs(self) -> tuple[Tensor, ...]:
-        return tuple(tensor for tensor in self.outputs if tensor.extent.is_full)
+        return tuple(tensor for tensor in self.outputs if tensor.is_full)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        return tuple(kernel for schedule in self.schedules for kernel in schedule.kernels) + self.totals
+        return tuple(kernel for schedule in self.schedules for kernel in schedule.kernels) + self.scalar_reductions
 
 
 @dataclass(frozen=True)

@@ -47,19 +47,28 @@ def _mode(spec, chain: Chain, activation: str, parameter: str, other: str, autoc
     for name in chain.tail_inputs:
         if name != chain.source.name:
             roles[f"input {name}"] = other
-    roles["output"] = _result_dtype(spec, chain, activation, parameter, other, autocast)
+    roles["output"] = _running_dtypes(spec, chain, activation, parameter, other, autocast)[-1]
     name = f"autocast {activation}" if autocast else activation
     if autocast and any(role.startswith("input ") for role in roles):
         name += f", inputs {other}"
     return Mode(0, name, roles, autocast, plain=not autocast)
 
 
-def _result_dtype(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> str:
+def eager_dtypes(spec, chain: Chain, mode: Mode, step: int) -> set[str]:
+    """What eager PyTorch has the value before a step in: one dtype, unless autocast makes a difference in the mode."""
+    activation, parameter = mode.roles["activation"], mode.roles["parameter"]
+    other = next((dtype for role, dtype in mode.roles.items() if role.startswith("input ")), activation)
+    calls = [autocast for autocast, made in ((False, mode.plain), (True, mode.autocast)) if made]
+    return {_running_dtypes(spec, chain, activation, parameter, other, autocast)[step] for autocast in calls}
+
+
+def _running_dtypes(spec, chain: Chain, activation: str, parameter: str, other: str, autocast: bool) -> list[str]:
+    """Of the value before each step, and of the result."""
     named = {**dict.fromkeys(chain.tail_inputs, other), chain.source.name: activation}
     named |= {f"rank of {p.name}": str(len(p.shape)) for p in chain.parameters.values()}
-    running = activation
+    found = [activation]
     for step in spec.chain:
-        running = step.result_dtype(running, Dtypes(activation, parameter, autocast, named))
+        found.append(step.result_dtype(found[-1], Dtypes(activation, parameter, autocast, named)))
         if step.save:
-            named[step.save] = running
-    return running
+            named[step.save] = found[-1]
+    return found

@@ -8,30 +8,32 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
+from fusegen.ir.axes import SCALAR
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Phase, Tensor
+from fusegen.plan.units import Unit, unit_of
 
 
 class Needs:
     """The reductions behind the outputs of a program.
 
-    nodes: everything it needs, in order. reductions: but those to scalars, `total_sums`. terminal: sums of columns
+    nodes: everything it needs, in order. reductions: but those to scalars, `scalar_sums`. terminal: sums of columns
     that nothing but results of channels and scalars waits for. phases: the other reductions, in order.
 
     The level of a value is the number of phases, from the first on, that must be done before it can be computed;
-    `last` if it follows from a terminal sum, more than that if from a total.
+    `last` if it follows from a terminal sum, more than that if from a scalar sum.
     """
 
     def __init__(self, given: Mapping[Node, Tensor], outputs: Sequence[Tensor]) -> None:
         self.given = given
-        self.full_outputs = [t for t in outputs if t.extent.is_full]
+        self.full_outputs = [t for t in outputs if t.is_full]
         # Counts are added to by the kernels that move the running statistics.
-        self.scalar_outputs = [t for t in outputs if t.extent.is_scalar and t.role != "count"]
-        self.vector_outputs = [t for t in outputs if not t.extent.is_full and not t.extent.is_scalar]
+        self.scalar_outputs = [t for t in outputs if t.axes == SCALAR and t.role != "count"]
+        self.vector_outputs = [t for t in outputs if not t.is_full and t.axes != SCALAR]
         self.nodes = ancestors([t.node for t in outputs], given)
         found = [n for n in self.nodes if n.is_reduction and n not in given]
-        self.reductions = [n for n in found if not n.extent.is_scalar]
-        self.total_sums = [n for n in found if n.extent.is_scalar]
+        self.reductions = [n for n in found if n.axes != SCALAR]
+        self.scalar_sums = [n for n in found if n.axes == SCALAR]
         self.terminal = self._terminal()
         self.phases = self._phases()
         self.last = len(self.phases) + 1
@@ -44,7 +46,7 @@ class Needs:
         sinks = [t.node for t in self.full_outputs]
         sinks += [operand for node in self.reductions for operand in node.operands]
         awaited = set(ancestors(sinks, self.given))
-        return tuple(n for n in self.reductions if not n.extent.rows and n not in awaited)
+        return tuple(n for n in self.reductions if unit_of(n.axes) is Unit.CHANNEL and n not in awaited)
 
     def _walk(self, own: Mapping[Node, int] | None = None) -> dict[Node, int]:
         """For each node the highest number of a reduction among it and what is behind it. own: those numbers; without
@@ -62,13 +64,13 @@ class Needs:
     def _phases(self) -> list[Phase]:
         depth = self._walk()
         nodes = [n for n in self.reductions if n not in self.terminal]
-        nodes.sort(key=lambda n: (depth[n], not n.extent.rows, str(n.extent), n.index))
-        return [Phase(extent, tuple(g)) for (_, extent), g in groupby(nodes, key=lambda n: (depth[n], n.extent))]
+        nodes.sort(key=lambda n: (depth[n], unit_of(n.axes) is Unit.CHANNEL, str(n.axes), n.index))
+        return [Phase(axes, tuple(g)) for (_, axes), g in groupby(nodes, key=lambda n: (depth[n], n.axes))]
 
     def _levels(self) -> dict[Node, int]:
         own = {node: i for i, phase in enumerate(self.phases, 1) for node in phase.sums}
         own |= dict.fromkeys(self.terminal, self.last)
-        own |= dict.fromkeys(self.total_sums, self.last + 1)
+        own |= dict.fromkeys(self.scalar_sums, self.last + 1)
         return self._walk(own)
 
     def _frontiers(self) -> list[list[Node]]:
@@ -78,8 +80,8 @@ class Needs:
             if user in self.given:
                 continue
             for node in user.operands:
-                later = user.extent.is_full or user.is_reduction or self.level[user] > self.level[node]
-                if later and not node.extent.is_full and node.op != "moments":
+                later = user.is_full or user.is_reduction or self.level[user] > self.level[node]
+                if later and not node.is_full and node.op != "moments":
                     found[node] = None
         lists: list[list[Node]] = [[] for _ in range(self.last + 2)]
         for node in sorted(found, key=lambda n: n.index):
@@ -92,26 +94,26 @@ class Needs:
         return self._with_scratch(outputs, self._first_uses[level])
 
     def kept_at_last(self, known: int, stored: Collection[str]) -> list[Tensor]:
-        """The same once every reduction but the totals is done. known: the level up to which values are in memory.
+        """The same once every reduction but the scalar ones is done. known: the level up to which values are in memory.
         stored: names of results that are there already."""
         outputs = [t for t in self.vector_outputs if t.name not in stored and self.level[t.node] <= self.last]
-        return self._with_scratch(outputs, self._behind_totals(known))
+        return self._with_scratch(outputs, self._behind_scalar_sums(known))
 
     def _with_scratch(self, outputs: Sequence[Tensor], needed: Iterable[Node]) -> list[Tensor]:
         there = {t.node for t in outputs if t.role == "accumulator"}
         scratch = [Tensor(n.name, n, "accumulator", scratch=True) for n in needed if n not in there]
         return [*outputs, *scratch]
 
-    def _behind_totals(self, known: int) -> list[Node]:
+    def _behind_scalar_sums(self, known: int) -> list[Node]:
         found: set[Node] = set()
-        stack = [operand for node in self.total_sums for operand in node.operands]
+        stack = [operand for node in self.scalar_sums for operand in node.operands]
         seen: set[Node] = set()
         while stack:
             node = stack.pop()
             if node in seen or node in self.given or self.level[node] <= known:
                 continue
             seen.add(node)
-            if not node.extent.is_full and self.level[node] <= self.last and node.op != "moments":
+            if not node.is_full and self.level[node] <= self.last and node.op != "moments":
                 found.add(node)
             else:
                 stack.extend(node.operands)

@@ -14,18 +14,18 @@ from fusegen.spec.yaml import read_yaml
 def plan_packages(paths: Iterable[Path]) -> list[Plan]:
     """As plan_files, for specs each of which is in a file of its own name: generated text says `specs/<name>.yaml`.
 
-    paths: no file twice. Raises SpecError with every mistake in all of them.
+    paths: no file twice. Raises SpecError with the diagnostics of all of them.
     """
     files = list(paths)
-    mistakes: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     try:
         plans = plan_files(files)
         if all(plan.spec.name == path.stem for plan, path in zip(plans, files, strict=True)):
             return plans
     except SpecError as error:
-        mistakes += error.diagnostics
-    # Read again, for the place of each name: a spec may have other mistakes, too.
-    raise SpecError([*mistakes, *(each for path in files for each in _misnamed(path))])
+        diagnostics += error.diagnostics
+    # Read again, for the place of each name: a spec may have other errors, too.
+    raise SpecError([*diagnostics, *(each for path in files for each in _misnamed(path))])
 
 
 def _misnamed(path: Path) -> Iterator[Diagnostic]:

@@ -1,6 +1,6 @@
 """A program as its passes over the elements: what each loads, computes, sums and stores, and what follows from sums.
 
-Every kernel of a program takes its work from here: one that keeps elements on chip does several passes, others one.
+Every kernel of a program takes its work from here: a persistent one does several passes, others one.
 Pass number `len(passes)` of a program with scalar results goes over the channels and reduces them to scalars.
 """
 
@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Extent
+from fusegen.ir.axes import SCALAR
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.cached import cached_values
 from fusegen.plan.model import Kernel, Program, Tensor
+from fusegen.plan.units import Unit
 
 BEFORE = -1
 """The place of what follows from tensors alone."""
@@ -26,7 +27,7 @@ class ElementPass:
     reads: full-size tensors. values: full-size values in order. small: values of fewer elements that these use.
     """
 
-    unit: Extent | None
+    unit: Unit | None
     reads: tuple[Tensor, ...]
     values: tuple[Node, ...]
     sums: tuple[Node, ...]
@@ -42,28 +43,28 @@ class ElementPass:
 class Passes:
     """The passes of a program, and where each value that is not of full size is computed.
 
-    given: the tensors in memory, by node. first_resident: the pass with which kernels begin that keep elements on
-    chip; the last pass where there are none.
+    given: the tensors in memory, by node. first_resident: the pass with which persistent kernels begin; the
+    last pass where there are none.
     """
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.given: Mapping[Node, Tensor] = {tensor.node: tensor for tensor in program.inputs}
-        last = self._pass(CHANNEL if program.terminal else None, program.terminal, program.full_outputs)
+        last = self._pass(Unit.CHANNEL if program.terminal else None, program.terminal, program.full_outputs)
         self.passes = (*(self._pass(p.unit, p.sums, ()) for p in program.phases), last)
         self.first_resident = program.first_resident
         self._pass_of = {node: i for i, each in enumerate(self.passes) for node in each.sums}
-        self._pass_of |= dict.fromkeys(program.total_sums, len(self.passes))
+        self._pass_of |= dict.fromkeys(program.scalar_sums, len(self.passes))
         self._places: dict[Node, int] = {}
 
-    def _pass(self, unit: Extent | None, sums: Sequence[Node], stores: Sequence[Tensor]) -> ElementPass:
+    def _pass(self, unit: Unit | None, sums: Sequence[Node], stores: Sequence[Tensor]) -> ElementPass:
         targets = [*(operand for node in sums for operand in node.operands), *(t.node for t in stores)]
         reductions = [node for node in ancestors(targets, self.given) if node.is_reduction]
-        full = [n for n in ancestors(targets, {*self.given, *reductions}) if n.extent.is_full]
+        full = [n for n in ancestors(targets, {*self.given, *reductions}) if n.is_full]
         values = tuple(node for node in full if node not in self.given)
         used = {operand for node in (*values, *sums) for operand in node.operands} | {t.node for t in stores}
         reads = tuple(self.given[node] for node in full if node in self.given)
-        small = frozenset(node for node in used if not node.extent.is_full)
+        small = frozenset(node for node in used if not node.is_full)
         return ElementPass(unit, reads, values, tuple(sums), tuple(stores), small)
 
     @property
@@ -111,7 +112,7 @@ class Passes:
         for index in range(self.first_resident + 1, len(self.passes)):
             stop = {*self.given, *self._pass_of, *self.cached["column"][index]}
             needed = ancestors(self.passes[index].targets, stop)
-            found |= {self.given[node].name for node in needed if node in self.given and node.extent.is_full}
+            found |= {self.given[node].name for node in needed if node in self.given and node.is_full}
         return found
 
     # Values of fewer elements
@@ -131,17 +132,17 @@ class Passes:
     @cached_property
     def small(self) -> list[Node]:
         """Every value that is not of full size and is no leaf, tensor or reduction, in order."""
-        sinks = [*(t.node for t in self.program.outputs), *(o for n in self.program.total_sums for o in n.operands)]
+        sinks = [*(t.node for t in self.program.outputs), *(o for n in self.program.scalar_sums for o in n.operands)]
         sinks += [target for each in self.passes for target in each.targets]
         nodes = ancestors(sinks, self.given)
-        return [n for n in nodes if not n.extent.is_full and not (n.is_leaf or n.is_reduction or n in self.given)]
+        return [n for n in nodes if not n.is_full and not (n.is_leaf or n.is_reduction or n in self.given)]
 
     @cached_property
     def needed_by_elements(self) -> list[set[Node]]:
         """For each pass, and behind them for the channels that become scalars, the values and tensors that an element
         needs when all that follows from earlier sums is at hand."""
         used = [each.small for each in self.passes]
-        used.append(frozenset(operand for node in self.program.total_sums for operand in node.operands))
+        used.append(frozenset(operand for node in self.program.scalar_sums for operand in node.operands))
         return [self._behind(nodes) for nodes in used]
 
     @cached_property
@@ -180,13 +181,13 @@ class Passes:
         """What follows from tensors alone, and is needed by elements or by what follows from sums."""
         needed = {n for each in self.needed_by_elements for n in each}
         needed |= self._behind(operand for node in self.followed for operand in node.operands)
-        scalars = {n for n in self.small if n.extent == SCALAR}
+        scalars = {n for n in self.small if n.axes == SCALAR}
         return [n for n in self.small if self.place(n) == BEFORE and (n in needed or n in scalars)]
 
     @cached_property
     def finished(self) -> list[list[Node]]:
         """For each pass, and for the channels, what is only stored once its sums are known."""
-        count = len(self.passes) + bool(self.program.total_sums)
+        count = len(self.passes) + bool(self.program.scalar_sums)
         found: list[list[Node]] = [[] for _ in range(count)]
         for index, tensors in enumerate(self.stored):
             at_hand = {*self.given, *self._pass_of, *self.followed, *self.derived}
@@ -200,7 +201,7 @@ class Passes:
         """For each pass, and for the channels, the outputs that are not of full size and known with its sums."""
         found: list[list[Tensor]] = [[] for _ in range(len(self.passes) + 1)]
         for tensor in self.program.outputs:
-            if not tensor.extent.is_full and tensor.role != "count":
+            if not tensor.is_full and tensor.role != "count":
                 found[max(self.place(tensor.node), 0)].append(tensor)
         return found
 
@@ -216,10 +217,16 @@ class Passes:
     @cached_property
     def in_memory(self) -> list[tuple[Tensor, int]]:
         """Every tensor that is not of full size and is read, with the pass whose sums it comes from, or BEFORE."""
-        found = [(tensor, BEFORE) for tensor in self.program.inputs if not tensor.extent.is_full]
+        found = [(tensor, BEFORE) for tensor in self.program.inputs if not tensor.is_full]
         results = [(t, i) for i, tensors in enumerate(self.stored) for t in tensors if t.role == "accumulator"]
         results += [(t, i) for i, tensors in enumerate(self.scratch) for t in tensors]
+        found += [(Tensor(node.name, node, "channel"), BEFORE) for node in self.channel_numbers]
         return found + [(tensor, i) for tensor, i in results if self.uses(tensor, i)]
+
+    @cached_property
+    def channel_numbers(self) -> set[Node]:
+        """The numbers of the channels, where elements use them: kernels find them where they find tensors."""
+        return {node for each in self.passes for node in each.small if node.op == "channel"}
 
     @cached_property
     def _needed(self) -> list[set[Node]]:
@@ -237,8 +244,3 @@ class Passes:
         """The tensors of fewer elements that the elements of a pass need when it begins from memory."""
         needed = self.needed_by_elements[index]
         return [t for t, _ in self.in_memory if t.node in needed]
-
-
-def is_group(extent: Extent) -> bool:
-    """One value for each group of channels in a row."""
-    return extent.is_segment and extent != ROW

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusegen.chain.build import build_chain, examine_chain
 from fusegen.chain.model import Chain
 from fusegen.errors import SpecError
 from fusegen.ir.autodiff import differentiate
-from fusegen.ir.extent import FULL
 from fusegen.ir.graph import Node, ancestors
+from fusegen.ir.reductions import stored_operand
 from fusegen.plan.devices import Device, planning_device
 from fusegen.plan.folding import Folding
 from fusegen.plan.model import Mode, Program, Role, Tensor, Variant
-from fusegen.plan.modes import modes
+from fusegen.plan.modes import eager_dtypes, modes
 from fusegen.plan.refusals import refusals
 from fusegen.plan.tuning import Tuning
 from fusegen.spec.model import SpecModel
@@ -50,37 +51,37 @@ class Plan:
 
 def make_plan(spec: SpecModel, document) -> Plan:
     """Plans a validated spec. Raises SpecError where the chain does not fit together or cannot be scheduled."""
-    training, mistakes = examine_chain(spec, document, training=True)
-    mistakes = merge(mistakes, refusals(spec, training, document))
-    if mistakes:
-        raise SpecError(mistakes)
+    training, diagnostics = examine_chain(spec, document, training=True)
+    diagnostics = merge(diagnostics, refusals(spec, training, document))
+    if diagnostics:
+        raise SpecError(diagnostics)
+    chains = {"": training}
     if any(tracked for _, tracked in training.batch_norms):
-        evaluation = build_chain(spec, document, training=False)
-        variants = (_variant("train", training), _variant("eval", evaluation))
-    else:
-        variants = (_variant("", training),)
-    return Plan(spec, planning_device(spec.targets), variants, tuple(modes(spec, training)))
+        chains = {"train": training, "eval": build_chain(spec, document, training=False)}
+    found = tuple(modes(spec, training))
+    variants = tuple(_variant(spec, name, chain, found) for name, chain in chains.items())
+    return Plan(spec, planning_device(spec.targets), variants, found)
 
 
-def _variant(name: str, chain: Chain) -> Variant:
+def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) -> Variant:
     prefix = f"{name}_" if name else ""
     graph = chain.graph
     result = graph.claim(_RESULT)
-    grad = graph.tensor(graph.claim(f"grad_{result}"), FULL)
+    grad = graph.tensor(graph.claim(f"grad_{result}"), graph.view)
     leaves = {node.name: node for node in _leaves(chain)}
     names = {name: graph.claim(f"grad_{name}") for name in leaves}
     gradients = differentiate(graph, chain.result, grad, list(leaves.values()))
     outputs, reasons = _gradient_outputs(chain, gradients, names)
     saved = _saved([tensor.node for tensor in outputs], grad)
+    kept = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in saved]
     forward_outputs = [Tensor(result, chain.result, "output")]
-    forward_outputs += [Tensor(node.name, node, "accumulator") for node in saved]
+    forward_outputs += kept
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
     sources = _sources(chain)
     forward_outputs += [tensor for tensor in sources if tensor.role == "count"]
     # A product has a rounding error of its own; what the module is given may be exact.
     rounded = {chain.source} if chain.contraction else set()
     forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, rounded=rounded).program()
-    kept = [Tensor(node.name, node, "accumulator") for node in saved]
     grad_tensor = Tensor(grad.name, grad, "output")
     read = [grad_tensor, *sources, *kept]
     backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, rounded).program()
@@ -89,7 +90,7 @@ def _variant(name: str, chain: Chain) -> Variant:
 
 
 def _leaves(chain: Chain) -> list[Node]:
-    parameters = [chain.graph.tensor(p.name, p.extent) for p in chain.parameters.values()]
+    parameters = [chain.graph.tensor(p.name, p.axes) for p in chain.parameters.values()]
     return [chain.source, *chain.tail_inputs.values(), *parameters]
 
 
@@ -100,13 +101,11 @@ def _sources(chain: Chain) -> list[Tensor]:
         if node is not chain.source:
             tensors.append(Tensor(name, node, f"input {name}"))
     for parameter in chain.parameters.values():
-        node = chain.graph.tensor(parameter.name, parameter.extent)
+        node = chain.graph.tensor(parameter.name, parameter.axes)
         tensors.append(Tensor(parameter.name, node, "parameter", in_product=parameter.in_product))
     for buffer in chain.buffers.values():
         role = "count" if buffer.integer else "parameter"
-        tensors.append(
-            Tensor(buffer.name, chain.graph.tensor(buffer.name, buffer.extent), role, optional=chain.training)
-        )
+        tensors.append(Tensor(buffer.name, chain.graph.tensor(buffer.name, buffer.axes), role, optional=chain.training))
     return tensors
 
 
@@ -124,7 +123,7 @@ def _gradient_outputs(
         if node is not source and node in gradients:
             outputs.append(gradient(name, node, f"input {name}"))
     for parameter in chain.parameters.values():
-        node = chain.graph.tensor(parameter.name, parameter.extent)
+        node = chain.graph.tensor(parameter.name, parameter.axes)
         if node not in gradients:
             continue
         outputs.append(gradient(parameter.name, node, "parameter"))
@@ -136,21 +135,35 @@ def _gradient_outputs(
 
 
 def _saved(targets: list[Node], grad: Node) -> list[Node]:
-    """The statistics that the backward program takes from the forward pass instead of reducing again: what follows from
-    reductions, without the gradient, as full-size values use it."""
-    found: dict[Node, None] = {}
-    seen: set[Node] = set()
+    """What the backward program takes from the forward pass: the operands that it compares, and instead of reducing
+    again the statistics, which are what follows from reductions, without the gradient, as full-size values use it."""
+    stored = [stored_operand(node) for node in ancestors(targets)]
+    found = {node: None for node in stored if node is not None and not node.is_leaf}
+    seen = set(found)
     stack = list(targets)
     while stack:
         node = stack.pop()
         if node in seen:
             continue
         seen.add(node)
-        if not node.extent.is_full and node.op != "moments" and _is_statistic(node, grad):
+        again = node.op == "moments" or stored_operand(node) is not None
+        if not node.is_full and not again and _is_statistic(node, grad):
             found[node] = None
         else:
             stack.extend(node.operands)
     return sorted(found, key=lambda node: node.index)
+
+
+def _role(spec: SpecModel, chain: Chain, node: Node, found: Sequence[Mode]) -> Role:
+    """That of what is saved. An operand of full size has the dtype that eager PyTorch keeps it in, for the sake of
+    memory; where no role has that dtype in all modes, it is float32."""
+    steps = [index for index, value in enumerate(chain.running) if value is node]
+    if node.is_full and steps:
+        dtypes = [(mode.roles, eager_dtypes(spec, chain, mode, steps[0])) for mode in found]
+        for role in ("activation", "output"):
+            if all(eager == {roles[role]} for roles, eager in dtypes):
+                return role
+    return "accumulator"
 
 
 def _is_statistic(node: Node, grad: Node) -> bool:

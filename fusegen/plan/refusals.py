@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from fusegen.chain.model import Chain
 from fusegen.errors import Diagnostic
-from fusegen.ops.norms import Norm
 from fusegen.plan.devices import DEVICES, is_known
 
-# Kernels know passes and the tensors of all elements by masks of 32 bits. Each norm is a pass of its own; there is the
-# last one, and that over the channels. Besides inputs and parameters there is the product, and backward its gradient.
-MAX_NORMS = 30
+# Kernels know passes and the tensors of all elements by masks of 32 bits. Besides the passes of norms and reductions
+# there is the last one, and that over the channels. Besides inputs and parameters there is the product, and backward
+# its gradient.
+MAX_PASSES = 30
 MAX_FULL_TENSORS = 30
 
 
@@ -20,8 +20,8 @@ def refusals(spec, chain: Chain, document) -> Iterator[Diagnostic]:
     yield from _unknown_targets(spec, document)
     yield from _numbers_of_groups(chain, document)
     yield from _parameters_of_the_rows(chain, document)
-    yield from _too_many_norms(spec, document)
-    yield from _too_many_tensors(chain, document)
+    yield from _too_many_passes(spec, document)
+    yield from _too_many_tensors(spec, chain, document)
 
 
 def _unknown_targets(spec, document) -> Iterator[Diagnostic]:
@@ -40,22 +40,28 @@ def _numbers_of_groups(chain: Chain, document) -> Iterator[Diagnostic]:
 
 def _parameters_of_the_rows(chain: Chain, document) -> Iterator[Diagnostic]:
     for parameter in chain.parameters.values():
-        if parameter.extent.rows and not parameter.extent.is_full:
+        if "N" in parameter.axes and not parameter.axes == chain.graph.view:
             message = f"parameter '{parameter.name}' has one value for each row: no kernel takes its gradient's sums"
             yield document.diagnostic("FG401", message, (*chain.places[parameter.name][:2], "shape"))
 
 
-def _too_many_norms(spec, document) -> Iterator[Diagnostic]:
-    norms = [index for index, step in enumerate(spec.chain) if isinstance(step, Norm)]
-    if len(norms) > MAX_NORMS:
-        message = f"a chain can have at most {MAX_NORMS} norms: each is a stage of its own"
-        yield document.diagnostic("FG401", message, ("chain", norms[MAX_NORMS]), hint="split the chain in two")
+def _too_many_passes(spec, document) -> Iterator[Diagnostic]:
+    passes = 0
+    for index, step in enumerate(spec.chain):
+        passes += step.passes if step is not None else 0
+        if passes > MAX_PASSES:
+            message = f"norms and reductions of a chain can take at most {MAX_PASSES} passes over its elements"
+            yield document.diagnostic("FG401", message, ("chain", index), hint="split the chain in two")
+            return
 
 
-def _too_many_tensors(chain: Chain, document) -> Iterator[Diagnostic]:
+def _too_many_tensors(spec, chain: Chain, document) -> Iterator[Diagnostic]:
     names = [name for name, node in chain.tail_inputs.items() if node is not chain.source]
-    names += [parameter.name for parameter in chain.parameters.values() if parameter.extent.is_full]
-    if len(names) > MAX_FULL_TENSORS:
+    names += [parameter.name for parameter in chain.parameters.values() if parameter.axes == chain.graph.view]
+    stored = [index for index, step in enumerate(spec.chain) if step is not None and step.stores_operand]
+    if len(names) + len(stored) > MAX_FULL_TENSORS:
         message = f"a chain can read at most {MAX_FULL_TENSORS} tensors of its result's size besides its first input"
-        place = chain.places[names[MAX_FULL_TENSORS]][:2]
+        if stored:
+            message += ", with what amax and amin store for the backward pass"
+        place = chain.places[names[MAX_FULL_TENSORS]][:2] if len(names) > MAX_FULL_TENSORS else ("chain", stored[-1])
         yield document.diagnostic("FG401", message, place, hint="split the chain in two")

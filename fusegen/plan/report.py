@@ -9,11 +9,11 @@ from typing import Any
 from fusegen.ops.step import WIDTH, Step
 from fusegen.plan.plan import Plan
 from fusegen.plan.summary import is_built, is_read, summary
-from fusegen.plan.tuning import Architecture, ranges
+from fusegen.plan.tuning import Architecture, Measurement, Range, ranges
 
 
 def report(plan: Plan) -> str:
-    """What `fusegen plan` prints: the chain, stages, kernels, bytes, the floor, and why."""
+    """What `fusegen plan` prints: the chain, schedules, kernels, bytes, the floor, and why."""
     data = summary(plan)
     sizes = ", ".join(f"{name} {size}" for name, size in data["typical"].items())
     lines = [f"{data['name']} at {sizes}" if sizes else data["name"], ""]
@@ -82,12 +82,21 @@ def _architecture(plan: Plan, architecture: Architecture) -> list[str]:
     lines = [f"launch shapes on {architecture.target}, measured on {architecture.gpu} ({versions}):"]
     for program in plan.programs:
         for dtype in plan.spec.dtypes:
-            found = ranges(architecture.of(program.name, dtype))
+            measurements = architecture.of(program.name, dtype)
+            found, least = ranges(measurements), 0
             for each in found:
                 rest = "beyond that" if len(found) > 1 else "all rows"
                 rows = rest if each.most_rows is None else f"up to {each.most_rows} rows"
-                lines.append(f"  {program.name}, {dtype}, {rows}: {each.shapes}")
+                lines.append(f"  {program.name}, {dtype}, {rows}: {each.shapes}{_ran(measurements, least, each)}")
+                least = each.most_rows or least
     return lines
+
+
+def _ran(measurements: Sequence[Measurement], least: int, range_: Range) -> str:
+    """The schedules that launchers ran at the sizes that were measured in a range, which begins behind `least` rows."""
+    inside = [m for m in measurements if m.rows > least and m.rows <= (range_.most_rows or m.rows)]
+    found = [f"{m.ran} at {m.rows} rows" for m in inside if m.ran is not None]
+    return f"; ran {', '.join(found)}" if found else ""
 
 
 def _program(plan: Plan, program: dict[str, Any]) -> list[str]:

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.ir.graph import Node
 from fusegen.plan.cost import Cost, schedule_cost
-from fusegen.plan.kernel import Draft, Known, Sweep
+from fusegen.plan.kernel import KernelSpec, Known, PassSpec
 from fusegen.plan.model import Kernel, Phase, Program, Schedule, Tensor
 from fusegen.plan.needs import Needs
+from fusegen.plan.units import Unit
 
 
-def _unit(phase: Phase) -> str:
+def _reduced(phase: Phase) -> str:
     """What is reduced to one value."""
-    return "column" if phase.unit == CHANNEL else "row" if phase.unit == ROW else "group"
+    return "column" if phase.unit is Unit.CHANNEL else str(phase.unit)
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Alternative:
     """A schedule to be. shared: how many of its kernels, the first ones, all alternatives begin with."""
 
     kind: str
-    drafts: tuple[Draft, ...]
+    kernels: tuple[KernelSpec, ...]
     shared: int
     reason: str
 
@@ -51,10 +51,7 @@ class Scheduler:
         used = set(self.needs.nodes)
         inputs = tuple(t for t in self.inputs if t.node in used)
         constants = sorted({node.attribute for node in used if node.op == "scalar"})
-        groups = next((p.unit.blocks for p in self.phases if p.unit not in (CHANNEL, ROW)), None)
-        for node in self.needs.nodes:
-            if groups is None and node.extent.is_segment and node.extent.blocks != 1:
-                groups = node.extent.blocks
+        groups = [phase.axes.blocks("C") for phase in self.phases] + [n.axes.blocks("C") for n in self.needs.nodes]
         schedules, known = self._schedules()
         return Program(
             self.name,
@@ -62,19 +59,19 @@ class Scheduler:
             self.outputs,
             tuple(constants),
             tuple(schedules),
-            self._totals(known),
-            groups,
+            self._scalar_reductions(known),
+            next((found for found in groups if found is not None), None),
             (*self.reasons, *self._why_first()),
             tuple(self.phases),
             self.needs.terminal,
-            tuple(self.needs.total_sums),
+            tuple(self.needs.scalar_sums),
             self.first_resident,
         )
 
     @cached_property
     def costs(self) -> dict[str, Cost]:
         """What each alternative costs."""
-        return {each.kind: schedule_cost(each.drafts, self.needs.nodes, self.given) for each in self.alternatives}
+        return {each.kind: schedule_cost(each.kernels, self.needs.nodes, self.given) for each in self.alternatives}
 
     @cached_property
     def first_resident(self) -> int:
@@ -88,160 +85,166 @@ class Scheduler:
 
     @cached_property
     def alternatives(self) -> list[Alternative]:
-        """All schedules but that of panels, which does with one kernel what the last one does with several."""
+        """All schedules but the L2-resident one, which does with one kernel what the last one does with several."""
         start = self.first_resident
         resident = self.phases[start:]
         prefix = self._reduce_phases(0, start)
         found = []
         if resident:
-            kind = "row" if resident[0].unit.rows else "column"
-            drafts = (*prefix, *(self._row(resident) if kind == "row" else self._column(resident)))
-            found.append(Alternative(kind, drafts, len(prefix), self._why_resident(resident[0])))
-        kind = "split" if self.phases else "stream"
-        drafts = (*prefix, *self._reduce_phases(start, len(self.phases)), *self._apply())
-        return [*found, Alternative(kind, drafts, len(prefix), self._why_split(kind))]
+            kind = "row" if resident[0].unit is not Unit.CHANNEL else "column"
+            kernels = (*prefix, *(self._row(resident) if kind == "row" else self._column(resident)))
+            found.append(Alternative(kind, kernels, len(prefix), self._why_resident(resident[0])))
+        kind = "two_pass" if self.phases else "pointwise"
+        kernels = (*prefix, *self._reduce_phases(start, len(self.phases)), *self._apply())
+        return [*found, Alternative(kind, kernels, len(prefix), self._why_last(kind))]
 
     def _schedules(self) -> tuple[list[Schedule], Known]:
         """The schedules with their kernels, and what lies in memory behind the last one."""
         schedules = []
-        shared, begin = _built(self.alternatives[0].drafts[: self.alternatives[0].shared], self.given)
+        shared, begin = _built(self.alternatives[0].kernels[: self.alternatives[0].shared], self.given)
         for each in self.alternatives:
-            kernels, known = _built(each.drafts[each.shared :], begin)
+            kernels, known = _built(each.kernels[each.shared :], begin)
             cost = self.costs[each.kind].elements
-            if each.kind == "split" and self._panels_help(kernels):
-                schedules.append(Schedule("panel", self._panel(*kernels), self._why_panel(), cost))
+            if each.kind == "two_pass" and self._l2_helps(kernels):
+                schedules.append(Schedule("l2", self._l2(*kernels), self._why_l2(), cost))
             schedules.append(Schedule(each.kind, (*shared, *kernels), each.reason, cost))
         return schedules, known
 
-    def _panels_help(self, kernels: Sequence[Kernel]) -> bool:
+    def _l2_helps(self, kernels: Sequence[Kernel]) -> bool:
         """Whether all there is to reduce before the results are columns, of tensors that the last pass reads again. The
         kernel has no values of rows, and leaves sums but no moments to what follows."""
-        if [phase.unit for phase in self.phases] != [CHANNEL]:
+        if [phase.unit for phase in self.phases] != [Unit.CHANNEL]:
             return False
         partials, _, last, *_ = kernels
         again = {t for p in partials.passes for t in p.loads} & {t for p in last.passes for t in p.loads}
-        rows = any(t.extent.rows for part in (partials, last) for t in part.vectors)
+        rows = any("N" in t.axes for part in (partials, last) for t in part.vectors)
         return bool(again) and not rows and not any(node.op == "moments" for node in self.needs.terminal)
 
     def _why_first(self) -> list[str]:
         earlier, resident = self.phases[: self.first_resident], self.phases[self.first_resident :]
         if not earlier:
             return []
-        before = " and ".join(dict.fromkeys(f"each {_unit(phase)}" for phase in earlier))
-        return [f"{before} is reduced before the last stage, which reduces each {_unit(resident[0])}"]
+        before = " and ".join(dict.fromkeys(f"each {_reduced(phase)}" for phase in earlier))
+        return [f"{before} is reduced before the last passes, which reduce each {_reduced(resident[0])}"]
 
     def _why_resident(self, phase: Phase) -> str:
-        unit = {"row": "row", "group": "group of channels", "column": "tile of columns"}[_unit(phase)]
-        place = "shared memory" if phase.unit == CHANNEL else "registers"
+        unit = {"row": "row", "group": "group of channels", "column": "tile of columns"}[_reduced(phase)]
+        place = "shared memory" if phase.unit is Unit.CHANNEL else "registers"
         return f"a whole {unit} stays in {place} from its reduction to its use: its kernel reads it once"
 
-    def _why_panel(self) -> str:
-        return "a panel of columns stays in the L2 from its reduction to its use: the memory is read once"
+    def _why_l2(self) -> str:
+        return "a tile of columns stays in the L2 from its reduction to its use: the memory is read once"
 
-    def _why_split(self, kind: str) -> str:
-        if kind == "stream" and not self.needs.reductions:
+    def _why_last(self, kind: str) -> str:
+        if kind == "pointwise" and not self.needs.reductions:
             return "nothing is reduced: one pass over memory"
-        if kind == "stream":
+        if kind == "pointwise":
             return "no result of a reduction is used element-wise: one pass over memory"
         return "for every size: each reduction phase reads its operands once, the last pass once more"
 
-    def _reduce_phases(self, begin: int, end: int) -> list[Draft]:
+    def _reduce_phases(self, begin: int, end: int) -> list[KernelSpec]:
         """Kernels that bring the results of some phases to memory, from where later kernels read them."""
-        found: list[Draft] = []
+        found: list[KernelSpec] = []
         for position, phase in enumerate(self.phases[begin:end], begin + 1):
             keep = self.needs.kept(position)
             number = "" if len(self.phases) == 1 else f"_{position}"
-            if phase.unit.rows:
-                name, about = f"{self.name}_segments{number}", f"what each {_unit(phase)} is reduced to"
-                sweep = Sweep(phase.sums)
-                found.append(Draft(name, "segment", [sweep], keep, groups=phase.unit.blocks, purpose=about))
+            if phase.unit is not Unit.CHANNEL:
+                name, about = f"{self.name}_row_reduction{number}", f"what each {_reduced(phase)} is reduced to"
+                pass_ = PassSpec(phase.sums)
+                found.append(
+                    KernelSpec(name, "row_reduction", [pass_], keep, groups=phase.axes.blocks("C") or 1, purpose=about)
+                )
             else:
                 name, about = f"{self.name}_partials{number}", "column sums, one partial result per block of rows"
-                found.append(Draft(name, "stream", [Sweep(phase.sums)], partial_sums=phase.sums, purpose=about))
-                name, about = f"{self.name}_finalise{number}", "combines the partial results of each column"
-                found.append(Draft(name, "finalise", (), keep, finished=phase.sums, purpose=about))
+                found.append(
+                    KernelSpec(name, "pointwise", [PassSpec(phase.sums)], partial_sums=phase.sums, purpose=about)
+                )
+                name, about = f"{self.name}_final_reduction{number}", "combines the partial results of each column"
+                found.append(KernelSpec(name, "final_reduction", (), keep, finished=phase.sums, purpose=about))
         return found
 
     @property
-    def _last_sweep(self) -> Sweep:
+    def _last_pass(self) -> PassSpec:
         """Full results, and the column sums that nothing waits for."""
-        return Sweep(self.needs.terminal, self.needs.full_outputs)
+        return PassSpec(self.needs.terminal, self.needs.full_outputs)
 
-    def _apply(self) -> list[Draft]:
-        """The last pass of a split or stream schedule."""
+    def _apply(self) -> list[KernelSpec]:
+        """The last pass of a two-pass or pointwise schedule."""
         suffix = "_apply" if self.phases else ""
         about = "every result in one pass" if not self.phases else "results, with what is reduced at hand"
         terminal = self.needs.terminal
-        draft = Draft(f"{self.name}{suffix}", "stream", [self._last_sweep], partial_sums=terminal, purpose=about)
+        spec = KernelSpec(f"{self.name}{suffix}", "pointwise", [self._last_pass], partial_sums=terminal, purpose=about)
         stored = [t.name for level in range(1, self.needs.last) for t in self.needs.kept(level)]
-        return [draft, *self._finalise_terminal(len(self.phases), stored)]
+        return [spec, *self._reduce_terminal(len(self.phases), stored)]
 
-    def _finalise_terminal(self, known: int, stored: Sequence[str]) -> list[Draft]:
+    def _reduce_terminal(self, known: int, stored: Sequence[str]) -> list[KernelSpec]:
         """known: the phases whose results are in memory."""
         terminal = self.needs.terminal
         if not terminal:
             return []
         keep = self.needs.kept_at_last(known, stored)
         about = "column sums from partial results"
-        return [Draft(f"{self.name}_column_sums", "finalise", (), keep, finished=terminal, purpose=about)]
+        return [KernelSpec(f"{self.name}_column_sums", "final_reduction", (), keep, finished=terminal, purpose=about)]
 
     def _stored_before(self) -> list[str]:
         """The results of the phases before the resident ones."""
         return [t.name for level in range(1, self.first_resident + 1) for t in self.needs.kept(level)]
 
-    def _row(self, phases: Sequence[Phase]) -> list[Draft]:
-        """One kernel that keeps a segment in registers through all phases."""
+    def _row(self, phases: Sequence[Phase]) -> list[KernelSpec]:
+        """One kernel that keeps a row or a group in registers through all phases."""
         stored = self._stored_before()
-        vectors = [t for t in self.needs.vector_outputs if t.name not in stored and t.extent.rows]
-        draft = Draft(
+        vectors = [t for t in self.needs.vector_outputs if t.name not in stored and "N" in t.axes]
+        spec = KernelSpec(
             f"{self.name}_row",
             "row",
-            [*(Sweep(phase.sums) for phase in phases), self._last_sweep],
+            [*(PassSpec(phase.sums) for phase in phases), self._last_pass],
             vectors,
             partial_sums=self.needs.terminal,
-            groups=phases[0].unit.blocks,
-            purpose=f"each {_unit(phases[0])} in registers",
+            groups=phases[0].axes.blocks("C") or 1,
+            purpose=f"each {_reduced(phases[0])} in registers",
         )
-        return [draft, *self._finalise_terminal(self.first_resident, [*stored, *(t.name for t in vectors)])]
+        return [spec, *self._reduce_terminal(self.first_resident, [*stored, *(t.name for t in vectors)])]
 
-    def _column(self, phases: Sequence[Phase]) -> list[Draft]:
+    def _column(self, phases: Sequence[Phase]) -> list[KernelSpec]:
         """One kernel that keeps a tile of columns in shared memory through all phases."""
         keep = self.needs.kept_at_last(self.first_resident, self._stored_before())
-        sweeps = [*(Sweep(phase.sums) for phase in phases), self._last_sweep]
-        return [Draft(f"{self.name}_column", "column", sweeps, keep, purpose="each tile of columns in shared memory")]
+        passes = [*(PassSpec(phase.sums) for phase in phases), self._last_pass]
+        return [
+            KernelSpec(f"{self.name}_column", "column", passes, keep, purpose="each tile of columns in shared memory")
+        ]
 
-    def _panel(self, partials: Kernel, finalise: Kernel, apply_: Kernel, *others: Kernel) -> tuple[Kernel, ...]:
-        """The kernels of the split schedule with the first three of them as one."""
-        parts = (partials, finalise, apply_)
+    def _l2(self, partials: Kernel, final: Kernel, apply_: Kernel, *others: Kernel) -> tuple[Kernel, ...]:
+        """The kernels of the two-pass schedule with the first three of them as one."""
+        parts = (partials, final, apply_)
         vectors: dict[str, Tensor] = {}
         made: set[str] = set()
         for part in parts:
             vectors |= {t.name: t for t in part.vectors if t.name not in made}
             made |= {t.name for t in part.writes}
         kernel = Kernel(
-            name=f"{self.name}_panel",
-            kind="panel",
+            name=f"{self.name}_l2",
+            kind="l2",
             vectors=tuple(vectors.values()),
             setup=tuple(dict.fromkeys(node for part in parts for node in part.setup)),
             passes=tuple(pass_ for part in parts for pass_ in part.passes),
             partial_sums=apply_.partial_sums,
-            purpose="each panel of columns in the L2",
+            purpose="each tile of columns in the L2",
             parts=parts,
         )
         return kernel, *others
 
-    def _totals(self, known: Known) -> tuple[Kernel, ...]:
+    def _scalar_reductions(self, known: Known) -> tuple[Kernel, ...]:
         if not self.needs.scalar_outputs:
             return ()
-        sweep = Sweep(tuple(self.needs.total_sums))
-        name, about = f"{self.name}_total", "sums over all columns"
-        return (Draft(name, "total", [sweep], self.needs.scalar_outputs, purpose=about).build(known),)
+        pass_ = PassSpec(tuple(self.needs.scalar_sums))
+        name, about = f"{self.name}_scalar_reduction", "sums over all columns"
+        return (KernelSpec(name, "scalar_reduction", [pass_], self.needs.scalar_outputs, purpose=about).build(known),)
 
 
-def _built(drafts: Sequence[Draft], known: Mapping[Node, Tensor]) -> tuple[list[Kernel], Known]:
+def _built(specs: Sequence[KernelSpec], known: Mapping[Node, Tensor]) -> tuple[list[Kernel], Known]:
     """Kernels that run one after the other; what they leave in memory is known to those behind."""
     kernels, known = [], dict(known)
-    for draft in drafts:
-        kernels.append(draft.build(known))
-        known |= {t.node: t for t in draft.vector_stores if t.role == "accumulator"}
+    for spec in specs:
+        kernels.append(spec.build(known))
+        known |= {t.node: t for t in spec.vector_stores if t.role == "accumulator"}
     return kernels, known

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from fusegen.plan.model import KernelKind
 
 # `enum Schedule` of shapes.cuh has the same numbers.
-SCHEDULES = ("automatic", "on_chip", "panels", "split", "on_chip_if_it_fits", "panels_if_they_fit")
-AUTOMATIC, ON_CHIP, PANELS, SPLIT, ON_CHIP_IF_IT_FITS, PANELS_IF_THEY_FIT = SCHEDULES
+SCHEDULES = ("automatic", "persistent", "l2", "two_pass", "persistent_if_it_fits", "l2_if_it_fits")
+AUTOMATIC, PERSISTENT, L2, TWO_PASS, PERSISTENT_IF_IT_FITS, L2_IF_IT_FITS = SCHEDULES
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,13 @@ class Shapes:
     """
 
     schedule: str = AUTOMATIC
-    sum_blocks: int = 0
+    pointwise_blocks: int = 0
     row_waves: int = 1
     row_share: int = 0
     column_width: int = 0
     column_cluster: int = 0
-    panel_lag: int = 0
-    segment_blocks: int = 0
+    l2_lag: int = 0
+    row_reduction_blocks: int = 0
 
     @property
     def changes(self) -> dict[str, str | int]:
@@ -41,7 +41,7 @@ DEFAULT = Shapes()
 
 
 @dataclass(frozen=True)
-class Knob:
+class Tunable:
     """A number in Shapes. kind: the kernels that read it. values: those worth measuring, the default among them.
     sums: only kernels that leave partial sums of columns read it. cluster: its values are blocks of a cluster."""
 
@@ -51,12 +51,12 @@ class Knob:
     cluster: bool = False
 
 
-KNOBS = {
-    "sum_blocks": Knob("stream", (0, 2, 4, 8, 16, 32), sums=True),
-    "row_waves": Knob("row", (1, 2)),
-    "row_share": Knob("row", (0, 1, 2)),
-    "column_width": Knob("column", (0, 2, 4, 8, 16)),
-    "column_cluster": Knob("column", (0, 1, 2, 4, 8), cluster=True),
-    "panel_lag": Knob("panel", (0, 1, 2, 4, 8)),
-    "segment_blocks": Knob("segment", (0, 1, 4, 8), cluster=True),
+TUNABLES = {
+    "pointwise_blocks": Tunable("pointwise", (0, 2, 4, 8, 16, 32), sums=True),
+    "row_waves": Tunable("row", (1, 2)),
+    "row_share": Tunable("row", (0, 1, 2)),
+    "column_width": Tunable("column", (0, 2, 4, 8, 16)),
+    "column_cluster": Tunable("column", (0, 1, 2, 4, 8), cluster=True),
+    "l2_lag": Tunable("l2", (0, 1, 2, 4, 8)),
+    "row_reduction_blocks": Tunable("row_reduction", (0, 1, 4, 8), cluster=True),
 }

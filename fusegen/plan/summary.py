@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from fusegen.ir.extent import ALL, Dim
+from fusegen.ir.axes import Dim
 from fusegen.ops.step import WIDTH, Step
 from fusegen.plan.model import Kernel, Mode, Program, Schedule, Tensor, Variant
 from fusegen.plan.modes import VERIFICATION_DTYPE
@@ -13,7 +14,7 @@ from fusegen.plan.tuning import Architecture, ranges
 
 
 def summary(plan: Plan) -> dict[str, Any]:
-    """The chain, stages, kernels, bytes and reasons. Bytes are those of the first mode at the typical sizes."""
+    """The chain, schedules, kernels, bytes and reasons. Bytes are those of the first mode at the typical sizes."""
     data = {
         "name": plan.spec.name,
         "targets": list(plan.spec.targets),
@@ -119,7 +120,7 @@ def _program(plan: Plan, program: Program) -> dict[str, Any]:
 
 
 def _schedule(plan: Plan, mode: Mode, program: Program, schedule: Schedule) -> dict[str, Any]:
-    kernels = [*schedule.kernels, *program.totals]
+    kernels = [*schedule.kernels, *program.scalar_reductions]
     return {
         "kind": schedule.kind,
         "reason": schedule.reason,
@@ -145,10 +146,8 @@ def _bytes(plan: Plan, mode: Mode, tensor: Tensor) -> int:
     if not is_read(mode, tensor):
         return 0
     width = {"accumulator": 4, "count": 8}.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
-    extent = tensor.extent
-    rows = _size(plan, plan.chain.rows) if extent.rows else 1
-    channels = _size(plan, plan.chain.channels) if extent.blocks == ALL else _size(plan, extent.blocks)
-    return rows * channels * width
+    counts = (tensor.axes.count("N", plan.chain.rows), tensor.axes.count("C", plan.chain.channels))
+    return math.prod(_size(plan, count) for count in counts) * width
 
 
 def _size(plan: Plan, dim: Dim) -> int:

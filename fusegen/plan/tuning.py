@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from fusegen.plan.shapes import DEFAULT, ON_CHIP, ON_CHIP_IF_IT_FITS, PANELS, PANELS_IF_THEY_FIT, Shapes
+from fusegen.plan.shapes import DEFAULT, L2, L2_IF_IT_FITS, PERSISTENT, PERSISTENT_IF_IT_FITS, Shapes
 
-_IF_IT_FITS = {ON_CHIP: ON_CHIP_IF_IT_FITS, PANELS: PANELS_IF_THEY_FIT}
+_IF_IT_FITS = {PERSISTENT: PERSISTENT_IF_IT_FITS, L2: L2_IF_IT_FITS}
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,8 @@ class Measurement:
     """One program at one size. dtype: of the activations, in the plain mode. groups: None where the program has none.
 
     shapes: the fastest, the default where none is clearly faster. microseconds: what it takes, beside the default.
+    ran, launches: the schedule that the launcher ran with these shapes, and its kernels with their grids and blocks.
+    default_ran: the schedule that it ran by default, where shapes are others. None where launchers were not asked.
     """
 
     program: str
@@ -26,6 +28,9 @@ class Measurement:
     shapes: Shapes
     microseconds: float
     default_microseconds: float
+    ran: str | None = None
+    launches: str | None = None
+    default_ran: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,8 +70,8 @@ def ranges(measurements: tuple[Measurement, ...]) -> tuple[Range, ...]:
     two sizes with different shapes, none but the default holds for more than sqrt(2) times or fewer than 1 / sqrt(2)
     times the rows that it was measured with: what suits a tile of so many rows need not suit another.
 
-    measurements: of one program in one dtype, by rows. None where all are the default. Where kernels on
-    chip or panels were measured, other sizes of the range may not fit.
+    measurements: of one program in one dtype, by rows. None where all are the default. Where the
+    persistent or the L2-resident schedule was measured, other sizes of the range may not fit.
     """
     found: list[Range] = []
 

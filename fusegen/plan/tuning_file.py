@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, create_model
 
 from fusegen.errors import Diagnostic, SpecError, quote
-from fusegen.plan.candidates import knob_names, schedule_names
+from fusegen.plan.candidates import schedule_names, tunable_names
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import KNOBS, ON_CHIP, PANELS, SPLIT, Shapes
+from fusegen.plan.shapes import L2, PERSISTENT, TUNABLES, TWO_PASS, Shapes
 from fusegen.plan.tuning import Architecture, Measurement, Tuning
 from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, problem
 from fusegen.spec.document import Document, DocumentPath
@@ -38,6 +38,7 @@ def _printable(value: str) -> str:
 
 
 _Name = Annotated[str, Field(max_length=100), AfterValidator(_printable)]
+_Told = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_printable)]
 _Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -50,10 +51,13 @@ class _Measured(SpecPart):
     groups: Given[PositiveInt] = None
     microseconds: _Microseconds
     default_microseconds: _Microseconds
+    ran: Given[_Told] = None
+    launches: Given[_Told] = None
+    default_ran: Given[_Told] = None
 
 
-_CHOICES: dict[str, Any] = {"schedule": (Given[Literal[ON_CHIP, PANELS, SPLIT]], None)}  # type: ignore[valid-type]
-_CHOICES |= {name: (Given[Literal[knob.values]], None) for name, knob in KNOBS.items()}  # type: ignore[valid-type]
+_CHOICES: dict[str, Any] = {"schedule": (Given[Literal[PERSISTENT, L2, TWO_PASS]], None)}  # type: ignore[valid-type]
+_CHOICES |= {name: (Given[Literal[tunable.values]], None) for name, tunable in TUNABLES.items()}  # type: ignore[valid-type]
 _Entry = create_model("_Entry", __base__=_Measured, **_CHOICES)
 
 
@@ -79,7 +83,7 @@ def tuning_path(spec: Path | str) -> Path:
 
 
 def tuned(plan: Plan, spec: Path | str) -> Plan:
-    """The plan with the tuning that lies beside its spec, if one does. Raises SpecError with every mistake in it."""
+    """The plan with the tuning that lies beside its spec, if one does. Raises SpecError with the diagnostics of it."""
     path = tuning_path(spec)
     return replace(plan, tuning=read_tuning(plan, path)) if path.exists() else plan
 
@@ -88,9 +92,9 @@ def read_tuning(plan: Plan, path: Path) -> Tuning:
     """A tuning file that is there. Raises SpecError, also where it speaks of what the plan has not."""
     document = read_yaml(path, lenient=True)
     file = validate(_File, document)
-    mistakes = list(_refusals(plan, file, document))
-    if mistakes:
-        raise SpecError(mistakes)
+    diagnostics = list(_refusals(plan, file, document))
+    if diagnostics:
+        raise SpecError(diagnostics)
     return tuple(_architecture(target, machine) for target, machine in file.architectures.items())
 
 
@@ -145,13 +149,13 @@ def _unfit(plan: Plan, program: Program, entry: Any, document: Document, path: D
         hint = f"it has: {', '.join(names)}" if names else None
         yield document.diagnostic("FG601", message, (*path, "schedule"), key=True, hint=hint)
         return
-    for name, knob in KNOBS.items():
+    for name, tunable in TUNABLES.items():
         blocks = getattr(entry, name) or 1
-        if knob.cluster and blocks > plan.device.most_cluster:
+        if tunable.cluster and blocks > plan.device.most_cluster:
             message = f"not every target of the spec has clusters of {blocks} blocks"
             yield document.diagnostic("FG601", message, (*path, name), hint="measure again for these targets")
-    known = knob_names(program, entry.schedule)
-    for name in KNOBS:
+    known = tunable_names(program, entry.schedule)
+    for name in TUNABLES:
         if getattr(entry, name) is not None and name not in known:
             how = f"the schedule {entry.schedule}" if entry.schedule else "the automatic schedule"
             message = f"no kernel of {program.name} reads {quote(name)} in {how}"

@@ -5,7 +5,7 @@ Names of the spec are local variables there; all others begin with an underscore
 
 from __future__ import annotations
 
-from fusegen.ir.extent import ALL, Dim
+from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.plan.model import Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import wrap
@@ -102,7 +102,7 @@ class CallRenderer:
         dim = self.chain.channels
         if isinstance(dim, int):
             return str(dim)
-        parameter = next((p for p in self.chain.parameters.values() if p.extent.blocks == ALL), None)
+        parameter = next((p for p in self.chain.parameters.values() if CHANNEL <= p.axes), None)
         if parameter is None:
             return None
         return f"{self.first}.shape[-1] if {parameter.name} is None else {parameter.name}.shape[-1]"

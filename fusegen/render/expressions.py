@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from fusegen.errors import InternalError
-from fusegen.ir.extent import CHANNEL, ROW, Extent
+from fusegen.ir.axes import Axes
 from fusegen.ir.functions.catalogue import FUNCTIONS
 from fusegen.ir.graph import Node
+from fusegen.plan.units import Unit, unit_of
 
 Reference = Callable[[Node], str]
 
@@ -24,19 +25,19 @@ def literal(value: float) -> str:
     return f"Acc({text[:-2] if text.endswith('.0') else text})"
 
 
-def inverse_length(extent: Extent) -> str:
+def inverse_length(over: Axes) -> str:
     """The scalar that is one over the number of elements of a row, or of a group of its channels."""
-    return "inverse_row_length" if extent == ROW else "inverse_group_length"
+    return f"inverse_{unit_of(over)}_length"
 
 
 class Expressions:
     """Writes nodes as C++ expressions.
 
     reference: how a node that has been computed before is named here (such as `x`, or `x[v]` for a column's value).
-    count: how many elements one value of an extent stands for.
+    count: how many elements one value over some axes stands for.
     """
 
-    def __init__(self, reference: Reference, count: Callable[[Extent], str] = str) -> None:
+    def __init__(self, reference: Reference, count: Callable[[Axes], str] = str) -> None:
         self._reference = reference
         self._count = count
         self._inline: set[Node] = set()
@@ -98,9 +99,9 @@ class Expressions:
                 return f"{self._reference(node.operands[0])}.mean", _ATOM
             case "variance":
                 moments = self._reference(node.operands[0])
-                if node.extent == CHANNEL:
+                if unit_of(node.axes) is Unit.CHANNEL:
                     return f"{moments}.m2 / Acc(rows)", 2
-                return f"{moments}.m2 * k.{inverse_length(node.extent)}", 2
+                return f"{moments}.m2 * k.{inverse_length(node.axes)}", 2
         function = FUNCTIONS.get(node.op)
         if function is None:
             raise InternalError(f"{node!r} has no C++ form")

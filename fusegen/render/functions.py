@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.ir.extent import CHANNEL, Dim
-from fusegen.plan.model import Tensor, Variant
+from fusegen.ir.axes import Dim
+from fusegen.plan.model import Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.operators import OpRenderer, dtype_field
+from fusegen.render.sizes import sizes
 from fusegen.render.types import type_roles
 
 
@@ -52,16 +53,10 @@ def _results(variant: Variant, renderer: OpRenderer) -> list[str]:
         if name == variant.result:
             found.append(_result("output", "rows", "channels"))
         elif name in saved:
-            found.append(_result("accumulator", *_sizes(saved[name])))
+            found.append(_result(saved[name].role, *sizes(saved[name])))
         else:
             found.append(_result("activation", "rows", "channels"))
     return found
-
-
-def _sizes(tensor: Tensor) -> tuple[Dim, ...]:
-    if tensor.extent == CHANNEL:
-        return ("channels",)
-    return ("rows", "groups") if tensor.extent.blocks != 1 else ("rows", 1)
 
 
 def _gradients(plan: Plan, variant: Variant, renderer: OpRenderer) -> list[str]:

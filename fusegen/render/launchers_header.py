@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR
 from fusegen.plan.model import Program, Tensor
 from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
 from fusegen.render.layout import WIDTH, tidy
+from fusegen.render.sizes import size_text
 from fusegen.render.spelling import spell, type_name
-
-_SHAPES = {FULL: "[rows, channels]", CHANNEL: "[channels]", ROW: "[rows, 1]", SCALAR: "[1]"}
-_OF_GROUPS = "[rows, groups]"
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,7 @@ def render_launchers_header(plan: Plan) -> str:
 
 
 def _comment(tensor: Tensor) -> str:
-    shape = _SHAPES.get(tensor.extent, _OF_GROUPS)
+    shape = size_text(tensor)
     if tensor.in_product:
         return f"{shape}; null where the product has it"
     if tensor.optional:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Extent
+from fusegen.ir.axes import Axes
 from fusegen.ir.graph import Node
 from fusegen.ir.reductions import REDUCTIONS
 from fusegen.plan.passes import Passes
+from fusegen.plan.units import Unit, unit_of
 from fusegen.render.spelling import value
 
-RECORDS = {SCALAR: "Scalars", CHANNEL: "Channel", ROW: "Row"}
+_COUNTS = {Unit.CHANNEL: "rows", Unit.ROW: "channels", Unit.GROUP: "group_length"}
 
 
-def record(extent: Extent) -> str:
-    """The record that holds values of an extent; a group's for all others."""
-    return RECORDS.get(extent, "Group")
+def record(axes: Axes) -> str:
+    """The record that holds values over these axes."""
+    unit = unit_of(axes)
+    return "Scalars" if unit is Unit.SCALAR else unit.capitalize()
 
 
 class Names:
@@ -26,7 +28,8 @@ class Names:
     def _fields(self) -> dict[Node, str]:
         """The fields of records by the value that they hold; other values are local."""
         passes, given = self.passes, {tensor.name for tensor in self.program.inputs}
-        found = {tensor.node: tensor.name for tensor in self.program.inputs if not tensor.extent.is_full}
+        found = {tensor.node: tensor.name for tensor in self.program.inputs if not tensor.is_full}
+        found |= {node: node.name for node in passes.channel_numbers}
         found |= {node: node.name for node in passes.derived if self._is_field(node)}
         for tensors in passes.stored:
             for tensor in tensors:
@@ -40,9 +43,9 @@ class Names:
     def _is_field(self, node: Node) -> bool:
         """Whether what follows from tensors alone is needed outside of where it is computed."""
         passes = self.passes
-        users = [n for n in passes.derived if record(n.extent) != record(node.extent)]
+        users = [n for n in passes.derived if record(n.axes) != record(node.axes)]
         users += [*passes.followed, *(n for nodes in passes.finished for n in nodes)]
-        users += [*self.program.total_sums]
+        users += [*self.program.scalar_sums]
         if any(node in n.operands for n in users):
             return True
         stored = [tensor.node for tensors in passes.stored for tensor in tensors]
@@ -73,15 +76,15 @@ class Names:
         return value(node.name)
 
     @staticmethod
-    def count(over: Extent) -> str:
-        return "rows" if over == CHANNEL else "channels" if over == ROW else "group_length"
+    def count(over: Axes) -> str:
+        """How many elements one value over these axes stands for."""
+        return _COUNTS[unit_of(over)]
 
     def total(self, node: Node) -> str:
         """What all elements of a reduction add up to."""
         return f"total.{self.sum_name(node)}{REDUCTIONS[node.op].value}"
 
 
-def unit_name(extent: Extent | None) -> str:
+def unit_name(unit: Unit | None) -> str:
     """C++: what there is one value each of."""
-    names = {None: "kNone", CHANNEL: "kChannel", ROW: "kRow", SCALAR: "kScalar"}
-    return f"Unit::{names.get(extent, 'kGroup')}"
+    return f"Unit::k{'None' if unit is None else unit.capitalize()}"

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from string import ascii_lowercase
 
-from fusegen.ir.extent import CHANNEL, FULL, SCALAR, Dim
+from fusegen.ir.axes import Dim
 from fusegen.plan.model import Program, Role, Tensor, Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.launchers_header import argument_tensors, struct, symbol
+from fusegen.render.sizes import sizes
 from fusegen.render.spelling import spell
 
 
@@ -155,7 +156,7 @@ class OpRenderer:
         written = self._written()
         for buffer in self.buffers():
             if buffer.name in written:
-                expected = f"{self._dtype(buffer)}, {self._extent(buffer)}"
+                expected = f"{self._dtype(buffer)}, {self._sizes(buffer)}"
                 op.checks.append(f'args.buffer("{buffer.name}", {_arg(buffer.name)}, {expected});')
             else:
                 op.checks.append(self._input(buffer.name, "parameter", (chain.channels,)))
@@ -179,7 +180,7 @@ class OpRenderer:
             op.allocations.append(f"const Tensor {_out(c.product)} = {product};")
         returned = {t.name: t for t in program.outputs if t.name not in chain.buffers}
         for tensor in returned.values():
-            made = f"glue::empty({op.like}, {self._dtype(tensor)}, {self._extent(tensor)})"
+            made = f"glue::empty({op.like}, {self._dtype(tensor)}, {self._sizes(tensor)})"
             op.allocations.append(f"const Tensor {_out(tensor.name)} = {made};")
         names = list(returned)
         if self.variant.needs_source and chain.contraction:
@@ -215,7 +216,7 @@ class OpRenderer:
         self._check_groups(op)
         for tensor in self.backward_inputs():
             shape = shapes.get(tensor.name)
-            expected = self._shape(shape) if shape is not None else self._extent(tensor)
+            expected = self._shape(shape) if shape is not None else self._sizes(tensor)
             op.checks.append(_read(tensor.name, self._dtype(tensor), expected))
         self._backward_body(op, program)
         self._finish(op, "Tensor[]")
@@ -236,7 +237,7 @@ class OpRenderer:
                 if name in index
                 else f"needs[{index[self.operand]}] || needs[{index[c.weight]}]"
             )
-            expected = self._shape(shapes[name]) if name in shapes else self._extent(tensor)
+            expected = self._shape(shapes[name]) if name in shapes else self._sizes(tensor)
             made = f"glue::empty_if({wanted}, {op.like}, {self._dtype(tensor)}, {expected})"
             op.allocations.append(f"const auto {_out(tensor.name)} = {made};")
         op.launched = self._launched(program, set())
@@ -313,14 +314,9 @@ class OpRenderer:
             sizes[1] = second
         return "{" + ", ".join(sizes) + "}"
 
-    def _extent(self, tensor: Tensor) -> str:
-        if tensor.extent == FULL:
-            return "{rows, channels}"
-        if tensor.extent == CHANNEL:
-            return "{channels}"
-        if tensor.extent == SCALAR:
-            return "{}"
-        return "{rows, groups}" if tensor.extent.blocks != 1 else "{rows, 1}"
+    @staticmethod
+    def _sizes(tensor: Tensor) -> str:
+        return f"{{{', '.join(map(str, sizes(tensor)))}}}"
 
     @staticmethod
     def _dtype(tensor: Tensor) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from fusegen.chain.model import Chain
-from fusegen.ir.extent import Dim
+from fusegen.ir.axes import Dim
 from fusegen.plan.dimensions import dimensions
 from fusegen.plan.plan import Plan
 from fusegen.render.functions import as_tuple, repr_double

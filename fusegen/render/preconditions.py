@@ -1,4 +1,4 @@
-"""What a call's constants must be for the kernels: Python expressions that give a reason where they are not.
+"""What a call's constants and sizes must be for the kernels: Python expressions that give a reason where they are not.
 
 Each op says under which conditions PyTorch refuses its constants (`Step.refused`, `Step.converted`). PyTorch is called
 then, and raises its own error at its own moment.
@@ -33,7 +33,13 @@ def preconditions(plan: Plan, variant: Variant, numbers: Sequence[str], owners: 
     beyond = dict.fromkeys(scalar_text(value) for value in converted if isinstance(value, str) or _is_large(value))
     if beyond:
         found.append(f"_support.beyond(_activation, {', '.join(beyond)})")
+    if any(node.op == "channel" for node in ancestors(_results(variant))):
+        found.append("_support.uncounted(_channels)")
     return found + _far_from_one(variant)
+
+
+def _results(variant: Variant) -> list[Node]:
+    return [tensor.node for program in (variant.forward, variant.backward) for tensor in program.outputs]
 
 
 def _is_large(value: float) -> bool:
@@ -42,7 +48,7 @@ def _is_large(value: float) -> bool:
 
 def _far_from_one(variant: Variant) -> list[str]:
     """Of the constants that are folded, forward or backward."""
-    results = [tensor.node for program in (variant.forward, variant.backward) for tensor in program.outputs]
+    results = _results(variant)
     folded = folded_constants(results)
     if not folded:
         return []

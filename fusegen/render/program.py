@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fusegen.ir.extent import SCALAR
 from fusegen.ir.graph import Node, ancestors
 from fusegen.ir.reductions import REDUCTIONS
 from fusegen.plan.model import Program, Tensor
 from fusegen.plan.passes import BEFORE, Passes
+from fusegen.plan.units import Unit, unit_of
 from fusegen.render.expressions import Expressions, inverse_length
 from fusegen.render.launchers_header import struct
 from fusegen.render.names import Names, record, unit_name
 from fusegen.render.program_text import Field, InMemory, Member, PassText, Stored, StructText
+from fusegen.render.sizes import size_text
 from fusegen.render.spelling import spell, type_name, value
 from fusegen.render.types import element_type, pointer
 from fusegen.render.work import work
@@ -50,20 +51,20 @@ class StructRenderer:
         """Statements that make the record of scalars."""
         lines = []
         for tensor, made in self.passes.in_memory:
-            if tensor.extent == SCALAR and made == BEFORE:
+            if tensor.unit is Unit.SCALAR and made == BEFORE:
                 loaded = f"read({pointer(tensor)})"
                 present = self._present(tensor)
                 text = f"Acc(widen({loaded}))" if present == "true" else f"{present} ? Acc(widen({loaded})) : Acc(0)"
                 lines.append(f"k.{value(self.fields[tensor.node])} = {text};")
         lines += [f"k.{name} = Acc(1) / Acc({size});" for name, size in self._inverse_lengths().items()]
-        return lines + self._small([n for n in self.passes.derived if n.extent == SCALAR], [])
+        return lines + self._small([n for n in self.passes.derived if unit_of(n.axes) is Unit.SCALAR], [])
 
     def _inverse_lengths(self) -> dict[str, str]:
         """Of rows and groups that moments are taken of."""
         found = {}
         for phase in self.program.phases:
-            if phase.unit.rows and any(node.op == "moments" for node in phase.sums):
-                found[inverse_length(phase.unit)] = self.names.count(phase.unit)
+            if "N" in phase.axes and any(node.op == "moments" for node in phase.sums):
+                found[inverse_length(phase.axes)] = self.names.count(phase.axes)
         return found
 
     def _present(self, tensor: Tensor) -> str:
@@ -85,9 +86,9 @@ class StructRenderer:
         self._elements = self._element_lines()
         records = {name: [] for name in ("Scalars", "Channel", "Row", "Group")}
         for node, name in self.fields.items():
-            records[record(node.extent)].append(value(name))
+            records[record(node.axes)].append(value(name))
         records["Scalars"] += self._inverse_lengths()
-        total = bool(self.program.total_sums)
+        total = bool(self.program.scalar_sums)
         texts = [self._pass(index) for index in range(len(passes.passes))]
         return StructText(
             name=type_name(self.program.name),
@@ -113,7 +114,7 @@ class StructRenderer:
 
     def _sums(self, texts: Sequence[PassText]) -> str:
         """C++: the record of sums of pass kPass."""
-        channels = bool(self.program.total_sums)
+        channels = bool(self.program.scalar_sums)
         with_sums = [i for i, each in enumerate(texts) if each.sums] + [len(texts)] * channels
         found = "Nothing"
         for index in reversed(with_sums):
@@ -122,40 +123,40 @@ class StructRenderer:
 
     def _derived(self, name: str) -> list[str]:
         """Statements that make what follows from tensors alone, of one record."""
-        return self._small([node for node in self.passes.derived if record(node.extent) == name], [])
+        return self._small([node for node in self.passes.derived if record(node.axes) == name], [])
 
     def _members(self) -> list[Member]:
         """Pointers to what is not of full size, as the program is given them."""
         written = {t.name: t for t in self.program.outputs}
-        tensors = {t.name: t for t in (*self.program.inputs, *self.program.outputs) if not t.extent.is_full}
+        tensors = {t.name: t for t in (*self.program.inputs, *self.program.outputs) if not t.is_full}
         found = []
-        for tensor in sorted(tensors.values(), key=lambda t: _ORDER.index(record(t.extent))):
+        for tensor in sorted(tensors.values(), key=lambda t: _ORDER.index(record(t.axes))):
             const = "" if tensor.name in written else "const "
             optional = tensor.optional or tensor.in_product or written.get(tensor.name, tensor).optional
             declaration = f"{const}{element_type(tensor)}* {pointer(tensor)}"
             note = "may be null" if optional else ""
             argument = f"{'to' if tensor.name in written else 'from'}(a.{spell(tensor.name, 'arg')})"
-            name = record(tensor.extent)
-            found.append(Member(declaration, argument, _SHAPES[name], note, _ORDER.index(name)))
+            name = record(tensor.axes)
+            found.append(Member(declaration, argument, size_text(tensor), note, _ORDER.index(name)))
         return found
 
     def _scratch(self) -> list[tuple[Member, int, str, bool]]:
         found = []
         for index, tensors in enumerate(self.passes.scratch):
             for t in tensors:
-                member = Member(f"Acc* {pointer(t)} = nullptr", "", _SHAPES[record(t.extent)])
-                found.append((member, index, unit_name(t.extent), self._is_total(t, index)))
+                member = Member(f"Acc* {pointer(t)} = nullptr", "", size_text(t))
+                found.append((member, index, unit_name(t.unit), self._is_total(t, index)))
         return found
 
     def _in_memory(self) -> dict[str, list[InMemory]]:
         found: dict[str, list[InMemory]] = {"Channel": [], "Row": [], "Group": []}
-        count = len(self.passes.passes) + bool(self.program.total_sums)
+        count = len(self.passes.passes) + bool(self.program.scalar_sums)
         for tensor, made in self.passes.in_memory:
-            if tensor.extent == SCALAR:
+            if tensor.unit is Unit.SCALAR:
                 continue
             uses = f"0b{self.passes.uses(tensor, made):0{count}b}"
             each = InMemory(pointer(tensor), self._present(tensor), value(self.fields[tensor.node]), made, uses)
-            found[record(tensor.extent)].append(each)
+            found[record(tensor.axes)].append(each)
         return found
 
     # Passes
@@ -221,11 +222,11 @@ class StructRenderer:
             if tensor.node not in (*finished, *passes.followed, *passes.derived, *passes.given):
                 early = any(tensor.node in node.operands for node in followed)
                 (taken_early if early else taken).append(self._taken(tensor.node))
-            stored.append(Stored(pointer(tensor), f"&{record(tensor.extent)}::{field}"))
+            stored.append(Stored(pointer(tensor), f"&{record(tensor.axes)}::{field}"))
         scratch = []
         for t in passes.scratch[index]:
             where = stored if self._is_total(t, index) else scratch
-            where.append(Stored(pointer(t), f"&{record(t.extent)}::{value(self.fields[t.node])}"))
+            where.append(Stored(pointer(t), f"&{record(t.axes)}::{value(self.fields[t.node])}"))
         return dict(
             follow=[*dict.fromkeys(taken_early), *follow],
             finish=[*dict.fromkeys(taken), *finish],
@@ -257,9 +258,9 @@ class StructRenderer:
 
     def _channels_pass(self) -> PassText:
         return PassText(
-            unit=unit_name(SCALAR),
+            unit=unit_name(Unit.SCALAR),
             read_by=0,
-            **self._summed(self.program.total_sums),
+            **self._summed(self.program.scalar_sums),
             level=[],
             results=[],
             **self._behind_sums(len(self.passes.passes)),
@@ -269,7 +270,6 @@ class StructRenderer:
 
 
 _ORDER = ("Channel", "Row", "Group", "Scalars")
-_SHAPES = {"Channel": "[channels]", "Row": "[rows]", "Group": "[rows, groups]", "Scalars": "[1]"}
 
 
 def _constant(node: Node, text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import AUTOMATIC, ON_CHIP_IF_IT_FITS, PANELS_IF_THEY_FIT, SPLIT, Shapes
+from fusegen.plan.shapes import AUTOMATIC, L2_IF_IT_FITS, PERSISTENT_IF_IT_FITS, TWO_PASS, Shapes
 from fusegen.plan.tuning import ranges
 from fusegen.plan.tuning_file import SUFFIX
 from fusegen.render.layout import WIDTH
@@ -15,9 +15,9 @@ from fusegen.render.spelling import type_name
 
 _SCHEDULE = {
     AUTOMATIC: "kAutomatic",
-    SPLIT: "kSplit",
-    ON_CHIP_IF_IT_FITS: "kOnChipIfItFits",
-    PANELS_IF_THEY_FIT: "kPanelsIfTheyFit",
+    TWO_PASS: "kTwoPass",
+    PERSISTENT_IF_IT_FITS: "kPersistentIfItFits",
+    L2_IF_IT_FITS: "kL2IfItFits",
 }
 
 

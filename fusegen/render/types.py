@@ -32,4 +32,4 @@ def type_roles(roles: dict[Role, str]) -> list[Role]:
 
 
 def pointer(tensor: Tensor) -> str:
-    return spell(tensor.name, "ptr")
+    return "kChannelNumbers" if tensor.role == "channel" else spell(tensor.name, "ptr")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusegen.ir.extent import CHANNEL, ROW
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.model import Kernel, Program
-from fusegen.plan.passes import Passes, is_group
+from fusegen.plan.passes import Passes
+from fusegen.plan.units import Unit, unit_of
 
 _MOST_VALUES = 7  # of each column that fit 64 registers beside the rest of a kernel
 _MOST_CONSTANTS = 3  # of a column that fit registers beside sums of it, for eight columns
@@ -39,10 +39,10 @@ def work(program: Program, passes: Passes) -> Work:
     tiles = passes.tile_reads() if passes.kernel("column") else set()
     needed = [passes.tensors_of_elements(index) for index in range(len(passes.passes))]
     return Work(
-        column_values=max(column_values(kernel) for kernel in program.kernels if kernel.kind != "panel"),
-        channel_values_by=[sum(n.extent == CHANNEL for n in each.small) for each in passes.passes],
-        row_tensors_by=[sum(t.extent == ROW for t in tensors) for tensors in needed],
-        group_tensors_by=[sum(is_group(t.extent) for t in tensors) for tensors in needed],
+        column_values=max(column_values(kernel) for kernel in program.kernels if kernel.kind != "l2"),
+        channel_values_by=[sum(unit_of(n.axes) is Unit.CHANNEL for n in each.small) for each in passes.passes],
+        row_tensors_by=[sum(t.unit is Unit.ROW for t in tensors) for tensors in needed],
+        group_tensors_by=[sum(t.unit is Unit.GROUP for t in tensors) for tensors in needed],
         tile_reads=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor.name in tiles),
         row_constants=constants,
         row_values=len({node for pass_ in row.passes for node in pass_.values}) if row else 0,
@@ -50,12 +50,12 @@ def work(program: Program, passes: Passes) -> Work:
         row_has_full_blocks=row is not None and (not sums or constants + sums <= _MOST_IN_SHARED),
         row_many_constants=bool(sums) and constants > _MOST_CONSTANTS,
         first_resident=program.first_resident,
-        fits_l2=any(schedule.kind == "panel" for schedule in program.schedules),
+        fits_l2=any(schedule.kind == "l2" for schedule in program.schedules),
     )
 
 
 def _channel_tensors(kernel: Kernel) -> list[Node]:
-    return [tensor.node for tensor in kernel.vectors if tensor.extent == CHANNEL]
+    return [tensor.node for tensor in kernel.vectors if tensor.unit is Unit.CHANNEL]
 
 
 def _loads(kernel: Kernel) -> set[str]:
@@ -64,14 +64,14 @@ def _loads(kernel: Kernel) -> set[str]:
 
 def column_values(kernel: Kernel) -> int:
     """How many values of each of its columns a thread of a kernel keeps: constants, sums, and what follows."""
-    if kernel.kind in ("finalise", "total"):
+    if kernel.kind in ("final_reduction", "scalar_reduction"):
         return 0
-    if kernel.kind in ("row", "segment"):
+    if kernel.kind in ("row", "row_reduction"):
         return len(_channel_tensors(kernel)) + len(kernel.partial_sums)
     stored = _only_stored(kernel) if kernel.kind == "column" else set()
     sums = [n for p in kernel.passes for n in p.sums] if kernel.kind == "column" else kernel.partial_sums
     found = [node for node in _channel_tensors(kernel) if node not in stored]
-    found += _used_outside(kernel, [n for n in kernel.setup if n.extent == CHANNEL and n not in stored])
+    found += _used_outside(kernel, [n for n in kernel.setup if unit_of(n.axes) is Unit.CHANNEL and n not in stored])
     if kernel.kind == "column":
         for pass_ in kernel.passes:
             results = [node for node in pass_.results if node not in stored]
@@ -95,4 +95,5 @@ def _only_stored(kernel: Kernel) -> set[Node]:
     needed += [t.node for p in kernel.passes for t in p.stores]
     behind = set(ancestors(needed, known))
     stored = [t.node for p in kernel.passes for t in p.vector_stores]
-    return {n for n in ancestors(stored, known) if n.extent == CHANNEL and not n.is_reduction and n not in behind}
+    found = {n for n in ancestors(stored, known) if not n.is_reduction and n not in behind}
+    return {n for n in found if unit_of(n.axes) is Unit.CHANNEL}

@@ -35,7 +35,7 @@ from fusegen.verify.sizes import Sizes, sizes, typical
 # The typical rows, and what is far from them on either side: between these the default serves, see `ranges`.
 _TIMES = (1 / 8, 1, 8)
 _SAMPLES, _BUDGET_MS = 25, 400.0
-_MIN_WIDTH = 140
+_MIN_WIDTH = 170
 
 Say = Callable[[str], None]
 
@@ -143,15 +143,19 @@ def _measurement(program: TailProgram, dtype: str, device: Device) -> Measuremen
     if best != DEFAULT:  # of so many one is fast by chance: it has to be so again
         times = measure(device.clock, {each: calls[each] for each in (best, DEFAULT)}, most=_SAMPLES)
         best = fastest(times)
+    chosen = program.choice(best)
     return Measurement(
         program.program.name,
         dtype,
         tail.rows,
         tail.channels,
-        None if groups is None else tail.extent(groups),
+        None if groups is None else tail.size(groups),
         best,
         round(times[best].median, 2),
         round(times[DEFAULT].median, 2),
+        chosen.schedule,
+        chosen.launched,
+        None if best == DEFAULT else program.choice(DEFAULT).schedule,
     )
 
 

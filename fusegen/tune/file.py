@@ -72,6 +72,7 @@ def _entry(measurement: Measurement) -> dict[str, Any]:
         **({} if m.groups is None else {"groups": m.groups}),
         **m.shapes.changes,
         **{"microseconds": m.microseconds, "default_microseconds": m.default_microseconds},
+        **{name: told for name in ("ran", "launches", "default_ran") if (told := getattr(m, name)) is not None},
     }
 
 

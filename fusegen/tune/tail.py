@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.errors import FusegenError
-from fusegen.ir.extent import ALL
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
 from fusegen.plan.plan import Plan
 from fusegen.plan.shapes import Shapes
+from fusegen.runtime.choice import Choice, choice
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import Launchers
 from fusegen.verify.emulated import constant, dtype_of, in_product
@@ -57,8 +57,7 @@ class TailProgram:
     def launch(self, shapes: Shapes | None = None) -> Launch:
         """Keeps alive what the arguments point to. None: as the launcher chooses."""
         tail, launcher = self.tail, Launcher(self.tail.plan, self.program)
-        groups = 1 if self.program.groups is None else tail.extent(self.program.groups)
-        call = Call(tail.mode.index, tail.rows, tail.channels, groups, shapes)
+        call = self._call(shapes)
         bytes_ = tail.launchers.workspace(launcher.symbol, call)
         workspace = torch.empty(bytes_, dtype=torch.uint8, device=tail.device) if bytes_ else None
         stream = torch.cuda.current_stream().cuda_stream if tail.device == "cuda" else None
@@ -71,6 +70,16 @@ class TailProgram:
         run = tail.launchers.bind(launcher.symbol, call, arguments)
         kept = (workspace, tensors)
         return Launch(lambda _=kept: run(), bytes_)
+
+    def choice(self, shapes: Shapes | None = None) -> Choice:
+        """What the launcher says that it runs in these shapes. None: as it chooses."""
+        symbol = Launcher(self.tail.plan, self.program).symbol
+        return choice(self.tail.launchers.explain(symbol, self._call(shapes)))
+
+    def _call(self, shapes: Shapes | None) -> Call:
+        tail = self.tail
+        groups = 1 if self.program.groups is None else tail.size(self.program.groups)
+        return Call(tail.mode.index, tail.rows, tail.channels, groups, shapes)
 
 
 class Tail:
@@ -103,7 +112,7 @@ class Tail:
         del forward
         yield TailProgram(self, variant.backward)
 
-    def extent(self, dim: int | str) -> int:
+    def size(self, dim: int | str) -> int:
         """The number that a spec's symbol stands for."""
         return dim if isinstance(dim, int) else self.sizes.symbols[dim]
 
@@ -124,8 +133,7 @@ class Tail:
         return torch.empty(self._shape(tensor), dtype=dtype_of(self.mode, tensor), device=self.device)
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, int]:
-        blocks = tensor.extent.blocks
-        return self.rows if tensor.extent.rows else 1, self.channels if blocks == ALL else self.extent(blocks)
+        return self.size(tensor.axes.count("N", self.rows)), self.size(tensor.axes.count("C", self.channels))
 
 
 def _address(tensor: Tensor | None) -> int | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from fusegen.plan.tuning import Architecture
+from fusegen.plan.tuning import Architecture, Measurement
 
-_HEADINGS = ("program", "dtype", "rows", "channels", "default us", "fastest us", "gain", "launch shapes")
+_HEADINGS = ("program", "dtype", "rows", "channels", "default us", "fastest us", "gain", "schedule", "launch shapes")
 
 
 def table(spec: str, architecture: Architecture) -> Table:
@@ -21,6 +21,13 @@ def table(spec: str, architecture: Architecture) -> Table:
         shown.add_row(
             *(m.program, m.dtype, str(m.rows), str(m.channels)),
             *(f"{m.default_microseconds:.2f}", f"{m.microseconds:.2f}", f"{gain:.0%}"),
+            _schedule(m),
             str(m.shapes),
         )
     return shown
+
+
+def _schedule(measurement: Measurement) -> str:
+    """The schedule that ran with the fastest shapes, and that of the default where it is another."""
+    ran, default = measurement.ran or "", measurement.default_ran
+    return ran if default in (None, ran) else f"{ran}, by default {default}"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.emulate import Buffer, EmulatedLibrary
-from fusegen.ir.extent import ALL
+from fusegen.ir.axes import SCALAR
 from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.model import Tensor as PlanTensor
@@ -70,9 +70,9 @@ class EmulatedTail:
         """tensors: the chain's source ([rows, channels]), its further inputs and the result's gradient. Outputs are
         poisoned before.
 
-        schedule: "on chip" or "split" forces it, with default knobs. shapes: forces all of them. With neither the
-        launchers choose. misalign: "elements" or "vectors", which tensors begin an element behind a multiple of 16
-        bytes: those that have rows and channels, or the others but for scalars.
+        schedule: "persistent" or "two_pass" forces it, with default tunables. shapes: forces all of them. With neither
+        the launchers choose. misalign: "elements" or "vectors", which tensors begin an element behind a multiple of
+        16 bytes: those that have rows and channels, or the others but for scalars.
         """
         if shapes is None and schedule != AUTOMATIC:
             shapes = Shapes(schedule.replace(" ", "_"))
@@ -122,9 +122,9 @@ class EmulatedTail:
         return Buffer.poisoned(self._shape(tensor), dtype, offset_bytes=offset)
 
     def _misaligned(self, tensor: PlanTensor) -> bool:
-        if tensor.extent.is_scalar:
+        if tensor.axes == SCALAR:
             return False
-        return self.misalign == ("elements" if tensor.extent.is_full else "vectors")
+        return self.misalign == ("elements" if tensor.is_full else "vectors")
 
     def _owned(self, name: str) -> Tensor:
         chain = self.variant.chain
@@ -132,9 +132,8 @@ class EmulatedTail:
         return attrgetter(table[name].attribute)(self.module)
 
     def _shape(self, tensor: PlanTensor) -> tuple[int, ...]:
-        extent = tensor.extent
-        blocks = {1: 1, ALL: self.channels}.get(extent.blocks, self.groups)
-        return (self.rows if extent.rows else 1, blocks)
+        rows, channels = tensor.axes.count("N", self.rows), tensor.axes.count("C", self.channels)
+        return rows, channels if tensor.axes.blocks("C") is None else self.groups
 
     def _groups(self) -> int:
         norms = [attrgetter(step.name)(self.module) for step in self.plan.spec.chain if step.op == "group_norm"]

@@ -21,12 +21,14 @@ class Finding:
 
 @dataclass
 class Report:
-    """What was found about one package. skipped: checks that could not be made, with the reason."""
+    """What was found about one package. skipped: checks that could not be made, with the reason. sizes: checks at a
+    size for which the device has not the memory, with the size in its place, if there is one."""
 
     name: str
     seconds: float = 0.0
     findings: list[Finding] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, str] = field(default_factory=dict)
 
     @property
     def failed(self) -> list[Finding]:

@@ -2,7 +2,8 @@
 
 Behind a norm, two correct float32 implementations can fall on different sides of relu's zero, about once in
 a million elements, and 16-bit ones much oftener; one such element then outweighs all rounding. An incoming gradient of
-zero at those elements keeps the comparison about rounding. What happens exactly at a kink is for tests with chosen
+zero at those elements keeps the comparison about rounding. So it is with the gradient of the largest of a row, which
+goes to one element or another where two are about as large. What happens exactly at a kink is for tests with chosen
 values.
 """
 
@@ -31,6 +32,8 @@ def _table() -> dict[str, type[Step]]:
 
 
 _WITH_KINKS = _table()
+# Methods whose gradient goes to some elements of a row, and whether these are the largest.
+_CHOICES = {"max": True, "min": False, "amax": True, "amin": False}
 _PAIRS = {torch.min, torch.max, torch.minimum, torch.maximum}
 # By how many ulps two correct results may differ: float32 behind a long sum, and 16 bits, which round once or twice.
 _ULPS = {torch.float64: 64, torch.float32: 64, torch.bfloat16: 8, torch.float16: 8}
@@ -52,6 +55,9 @@ class Kinks(TorchFunctionMode):
         if args and isinstance(args[0], Tensor):
             for kink in self._kinks(func, args, kwargs):
                 self._add(args[0].detach(), kink)
+            largest = _CHOICES.get(getattr(func, "__name__", ""))
+            if largest is not None and "dim" in kwargs and args[0].shape[-1] > 1:
+                self._add_rows(args[0].detach(), largest)
         return func(*args, **kwargs)
 
     @staticmethod
@@ -70,5 +76,13 @@ class Kinks(TorchFunctionMode):
         return [value for value in found if value is not None]
 
     def _add(self, value: Tensor, kink: Any) -> None:
-        near = (value - kink).abs() < self.tolerance * value.abs().clamp(min=1.0)
+        self._note((value - kink).abs() < self.tolerance * value.abs().clamp(min=1.0))
+
+    def _add_rows(self, value: Tensor, largest: bool) -> None:
+        """Rows in which two elements are about as large as any: all results of these depend on which is chosen."""
+        first, second = value.topk(2, dim=-1, largest=largest).values.unbind(-1)
+        near = (first - second).abs() < self.tolerance * first.abs().clamp(min=1.0)
+        self._note(near[..., None].expand(value.shape))
+
+    def _note(self, near: Tensor) -> None:
         self.near = near if self.near is None or self.near.shape != near.shape else self.near | near

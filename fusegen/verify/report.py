@@ -17,6 +17,7 @@ FORMAT = 1
 def table(report: Report) -> RenderableType:
     """The worst of each quantity, a line for each kind of behaviour, and all that failed."""
     parts: list[RenderableType] = [_numerics(report.findings), _behaviour(report)]
+    parts += [Text(f"{check}: {place}", style="yellow") for check, place in report.sizes.items()]
     if report.failed:
         parts.append(_failures(report.failed))
     count = len(report.findings)
@@ -39,6 +40,7 @@ def to_json(reports: Sequence[Report], *, device: str, torch_version: str, seed:
                 "ok": report.ok,
                 "seconds": round(report.seconds, 3),
                 "skipped": report.skipped,
+                "sizes": report.sizes,
                 "findings": [_finding_json(finding) for finding in report.findings],
             }
             for report in reports

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusegen.plan.model import Mode
+from fusegen.plan.model import Mode, Program
 from fusegen.plan.plan import Plan
+from fusegen.runtime.choice import Choice, choice
+from fusegen.runtime.launchers import Launcher
 from fusegen.verify.policy import Comparison
 from fusegen.verify.sizes import Sizes
 
@@ -47,9 +50,16 @@ class Subject:
     @property
     def has_double(self) -> bool:
         """Whether the extension was built with the float64 kernels."""
-        import importlib
-
         return bool(importlib.import_module(f"{self.package.__name__}._C").info()["float64"])
+
+    def choice(self, program: Program, mode: Mode, sizes: Sizes) -> Choice:
+        """What the launcher of a program in this package's extension says that it runs. Raises ImportError where there
+        is no extension."""
+        count = program.groups
+        groups = 1 if count is None else count if isinstance(count, int) else sizes.symbols[count]
+        extension = importlib.import_module(f"{self.package.__name__}._C")
+        symbol = Launcher(self.plan, program).symbol
+        return choice(extension.explain(symbol, mode.index, sizes.rows, sizes.channels, groups))
 
     def pair(self, sizes: Sizes, mode: Mode, seed: int) -> tuple[nn.Module, nn.Module, list[Tensor]]:
         """Fused and original with the same random state, and inputs that want their gradients."""

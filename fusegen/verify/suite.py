@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from fusegen.plan.dimensions import has_free_rows
 from fusegen.plan.model import Mode
 from fusegen.verify import behaviour, execution, gradients, leading, memory, nonfinite, operators, tails
+from fusegen.verify.capacity import capacity, comparison_bytes, fitting, training_bytes
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.policy import Comparison
-from fusegen.verify.sizes import LARGE, PANELS, SMALL, Sizes, several, sizes, typical
+from fusegen.verify.sizes import L2, LARGE, SMALL, Sizes, several, sizes, typical
 from fusegen.verify.subject import Subject
 from fusegen.verify.training import compare_module, compare_steps
 
@@ -41,7 +42,7 @@ _BEHAVIOUR: dict[str, Check] = {
     "memory": memory.footprint,
     "torch.compile": execution.compiled,
 }
-_WITH_PANELS = ("bitwise", "other stream", "CUDA graph")
+_WITH_L2 = ("bitwise", "other stream", "CUDA graph")
 
 
 @dataclass
@@ -49,18 +50,22 @@ class Suite:
     """The checks of one subject.
 
     seed: of all random data; each check draws its own from it. full: the spec's own sizes and others beyond what a
-    block holds, which need a GPU.
+    block holds, which need a GPU. capacity: bytes that tensors may take together; None for what the device has. sizes:
+    as Report has them.
     """
 
     subject: Subject
     seed: int = 0
     full: bool = True
+    capacity: int | None = None
+    sizes: dict[str, str] = field(default_factory=dict)
 
     def report(self) -> Report:
         """All findings, and what could not be checked here."""
         began = time.perf_counter()
         report = Report(self.subject.plan.spec.name)
         report.findings.extend(self.run())
+        report.sizes = self.sizes
         made = {finding.check for finding in report.findings}
         if self.subject.device != "cuda":
             report.skipped |= {check: "needs a GPU" for check in _BEHAVIOUR if check not in made}
@@ -79,7 +84,7 @@ class Suite:
             yield from self.numerics(mode)
         for mode in self._representatives():
             for name, check in _BEHAVIOUR.items():
-                for size in self._behaviour_sizes(name):
+                for size in self._fitting(name, self._behaviour_sizes(name), mode):
                     yield from self._one(name, size, mode, "", self._behaviour, check, size, mode)
         yield from self.leading()
         yield from self.tails()
@@ -93,7 +98,7 @@ class Suite:
         if self.full:
             chosen.append(typical(plan))
         for autocast in {not mode.plain, mode.autocast}:
-            for each in chosen:
+            for each in self._fitting("numerics", chosen, mode):
                 for train in (True, False):
                     place = "train" if train else "eval"
                     work = functools.partial(self._numerics, each, mode, autocast, train)
@@ -102,7 +107,8 @@ class Suite:
     def leading(self) -> Iterator[Finding]:
         """Inputs with more dimensions than two, and with one."""
         for mode in self._representatives():
-            yield from self._one("leading dimensions", self._size(), mode, "", self._leading, self._size(), mode)
+            for size in self._fitting("leading dimensions", [self._size()], mode):
+                yield from self._one("leading dimensions", size, mode, "", self._leading, size, mode)
 
     def tails(self) -> Iterator[Finding]:
         """All arguments of a chain that is a function of one value, on a GPU: emulated exponentials are the host's."""
@@ -115,7 +121,8 @@ class Suite:
     def training(self, size: Sizes) -> Iterator[Finding]:
         """A few optimiser steps of both modules."""
         for mode in self._representatives():
-            yield from self._one("training", size, mode, f"{STEPS} steps", self._steps, size, mode)
+            for each in self._fitting("training", [size], mode, training_bytes):
+                yield from self._one("training", each, mode, f"{STEPS} steps", self._steps, each, mode)
 
     def gradcheck(self) -> Iterator[Finding]:
         """Finite differences in float64, where the extension has those kernels."""
@@ -123,6 +130,34 @@ class Suite:
             return
         size, mode = sizes(self.subject.plan, *GRADCHECK_SIZE), self.subject.plan.modes[-1]
         yield from self._one("gradcheck", size, mode, "", self._gradcheck, size, mode)
+
+    def _fitting(
+        self, check: str, chosen: Sequence[Sizes], mode: Mode, bytes_: Callable[..., int] = comparison_bytes
+    ) -> list[Sizes]:
+        """The sizes, each once, with others in the place of those for which the device has not the memory; `self.sizes`
+        says so. A size may take another's place where the launchers run the same kernels."""
+        plan, found = self.subject.plan, []
+        for size in chosen:
+            available = capacity(self.subject.device) if self.capacity is None else self.capacity
+
+            def fits(each: Sizes, most: int = available) -> bool:
+                return bytes_(plan, mode, each) <= most
+
+            def alike(each: Sizes, wanted: Sizes = size) -> bool:
+                return self._kernels(each, mode) == self._kernels(wanted, mode)
+
+            fitted = fitting(plan, size, fits, alike)
+            if fitted is None or fitted != size:
+                place = f"{fitted} in its place" if fitted else "left out, as no smaller size runs the same kernels"
+                needed = f"it takes {bytes_(plan, mode, size) / 1e9:.1f} GB of {available / 1e9:.1f}"
+                self.sizes[f"{check} {size} {mode.name}"] = f"{needed}: {place}"
+            found += [fitted] if fitted and fitted not in found else []
+        return found
+
+    def _kernels(self, size: Sizes, mode: Mode) -> list[object]:
+        """What launchers run at a size: schedules and kernels, with the blocks of their clusters."""
+        chosen = [self.subject.choice(program, mode, size) for program in self.subject.plan.programs]
+        return [(c.schedule, [(each.kernel, each.passes, each.grid[2]) for each in c.launches]) for c in chosen]
 
     def _one(self, check: str, size: Sizes, mode: Mode | None, place: str, work: Callable, *args) -> Iterator[Finding]:
         dtypes = mode.name if mode else ""
@@ -181,7 +216,7 @@ class Suite:
 
     def _behaviour_sizes(self, check: str) -> list[Sizes]:
         found = [self._size(MEMORY_SIZE if check == "memory" else BEHAVIOUR_SIZE)]
-        return [*found, self._size(PANELS)] if self.full and check in _WITH_PANELS else found
+        return [*found, self._size(L2)] if self.full and check in _WITH_L2 else found
 
     def modes(self) -> list[Mode]:
         """All but float64, which only gradcheck uses."""

@@ -38,10 +38,14 @@ int fusegen_gemm_add_relu_forward(
     const fusegen::gemm_add_relu_launchers::ForwardArguments* arguments);
 int64_t fusegen_gemm_add_relu_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_add_relu_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_gemm_add_relu_backward(
     const fusegen::Call* call,
     const fusegen::gemm_add_relu_launchers::BackwardArguments* arguments);
 int64_t fusegen_gemm_add_relu_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_add_relu_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 }

@@ -81,22 +81,30 @@ int fusegen_gemm_batchnorm_gelu_relu_train_forward(
     const fusegen::gemm_batchnorm_gelu_relu_launchers::TrainForwardArguments* arguments);
 int64_t fusegen_gemm_batchnorm_gelu_relu_train_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_batchnorm_gelu_relu_train_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_gemm_batchnorm_gelu_relu_train_backward(
     const fusegen::Call* call,
     const fusegen::gemm_batchnorm_gelu_relu_launchers::TrainBackwardArguments* arguments);
 int64_t fusegen_gemm_batchnorm_gelu_relu_train_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_batchnorm_gelu_relu_train_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_gemm_batchnorm_gelu_relu_eval_forward(
     const fusegen::Call* call,
     const fusegen::gemm_batchnorm_gelu_relu_launchers::EvalForwardArguments* arguments);
 int64_t fusegen_gemm_batchnorm_gelu_relu_eval_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_batchnorm_gelu_relu_eval_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_gemm_batchnorm_gelu_relu_eval_backward(
     const fusegen::Call* call,
     const fusegen::gemm_batchnorm_gelu_relu_launchers::EvalBackwardArguments* arguments);
 int64_t fusegen_gemm_batchnorm_gelu_relu_eval_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_batchnorm_gelu_relu_eval_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 }

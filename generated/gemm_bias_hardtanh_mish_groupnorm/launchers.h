@@ -51,10 +51,14 @@ int fusegen_gemm_bias_hardtanh_mish_groupnorm_forward(
     const fusegen::gemm_bias_hardtanh_mish_groupnorm_launchers::ForwardArguments* arguments);
 int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_gemm_bias_hardtanh_mish_groupnorm_backward(
     const fusegen::Call* call,
     const fusegen::gemm_bias_hardtanh_mish_groupnorm_launchers::BackwardArguments* arguments);
 int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_bias_hardtanh_mish_groupnorm_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 }

@@ -53,10 +53,14 @@ int fusegen_gemm_groupnorm_hardtanh_forward(
     const fusegen::gemm_groupnorm_hardtanh_launchers::ForwardArguments* arguments);
 int64_t fusegen_gemm_groupnorm_hardtanh_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_groupnorm_hardtanh_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_gemm_groupnorm_hardtanh_backward(
     const fusegen::Call* call,
     const fusegen::gemm_groupnorm_hardtanh_launchers::BackwardArguments* arguments);
 int64_t fusegen_gemm_groupnorm_hardtanh_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_groupnorm_hardtanh_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 }

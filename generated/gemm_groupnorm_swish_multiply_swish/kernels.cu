@@ -182,7 +182,7 @@ constexpr Tuned kForwardShapes[] = {
     {90, modes(2, 4), 5792, 8192, 32, {Shapes{}}},  // float16
     // float16
     {90, modes(2, 4), kAnyRows, 8192, 32,
-        {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::row_waves, 2)}},
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::row_waves, 2)}},
 };
 
 }  // namespace

@@ -52,10 +52,14 @@ int fusegen_gemm_groupnorm_swish_multiply_swish_forward(
     const fusegen::gemm_groupnorm_swish_multiply_swish_launchers::ForwardArguments* arguments);
 int64_t fusegen_gemm_groupnorm_swish_multiply_swish_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_groupnorm_swish_multiply_swish_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_gemm_groupnorm_swish_multiply_swish_backward(
     const fusegen::Call* call,
     const fusegen::gemm_groupnorm_swish_multiply_swish_launchers::BackwardArguments* arguments);
 int64_t fusegen_gemm_groupnorm_swish_multiply_swish_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_groupnorm_swish_multiply_swish_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 }

@@ -42,10 +42,14 @@ int fusegen_gemm_multiply_leakyrelu_forward(
     const fusegen::gemm_multiply_leakyrelu_launchers::ForwardArguments* arguments);
 int64_t fusegen_gemm_multiply_leakyrelu_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_multiply_leakyrelu_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_gemm_multiply_leakyrelu_backward(
     const fusegen::Call* call,
     const fusegen::gemm_multiply_leakyrelu_launchers::BackwardArguments* arguments);
 int64_t fusegen_gemm_multiply_leakyrelu_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_multiply_leakyrelu_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 }

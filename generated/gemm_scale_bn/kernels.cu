@@ -374,7 +374,7 @@ constexpr Tuned kTrainBackwardShapes[] = {
     {90, modes(0), 861, 8192, 8192, {Shapes{}}},  // float32
     // float32
     {90, modes(0), 2047, 8192, 8192,
-        {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_width,
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width,
         4).with(&Shapes::column_cluster, 1)}},
     {90, modes(0), kAnyRows, 8192, 8192, {Shapes{}}},  // float32
 };
@@ -579,12 +579,14 @@ struct EvalBackward : Program {
 // compute capability, modes, most rows, channels, channels of a group, launch shapes.
 constexpr Tuned kEvalBackwardShapes[] = {
     {90, modes(0), 511, 8192, 8192, {Shapes{}}},  // float32
-    {90, modes(0), 861, 8192, 8192, {Shapes{}.with(&Shapes::sum_blocks, 2)}},  // float32
+    {90, modes(0), 861, 8192, 8192, {Shapes{}.with(&Shapes::pointwise_blocks, 2)}},  // float32
     {90, modes(0), kAnyRows, 8192, 8192, {Shapes{}}},  // float32
     {90, modes(1, 3), 5792, 8192, 8192, {Shapes{}}},  // bfloat16
-    {90, modes(1, 3), kAnyRows, 8192, 8192, {Shapes{}.with(&Shapes::sum_blocks, 16)}},  // bfloat16
+    // bfloat16
+    {90, modes(1, 3), kAnyRows, 8192, 8192, {Shapes{}.with(&Shapes::pointwise_blocks, 16)}},
     {90, modes(2, 4), 5792, 8192, 8192, {Shapes{}}},  // float16
-    {90, modes(2, 4), kAnyRows, 8192, 8192, {Shapes{}.with(&Shapes::sum_blocks, 2)}},  // float16
+    // float16
+    {90, modes(2, 4), kAnyRows, 8192, 8192, {Shapes{}.with(&Shapes::pointwise_blocks, 2)}},
 };
 
 }  // namespace

@@ -205,17 +205,16 @@ struct TrainForward : Program {
 // compute capability, modes, most rows, channels, channels of a group, launch shapes.
 constexpr Tuned kTrainForwardShapes[] = {
     {90, modes(0), 2896, 4096, 4096, {Shapes{}}},  // float32
-    // float32
-    {90, modes(0), 5792, 4096, 4096, {Shapes{}.with(&Shapes::schedule, kPanelsIfTheyFit)}},
+    {90, modes(0), 5792, 4096, 4096, {Shapes{}.with(&Shapes::schedule, kL2IfItFits)}},  // float32
     {90, modes(0), kAnyRows, 4096, 4096, {Shapes{}}},  // float32
     {90, modes(1, 3), 2896, 4096, 4096, {Shapes{}}},  // bfloat16
     // bfloat16
     {90, modes(1, 3), 5792, 4096, 4096,
-        {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_width, 8)}},
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width, 8)}},
     {90, modes(1, 3), 92681, 4096, 4096, {Shapes{}}},  // bfloat16
     // bfloat16
     {90, modes(1, 3), kAnyRows, 4096, 4096,
-        {Shapes{}.with(&Shapes::schedule, kSplit).with(&Shapes::sum_blocks, 16)}},
+        {Shapes{}.with(&Shapes::schedule, kTwoPass).with(&Shapes::pointwise_blocks, 16)}},
 };
 
 }  // namespace
@@ -391,12 +390,12 @@ constexpr Tuned kTrainBackwardShapes[] = {
     {90, modes(1, 3), 1448, 4096, 4096, {Shapes{}}},  // bfloat16
     // bfloat16
     {90, modes(1, 3), 2896, 4096, 4096,
-        {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_width, 4)}},
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width, 4)}},
     {90, modes(1, 3), kAnyRows, 4096, 4096, {Shapes{}}},  // bfloat16
     {90, modes(2, 4), 1448, 4096, 4096, {Shapes{}}},  // float16
     // float16
     {90, modes(2, 4), 2896, 4096, 4096,
-        {Shapes{}.with(&Shapes::schedule, kOnChipIfItFits).with(&Shapes::column_cluster, 1)}},
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_cluster, 1)}},
     {90, modes(2, 4), kAnyRows, 4096, 4096, {Shapes{}}},  // float16
 };
 

@@ -85,22 +85,30 @@ int fusegen_gemm_scale_bn_4096_train_forward(
     const fusegen::gemm_scale_bn_4096_launchers::TrainForwardArguments* arguments);
 int64_t fusegen_gemm_scale_bn_4096_train_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_scale_bn_4096_train_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_gemm_scale_bn_4096_train_backward(
     const fusegen::Call* call,
     const fusegen::gemm_scale_bn_4096_launchers::TrainBackwardArguments* arguments);
 int64_t fusegen_gemm_scale_bn_4096_train_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_scale_bn_4096_train_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_gemm_scale_bn_4096_eval_forward(
     const fusegen::Call* call,
     const fusegen::gemm_scale_bn_4096_launchers::EvalForwardArguments* arguments);
 int64_t fusegen_gemm_scale_bn_4096_eval_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_scale_bn_4096_eval_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_gemm_scale_bn_4096_eval_backward(
     const fusegen::Call* call,
     const fusegen::gemm_scale_bn_4096_launchers::EvalBackwardArguments* arguments);
 int64_t fusegen_gemm_scale_bn_4096_eval_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_scale_bn_4096_eval_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 }

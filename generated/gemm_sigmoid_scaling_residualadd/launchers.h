@@ -40,10 +40,14 @@ int fusegen_gemm_sigmoid_scaling_residualadd_forward(
     const fusegen::gemm_sigmoid_scaling_residualadd_launchers::ForwardArguments* arguments);
 int64_t fusegen_gemm_sigmoid_scaling_residualadd_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_sigmoid_scaling_residualadd_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_gemm_sigmoid_scaling_residualadd_backward(
     const fusegen::Call* call,
     const fusegen::gemm_sigmoid_scaling_residualadd_launchers::BackwardArguments* arguments);
 int64_t fusegen_gemm_sigmoid_scaling_residualadd_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_gemm_sigmoid_scaling_residualadd_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 }

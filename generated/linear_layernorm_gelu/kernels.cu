@@ -71,7 +71,7 @@ struct Forward : Program {
   const T* linear_bias_ptr;  // may be null
   const Param* norm_weight_ptr;
   const Param* norm_bias_ptr;
-  // [rows]
+  // [rows, 1]
   Accumulate<T>* norm_mean_ptr;
   Accumulate<T>* norm_rstd_ptr;
   // Constants of the module.
@@ -209,13 +209,13 @@ struct Backward : Program {
   Param* grad_linear_bias_ptr;  // may be null
   Param* grad_norm_weight_ptr;  // may be null
   Param* grad_norm_bias_ptr;  // may be null
-  // [rows]
+  // [rows, 1]
   const Accumulate<T>* norm_mean_ptr;
   const Accumulate<T>* norm_rstd_ptr;
   // In the workspace, for the kernels of a schedule.
   Acc* partials = nullptr;  // sums of columns over some rows
-  Acc* norm_grad_slope_ptr = nullptr;  // [rows]
-  Acc* norm_grad_mean_ptr = nullptr;  // [rows]
+  Acc* norm_grad_slope_ptr = nullptr;  // [rows, 1]
+  Acc* norm_grad_mean_ptr = nullptr;  // [rows, 1]
 
   // In the order of the members above.
   static Backward of(const Sizes& sizes, const BackwardArguments& a) {

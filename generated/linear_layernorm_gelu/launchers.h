@@ -49,10 +49,14 @@ int fusegen_linear_layernorm_gelu_forward(
     const fusegen::linear_layernorm_gelu_launchers::ForwardArguments* arguments);
 int64_t fusegen_linear_layernorm_gelu_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_linear_layernorm_gelu_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_linear_layernorm_gelu_backward(
     const fusegen::Call* call,
     const fusegen::linear_layernorm_gelu_launchers::BackwardArguments* arguments);
 int64_t fusegen_linear_layernorm_gelu_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_linear_layernorm_gelu_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 }

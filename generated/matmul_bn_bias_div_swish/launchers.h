@@ -91,22 +91,30 @@ int fusegen_matmul_bn_bias_div_swish_train_forward(
     const fusegen::matmul_bn_bias_div_swish_launchers::TrainForwardArguments* arguments);
 int64_t fusegen_matmul_bn_bias_div_swish_train_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_matmul_bn_bias_div_swish_train_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_matmul_bn_bias_div_swish_train_backward(
     const fusegen::Call* call,
     const fusegen::matmul_bn_bias_div_swish_launchers::TrainBackwardArguments* arguments);
 int64_t fusegen_matmul_bn_bias_div_swish_train_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_matmul_bn_bias_div_swish_train_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_matmul_bn_bias_div_swish_eval_forward(
     const fusegen::Call* call,
     const fusegen::matmul_bn_bias_div_swish_launchers::EvalForwardArguments* arguments);
 int64_t fusegen_matmul_bn_bias_div_swish_eval_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_matmul_bn_bias_div_swish_eval_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_matmul_bn_bias_div_swish_eval_backward(
     const fusegen::Call* call,
     const fusegen::matmul_bn_bias_div_swish_launchers::EvalBackwardArguments* arguments);
 int64_t fusegen_matmul_bn_bias_div_swish_eval_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_matmul_bn_bias_div_swish_eval_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 }

@@ -51,10 +51,14 @@ int fusegen_matmul_groupnorm_leakyrelu_sum_forward(
     const fusegen::matmul_groupnorm_leakyrelu_sum_launchers::ForwardArguments* arguments);
 int64_t fusegen_matmul_groupnorm_leakyrelu_sum_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_matmul_groupnorm_leakyrelu_sum_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_matmul_groupnorm_leakyrelu_sum_backward(
     const fusegen::Call* call,
     const fusegen::matmul_groupnorm_leakyrelu_sum_launchers::BackwardArguments* arguments);
 int64_t fusegen_matmul_groupnorm_leakyrelu_sum_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_matmul_groupnorm_leakyrelu_sum_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 }

@@ -41,10 +41,14 @@ int fusegen_matmul_min_subtract_forward(
     const fusegen::matmul_min_subtract_launchers::ForwardArguments* arguments);
 int64_t fusegen_matmul_min_subtract_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_matmul_min_subtract_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_matmul_min_subtract_backward(
     const fusegen::Call* call,
     const fusegen::matmul_min_subtract_launchers::BackwardArguments* arguments);
 int64_t fusegen_matmul_min_subtract_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_matmul_min_subtract_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 }

@@ -51,10 +51,14 @@ int fusegen_matmul_swish_sum_groupnorm_forward(
     const fusegen::matmul_swish_sum_groupnorm_launchers::ForwardArguments* arguments);
 int64_t fusegen_matmul_swish_sum_groupnorm_forward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_matmul_swish_sum_groupnorm_forward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 
 int fusegen_matmul_swish_sum_groupnorm_backward(
     const fusegen::Call* call,
     const fusegen::matmul_swish_sum_groupnorm_launchers::BackwardArguments* arguments);
 int64_t fusegen_matmul_swish_sum_groupnorm_backward_workspace(
     const fusegen::Call* call);
+int64_t fusegen_matmul_swish_sum_groupnorm_backward_explain(
+    const fusegen::Call* call, char* text, int64_t size);
 }

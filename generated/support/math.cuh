@@ -66,6 +66,14 @@ FUSEGEN_MATH maximum_backward(A g, A x, A other) {
   return x == other ? g * A(0.5) : (x < other ? A(0) : g);
 }
 
+// The gradient of one channel of a row: zero in the others, whatever g is.
+FUSEGEN_MATH at_channel(A g, A channel, A chosen) { return channel == chosen ? g : A(0); }
+
+// The gradient of each of the `ties` elements that are the largest; NaN where that is NaN.
+FUSEGEN_MATH at_ties(A g, A x, A largest, A ties) {
+  return g * (x == largest ? A(1) : A(0)) / ties;
+}
+
 // The weight of the newest batch in running statistics; a negative momentum stands for the
 // cumulative average.
 FUSEGEN_MATH average_factor(A momentum, A batches) {

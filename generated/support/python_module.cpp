@@ -3,6 +3,7 @@
 // directory and links it into each: pybind11's headers take longer than all else in a binding.
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <string>
 
 #include "package_info.h"
@@ -29,9 +30,30 @@ py::dict info() {
   return info;
 }
 
+// What a launcher would launch for tensors of a size on the current device, as lines of JSON.
+std::string explain(
+    const std::string& launcher, int64_t mode, int64_t rows, int64_t channels, int64_t groups) {
+  for (const fusegen::Launcher* each = fusegen_package_info.launchers; each->name; ++each) {
+    if (launcher != each->name) continue;
+    fusegen::Call call{mode, rows, channels, groups};
+    std::string text(4096, '\0');
+    int64_t bytes = each->explain(&call, text.data(), int64_t(text.size()));
+    if (bytes > int64_t(text.size())) {
+      text.resize(size_t(bytes));
+      bytes = each->explain(&call, text.data(), bytes);
+    }
+    text.resize(size_t(bytes - 1));  // without the null at the end
+    return text;
+  }
+  throw py::key_error(launcher);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
   module.doc() = std::string("Fused kernels of ") + fusegen_package_info.name;
   module.def("info", &info);
+  module.def(
+      "explain", &explain, py::arg("launcher"), py::arg("mode"), py::arg("rows"),
+      py::arg("channels"), py::arg("groups") = 1);
 }

@@ -1,27 +1,94 @@
-// The reductions of a pass: the types of each, and how values are added.
+// What a pass may reduce elements to: of each reduction its types and how values are added.
 //
-// A record of sums has one of the reductions as the type of each of its fields.
+// A record of sums has one of these types for each of its fields.
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include "math.cuh"
 #include "moments.cuh"
 
 namespace fusegen {
 
-// Of all elements of a unit: their sum; their mean and the squared distances to it; the largest,
-// which is NaN if one of them is.
+// Of all elements of a unit: their sum; their mean and the squares of the distances to it; the
+// largest, which is NaN if one of them is; the channel of the first one that is the largest; how
+// many there are of the largest, none where it is NaN.
 struct Sum {};
 struct MeanAndSquares {};
 struct Largest {};
+struct FirstLargest {};
+struct LargestTies {};
 
+// Records that are combined as a whole: what an element makes one of, how two become one, and the
+// same function of each value. Without an element there is what changes no other record. To combine
+// them is exact: no order of them gives another result.
 template <typename Acc>
 struct Extreme {
   Acc value = Acc(-INFINITY);
+
+  static __device__ __forceinline__ Extreme of(Acc value, int64_t) { return {value}; }
+  static __device__ __forceinline__ Extreme combine(const Extreme& x, const Extreme& y) {
+    return {maximum(x.value, y.value)};
+  }
+  template <typename F>
+  __device__ __forceinline__ Extreme map(const F& f) const {
+    return {f(value)};
+  }
 };
 
-// The result of a reduction, and its state in a thread while it adds elements.
+// NaN is larger than any number, and equal to NaN.
+template <typename Acc>
+struct FirstExtreme {
+  Acc value = Acc(-INFINITY);
+  Acc channel = Acc(INFINITY);
+
+  static __device__ __forceinline__ FirstExtreme of(Acc value, int64_t channel) {
+    return {value, Acc(int(channel))};
+  }
+  static __device__ __forceinline__ FirstExtreme combine(
+      const FirstExtreme& x, const FirstExtreme& y) {
+    const bool x_is_nan = x.value != x.value, y_is_nan = y.value != y.value;
+    const bool equal = x.value == y.value || (x_is_nan && y_is_nan);
+    const bool first = equal ? x.channel < y.channel : x.value > y.value || x_is_nan;
+    return first ? x : y;
+  }
+  template <typename F>
+  __device__ __forceinline__ FirstExtreme map(const F& f) const {
+    return {f(value), f(channel)};
+  }
+};
+
+template <typename Acc>
+struct TiedExtreme {
+  Acc value = Acc(-INFINITY);
+  Acc count = Acc(0);
+
+  static __device__ __forceinline__ TiedExtreme of(Acc value, int64_t) {
+    return {value, value == value ? Acc(1) : Acc(0)};
+  }
+  static __device__ __forceinline__ TiedExtreme combine(
+      const TiedExtreme& x, const TiedExtreme& y) {
+    if (x.value == y.value) return {x.value, x.count + y.count};
+    return x.value > y.value || x.value != x.value ? x : y;
+  }
+  template <typename F>
+  __device__ __forceinline__ TiedExtreme map(const F& f) const {
+    return {f(value), f(count)};
+  }
+};
+
+// How many values such a record has; 0 for what is none.
+template <typename T>
+constexpr int kCombinedValues = 0;
+template <typename Acc>
+constexpr int kCombinedValues<Extreme<Acc>> = 1;
+template <typename Acc>
+constexpr int kCombinedValues<FirstExtreme<Acc>> = 2;
+template <typename Acc>
+constexpr int kCombinedValues<TiedExtreme<Acc>> = 2;
+
+// What all elements add up to, and what a thread keeps while it adds.
 template <typename Acc, typename Reduction>
 struct TotalOf {
   using type = Acc;
@@ -34,6 +101,14 @@ template <typename Acc>
 struct TotalOf<Acc, Largest> {
   using type = Extreme<Acc>;
 };
+template <typename Acc>
+struct TotalOf<Acc, FirstLargest> {
+  using type = FirstExtreme<Acc>;
+};
+template <typename Acc>
+struct TotalOf<Acc, LargestTies> {
+  using type = TiedExtreme<Acc>;
+};
 template <typename Acc, typename Reduction>
 struct RunningOf {
   using type = typename TotalOf<Acc, Reduction>::type;
@@ -43,8 +118,8 @@ struct RunningOf<Acc, MeanAndSquares> {
   using type = ShiftedSums<Acc>;
 };
 
-// Records of sums with other types of fields: what an element adds, the results, the state in a
-// thread, and the reductions themselves.
+// Of a record of sums: what an element adds, what all add up to, what a thread keeps, and the
+// reductions themselves.
 template <typename Acc>
 struct TermsIn {
   template <typename Reduction>
@@ -63,7 +138,7 @@ struct RunningIn {
 template <typename Reduction>
 using AsIs = Reduction;
 
-// Adds a term; the first term is the shift of moments.
+// Adds a term; the first one is what moments are measured from.
 template <typename Acc>
 __device__ __forceinline__ void add_term(Acc& sum, Acc term, bool) {
   sum += term;
@@ -73,20 +148,26 @@ __device__ __forceinline__ void add_term(ShiftedSums<Acc>& sum, Acc term, bool f
   if (first) sum.shift = term;
   add_value(sum, term);
 }
+
+// Adds the term of an element of a row.
 template <typename Acc>
-__device__ __forceinline__ void add_term(Extreme<Acc>& largest, Acc term, bool) {
-  largest.value = maximum(largest.value, term);
+__device__ __forceinline__ void add_element(Acc& sum, Acc term, int64_t) {
+  sum += term;
+}
+template <template <typename> typename Record, typename Acc>
+__device__ __forceinline__ void add_element(Record<Acc>& record, Acc term, int64_t channel) {
+  record = Record<Acc>::combine(record, Record<Acc>::of(term, channel));
 }
 
-// An operation that reduces values of several threads to one.
-struct Larger {
-  template <typename Acc>
-  static __device__ __forceinline__ Acc identity() {
-    return Acc(-INFINITY);
+// How the records of several threads become one; `Add` does that with sums.
+struct Combine {
+  template <typename Record>
+  static __device__ __forceinline__ Record identity() {
+    return {};
   }
-  template <typename Acc>
-  static __device__ __forceinline__ Acc combine(Acc x, Acc y) {
-    return maximum(x, y);
+  template <typename Record>
+  static __device__ __forceinline__ Record combine(const Record& x, const Record& y) {
+    return Record::combine(x, y);
   }
 };
 

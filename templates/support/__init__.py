@@ -3,7 +3,7 @@
 It needs torch and nothing else.
 """
 
-from .constants import beyond, far_from_one, not_numbers, refused
+from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .dimensions import Dimensions
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator, Package
@@ -56,5 +56,6 @@ __all__ = [
     "other_shape",
     "refused",
     "tensor",
+    "uncounted",
     "unexpected",
 ]

@@ -10,7 +10,7 @@
 #include <cuda_runtime.h>
 
 #include "column_work.cuh"
-#include "panel_shapes.cuh"
+#include "l2_shapes.cuh"
 #include "shapes.cuh"
 
 namespace fusegen {
@@ -105,12 +105,12 @@ inline Column column_shape(
     int multiprocessors) {
   Column best{dim3(1), dim3(1), 0, 0, false};
   double least = std::numeric_limits<double>::infinity();
-  if (shapes.schedule == kAutomatic || shapes.schedule == kPanelsIfTheyFit) {
-    const bool panels = panels_suit(shapes, rows, channels, packed, work, l2_bytes);
-    if (panels && shapes.schedule == kPanelsIfTheyFit) return best;
-    least = panels ? panel_microseconds(rows, channels, work)
-                   : split_microseconds(rows, channels, work);
-  } else if (shapes.schedule != kOnChip && shapes.schedule != kOnChipIfItFits) {
+  if (shapes.schedule == kAutomatic || shapes.schedule == kL2IfItFits) {
+    const bool l2 = prefers_l2(shapes, rows, channels, packed, work, l2_bytes);
+    if (l2 && shapes.schedule == kL2IfItFits) return best;
+    least = l2 ? l2_microseconds(rows, channels, work)
+               : two_pass_microseconds(rows, channels, work);
+  } else if (shapes.schedule != kPersistent && shapes.schedule != kPersistentIfItFits) {
     return best;
   }
   int widest = 2;

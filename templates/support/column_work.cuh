@@ -13,13 +13,13 @@ struct ColumnWork {
   int64_t sums;       // bytes of what a warp sums of a column
   int64_t exchange;   // bytes that a block of a cluster exchanges of a column
   int moved;          // tensors with all elements that it reads or writes
-  int again;          // tensors with all elements that the split schedule reads a second time
-  int64_t kept;       // bytes that panels keep in the L2 of an element; 0 where there are none
+  int again;          // tensors with all elements that the two-pass schedule reads a second time
+  int64_t kept;       // bytes that stay in the L2 of an element; 0 where the schedule is not L2
 };
 
-// How long the split schedule takes beyond what any kernel does, in about microseconds, as the
+// How long the two-pass schedule takes beyond what any kernel does, in about microseconds, as the
 // estimates of other schedules: only their order matters.
-inline double split_microseconds(int64_t rows, int64_t channels, const ColumnWork& work) {
+inline double two_pass_microseconds(int64_t rows, int64_t channels, const ColumnWork& work) {
   const int64_t element = (work.moved + work.again) * work.narrowest;
   return 14.5 + double(rows * channels * element) * 350e-9;
 }

@@ -1,4 +1,5 @@
 """When kernels may take a module's constants: numbers that PyTorch accepts and that can be folded.
+And how many channels they may take.
 
 Constants are attributes, which may have changed since the module was made.
 """
@@ -13,6 +14,9 @@ from .stand_in import REFUSED, Eager
 # range of normal numbers.
 _FOLDED = 2.0**40
 FAR_FROM_ONE = Eager("constants that the kernels would multiply are too large or too small")
+# Kernels keep the number of a channel in float32, which has all integers up to this.
+_COUNTED = 2**24
+UNCOUNTED = Eager(f"the kernels number up to {_COUNTED} channels")
 
 
 def not_numbers(*values):
@@ -49,3 +53,8 @@ def far_from_one(factors, divisors):
         if value != 0:
             size *= max(abs(value), 1.0 / abs(value))
     return None if size <= _FOLDED else FAR_FROM_ONE  # not for NaN either
+
+
+def uncounted(channels):
+    """More channels than the kernels have numbers for."""
+    return UNCOUNTED if channels > _COUNTED else None

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "moments.cuh"
 #include "thread_positions.cuh"
@@ -37,8 +38,19 @@ struct Add {
   }
 };
 
+// The same function of a number, or of each number of a record: a shuffle moves one.
+template <typename T, typename F>
+__device__ __forceinline__ T map_values(const T& value, const F& f) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return f(value);
+  } else {
+    return value.map(f);
+  }
+}
+
 // Reduces each value over `lanes` neighbouring threads, a power of two, or over the warp where
-// lanes are more than that. Each of the threads gets the results.
+// lanes are more than that. Each of the threads gets the results. A value is a
+// number, or a record of reductions.cuh.
 template <typename Op, typename Acc, typename... More>
 __device__ __forceinline__ void reduce_in_warp(int lanes, Acc& first, More&... more) {
   constexpr int kValues = 1 + sizeof...(More);
@@ -48,7 +60,9 @@ __device__ __forceinline__ void reduce_in_warp(int lanes, Acc& first, More&... m
     if (offset >= lanes) continue;
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
-      *values[i] = Op::combine(*values[i], __shfl_xor_sync(kAllLanes, *values[i], offset));
+      const Acc other = map_values(
+          *values[i], [&](auto own) { return __shfl_xor_sync(kAllLanes, own, offset); });
+      *values[i] = Op::combine(*values[i], other);
     }
   }
 }
@@ -119,13 +133,15 @@ __device__ __forceinline__ void reduce_in_lanes(int lanes, int lane, Acc& first,
       if (kKeepsLane && offset == 8 && lanes < 8) continue;
 #pragma unroll
       for (int i = 0; i < kValues; ++i) {
-        const Acc other = __shfl_down_sync(kAllLanes, *values[i], offset);
+        const Acc other = map_values(
+            *values[i], [&](auto own) { return __shfl_down_sync(kAllLanes, own, offset); });
         if (offset < left) *values[i] = Op::combine(*values[i], other);
       }
     }
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
-      *values[i] = __shfl_sync(kAllLanes, *values[i], threadIdx.x - lane);
+      *values[i] = map_values(
+          *values[i], [&](auto own) { return __shfl_sync(kAllLanes, own, threadIdx.x - lane); });
     }
     return;
   }

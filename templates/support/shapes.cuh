@@ -1,5 +1,5 @@
-// Launch shapes as pure functions of the sizes: what all kinds of kernels share, those of streams,
-// and the workspace that kernels of one schedule have together.
+// Launch shapes as pure functions of the sizes: what all kinds of kernels share, those of pointwise
+// kernels, and the workspace that kernels of one schedule have together.
 #pragma once
 
 #include <algorithm>
@@ -67,25 +67,25 @@ enum class Aligned {
 };
 
 enum Schedule : int64_t {
-  kAutomatic = 0,       // what suits the sizes
-  kOnChip = 1,          // in registers or in shared memory; an error where that does not fit
-  kPanels = 2,          // in the L2; an error where rows do not begin at multiples of a vector
-  kSplit = 3,           // fits every size
-  kOnChipIfItFits = 4,  // else what suits the sizes
-  kPanelsIfTheyFit = 5,  // else likewise
+  kAutomatic = 0,           // what suits the sizes
+  kPersistent = 1,          // in registers or in shared memory; an error where that does not fit
+  kL2 = 2,                  // in the L2; an error where rows do not begin at multiples of a vector
+  kTwoPass = 3,             // fits every size
+  kPersistentIfItFits = 4,  // else what suits the sizes
+  kL2IfItFits = 5,          // else likewise
 };
 
 // What a launch leaves open: how much is in flight, never what is computed. fusegen/plan/shapes.py
 // has the same fields, with the values that are measured and verified.
 struct Shapes {
   int64_t schedule = kAutomatic;
-  int64_t sum_blocks = 0;      // blocks a multiprocessor of a stream with sums; 0 the fastest
-  int64_t row_waves = 1;       // blocks of a row kernel for each that is resident
-  int64_t row_share = 0;       // 1 the least of a segment for a thread, 2 twice that
-  int64_t column_width = 0;    // vectors of a row of a column tile; 0 likewise
-  int64_t column_cluster = 0;  // blocks that share a column tile; 0 likewise
-  int64_t panel_lag = 0;       // by how many panels results are behind sums; 0 likewise
-  int64_t segment_blocks = 0;  // blocks that share a segment that is read twice; 0 likewise
+  int64_t pointwise_blocks = 0;      // blocks a multiprocessor of a pass with sums; 0 the fastest
+  int64_t row_waves = 1;             // blocks of a row kernel for each that is resident
+  int64_t row_share = 0;             // 1 the least of a segment for a thread, 2 twice that
+  int64_t column_width = 0;          // vectors of a row of a column tile; 0 likewise
+  int64_t column_cluster = 0;        // blocks that share a column tile; 0 likewise
+  int64_t l2_lag = 0;                // by how many tiles results are behind sums; 0 likewise
+  int64_t row_reduction_blocks = 0;  // blocks that share a segment that is read twice; 0 likewise
 
   // The same with another value of one field.
   constexpr Shapes with(int64_t Shapes::*field, int64_t value) const {
@@ -107,7 +107,7 @@ inline int row_period(int64_t channels, int vector) {
 
 // A launch over tiles of rows, in which each thread has the same columns of some of them. A tile is
 // a row, or `period` rows where not each begins at a multiple of a vector.
-struct Stream {
+struct PointwiseShape {
   dim3 grid;
   dim3 block;
   int64_t tiles;
@@ -115,19 +115,21 @@ struct Stream {
   int period;
 };
 
-// Neighbouring vectors of a line that a block has: a warp's, if there are so many.
-inline int stream_width(int64_t vectors) { return vectors < 32 ? power_of_two_from(vectors) : 32; }
+// Threads per tile of a block, with neighbouring vectors: a warp, if there are so many vectors.
+inline int pointwise_width(int64_t vectors) {
+  return vectors < 32 ? power_of_two_from(vectors) : 32;
+}
 
-// What a stream kernel does, by which it is cut into blocks: it only stores results, takes sums of
-// the columns of one tensor, or sums of several besides what it may store.
-enum class StreamWork { kStores, kSum, kSums };
+// What a pointwise kernel does, by which it is cut into blocks: it only stores results, takes sums
+// of the columns of one tensor, or sums of several besides what it may store.
+enum class PointwiseWork { kStores, kSum, kSums };
 
-// Rows of a line: a period, or a few where that leaves fewer threads without a vector.
-inline int line_rows(int64_t channels, int vector, bool sums) {
+// Rows of a tile: a period, or a few where fewer threads are idle then.
+inline int tile_rows(int64_t channels, int vector, bool sums) {
   const int period = row_period(channels, vector);
   const auto used = [&](int periods) {  // of the threads
     const int64_t vectors = periods * period * channels / vector;
-    const int width = stream_width(vectors);
+    const int width = pointwise_width(vectors);
     return double(vectors) / double(ceil_div(vectors, width) * width);
   };
   int best = 1;
@@ -137,44 +139,44 @@ inline int line_rows(int64_t channels, int vector, bool sums) {
   return best * period;
 }
 
-// As many blocks as are fastest, as measured; none with fewer than four lines for each of its
-// threads unless the lines run out. Without sums, those are eight lines where that leaves blocks
-// enough: what a thread reads of its columns is little then. With sums, blocks that run at the same
-// time, of which each leaves a partial result, as many of a column as a line has rows.
-inline Stream stream_shape(
-    const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed, StreamWork work,
-    int multiprocessors) {
+// As many blocks as are fastest, as measured; none with fewer than four tiles per thread unless the
+// tiles run out. Without sums, eight tiles where there are blocks enough: then the values of its
+// columns are little of what a thread reads. With sums, blocks that run at the same time, of which
+// each has a partial result of each column for each row of a tile.
+inline PointwiseShape pointwise_shape(
+    const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed,
+    PointwiseWork work, int multiprocessors) {
   constexpr int kThreads = 256;
-  const bool sums = work != StreamWork::kStores;
-  const int period = packed ? 1 : line_rows(channels, vector, sums);
-  const int64_t lines = ceil_div(rows, period);
+  const bool sums = work != PointwiseWork::kStores;
+  const int period = packed ? 1 : tile_rows(channels, vector, sums);
+  const int64_t tiles = ceil_div(rows, period);
   const int64_t vectors = ceil_div(period * channels, vector);
-  const int width = stream_width(vectors);
-  int height = kThreads / width;
-  while (height * width > 32 && height / 2 >= lines) height /= 2;
-  const int64_t across = ceil_div(vectors, width);
-  const int64_t apart = sums ? std::max<int64_t>(across, period / 2) : across;
-  const int64_t usual = work == StreamWork::kStores ? 16 : work == StreamWork::kSum ? 4 : 8;
-  const int64_t blocks = sums && shapes.sum_blocks != 0 ? shapes.sum_blocks : usual;
-  int64_t down = ceil_div(lines, int64_t(height) * 4);
-  down = std::min(down, ceil_div(blocks * multiprocessors, apart));
-  if (!sums) down = std::max(down, ceil_div(lines, int64_t(height) * 8));
+  const int width = pointwise_width(vectors);
+  int at_once = kThreads / width;  // tiles per iteration
+  while (at_once * width > 32 && at_once / 2 >= tiles) at_once /= 2;
+  const int64_t blocks_per_tile = ceil_div(vectors, width);
+  const int64_t weight = sums ? std::max<int64_t>(blocks_per_tile, period / 2) : blocks_per_tile;
+  const int64_t usual = work == PointwiseWork::kStores ? 16 : work == PointwiseWork::kSum ? 4 : 8;
+  const int64_t blocks = sums && shapes.pointwise_blocks != 0 ? shapes.pointwise_blocks : usual;
+  int64_t down = ceil_div(tiles, int64_t(at_once) * 4);
+  down = std::min(down, ceil_div(blocks * multiprocessors, weight));
+  if (!sums) down = std::max(down, ceil_div(tiles, int64_t(at_once) * 8));
   down = std::min<int64_t>(down, 65535);
-  const int64_t lines_per_block = ceil_div(ceil_div(lines, down), height) * height;
-  down = ceil_div(lines, lines_per_block);
-  return {dim3(unsigned(across), unsigned(down)), dim3(width, height), lines, lines_per_block,
-          period};
+  const int64_t tiles_per_block = ceil_div(ceil_div(tiles, down), at_once) * at_once;
+  down = ceil_div(tiles, tiles_per_block);
+  return {dim3(unsigned(blocks_per_tile), unsigned(down)), dim3(width, at_once), tiles,
+          tiles_per_block, period};
 }
 
 // A launch in which a block adds up the partial results of some columns.
-struct Finalise {
+struct FinalReductionShape {
   dim3 grid;
   dim3 block;
 };
 
 // The more partial results a column has, the more threads share them, down to 32 bytes of columns,
 // what the memory moves at least.
-inline Finalise finalise_shape(int64_t channels, int64_t partials) {
+inline FinalReductionShape final_reduction_shape(int64_t channels, int64_t partials) {
   constexpr int kThreads = 256;
   int width = 32;
   while (width > 8 && partials > 2 * kThreads / width) width /= 2;
@@ -183,24 +185,26 @@ inline Finalise finalise_shape(int64_t channels, int64_t partials) {
 
 // Where segments have several blocks: blocks of a multiprocessor at most, and turns of a segment at
 // least. As measured: beyond that it takes longer to bring them together than they save.
-constexpr int kSegmentBlocks = 4;
-constexpr int kSegmentTurns = 4;
+constexpr int kRowReductionBlocks = 4;
+constexpr int kRowReductionTurns = 4;
 
 // As many segments at a time as the grid may have, and in z the blocks that share one: a cluster of
 // more than one where segments are few and long, and each of its blocks has a turn of `turn`
 // elements.
-inline dim3 segment_grid(
+inline dim3 row_reduction_grid(
     const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int64_t turn,
     int most_cluster, int multiprocessors) {
   const int64_t segments = rows * groups;
   const auto suits = [&](int64_t blocks) {
     const int usable = usable_multiprocessors(int(blocks), multiprocessors);
-    const int64_t turns = std::max<int64_t>(blocks, kSegmentTurns);
-    return segments * blocks <= kSegmentBlocks * usable && length >= turns * turn;
+    const int64_t turns = std::max<int64_t>(blocks, kRowReductionTurns);
+    return segments * blocks <= kRowReductionBlocks * usable && length >= turns * turn;
   };
   int64_t blocks = 1;
   while (2 * blocks <= most_cluster && suits(2 * blocks)) blocks *= 2;
-  if (shapes.segment_blocks != 0) blocks = std::min<int64_t>(shapes.segment_blocks, most_cluster);
+  if (shapes.row_reduction_blocks != 0) {
+    blocks = std::min<int64_t>(shapes.row_reduction_blocks, most_cluster);
+  }
   return dim3(unsigned(std::min<int64_t>(segments, 0x7fffffff)), 1, unsigned(blocks));
 }
 

@@ -23,7 +23,7 @@ def test_columns_are_stable() -> None:
     assert list(COLUMNS) == (
         "run,gpu,torch,cuda,fusegen,spec,shape,dtype,mode,subject,device_ms,device_ms_q1,device_ms_q3,device_samples,"
         "wall_us,wall_us_q1,wall_us_q3,wall_samples,peak_bytes,device_ratio,wall_ratio,tail_bytes,floor_ms,"
-        "contraction_ms,tail_ms,tail_over_floor,copy_gb_s,contraction_tflop_s,targets,seed,command"
+        "contraction_ms,tail_ms,tail_over_floor,copy_gb_s,contraction_tflop_s,targets,seed,command,schedule,launches"
     ).split(",")
 
 
@@ -31,6 +31,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     rows = [
         row(device_ms=0.25, device_samples=60, peak_bytes=3, targets="sm_90 sm_100", command='a, "b"'),
         row(subject="eager", wall_us=12.5, seed=0),
+        row(schedule="column / row", launches="column 16x1x4 of 32x16, final_reduction 2 of 128 / row 8 of 32x8"),
     ]
     path = tmp_path / "new" / "bench.csv"
     for one in rows:

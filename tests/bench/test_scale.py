@@ -31,8 +31,8 @@ def row(rows: int, channels: int, microseconds: float, schedule: str = "automati
         "copy_microseconds": rows * channels / 1e3,
         "ratio_to_copy": microseconds / (rows * channels / 1e3),
         "picoseconds_per_element": microseconds * 1e6 / (rows * channels),
-        "chosen": "on_chip",
-        "best": "on_chip",
+        "chosen": "persistent",
+        "best": "persistent",
         "automatic_over_best": None,
         "device": "NVIDIA Test",
         "versions": "torch 2",
@@ -52,25 +52,25 @@ def sizes_module():
 
 
 def test_rows_are_read_as_they_were_written(tmp_path) -> None:
-    rows = [row(64, 1024, 70.0), row(64, 1024, 71.5, "split", automatic_over_best=0.98)]
+    rows = [row(64, 1024, 70.0), row(64, 1024, 71.5, "two_pass", automatic_over_best=0.98)]
     for one in rows:
         append_scale(tmp_path / "scale.csv", [one])
     assert read_scale(tmp_path / "scale.csv") == rows
 
 
 def test_a_choice_is_poor_beyond_the_quartiles_only() -> None:
-    def both(automatic: float, split: float, width: float) -> list[ScaleRow]:
-        split_row = row(64, 1024, split, "split", microseconds_q3=split + width)
-        return [row(64, 1024, automatic), row(64, 1024, automatic * 1.01, "on_chip"), split_row]
+    def both(automatic: float, two_pass: float, width: float) -> list[ScaleRow]:
+        other = row(64, 1024, two_pass, "two_pass", microseconds_q3=two_pass + width)
+        return [row(64, 1024, automatic), row(64, 1024, automatic * 1.01, "persistent"), other]
 
     (choice,) = poor_choices(both(80.0, 70.0, 1.0))
-    assert choice.best.schedule == "split" and choice.ratio == pytest.approx(80 / 70)
+    assert choice.best.schedule == "two_pass" and choice.ratio == pytest.approx(80 / 70)
     assert poor_choices(both(80.0, 70.0, 15.0)) == []
     assert poor_choices(both(75.0, 70.0, 1.0)) == []
 
 
 def test_the_fastest_schedule_is_no_poor_choice_of_itself() -> None:
-    rows = [row(64, 1024, 80.0, chosen="split"), row(64, 1024, 70.0, "split"), row(64, 1024, 90.0, "on_chip")]
+    rows = [row(64, 1024, 80.0, chosen="two_pass"), row(64, 1024, 70.0, "two_pass"), row(64, 1024, 90.0, "persistent")]
     assert poor_choices(rows) == []
     rows[0] = row(64, 1024, 80.0)
     assert len(poor_choices(rows)) == 1
@@ -99,9 +99,9 @@ def test_what_a_launch_takes_is_no_jump() -> None:
 
 
 def test_what_is_printed_of_them() -> None:
-    rows = [row(64, 1024, 80.0), row(64, 1024, 64.0, "split"), row(64, 1025, 160.0)]
+    rows = [row(64, 1024, 80.0), row(64, 1024, 64.0, "two_pass"), row(64, 1025, 160.0)]
     text = report(rows)
-    assert "- 1.25: demo forward fp32, 64x1024: 80.0 us, split 64.0 us\n" in text and "at 1 size(s)" in text
+    assert "- 1.25: demo forward fp32, 64x1024: 80.0 us, two_pass 64.0 us\n" in text and "at 1 size(s)" in text
     assert "- 2.00: demo forward fp32, 64x1025: 2439.02 ps, at 64x1024 1220.70 ps; the copies 1.00 (channels)" in text
     (line,) = scale_lines(rows)
     assert line["share of a copy, to 16 MiB"] == "61% (least 41%)" and line["above"] == "" and line["sizes"] == "2"
@@ -141,28 +141,28 @@ def test_launchers_are_called_as_they_are_meant_to_be(tmp_path) -> None:
 
 
 def test_what_each_schedule_takes_over_many_rows() -> None:
-    """Over the split schedule, of large batch norms in training alone; and of which kind the poor choices are."""
+    """Over the two-pass schedule, of large batch norms in training alone; and of which kind the poor choices are."""
     targets = script("performance_targets")
 
-    def sized(rows: int, channels: int, program: str = "train_forward", chosen: str = "on_chip", **times: float):
+    def sized(rows: int, channels: int, program: str = "train_forward", chosen: str = "persistent", **times: float):
         fields = {"program": program, "chosen": chosen, "copy_microseconds": 100.0}
         return [row(rows, channels, us, name, **fields) for name, us in times.items()]
 
     rows = [
-        *sized(16384, 4096, automatic=150.0, on_chip=300.0, panels=150.0, split=200.0, chosen="panels"),
-        *sized(32768, 4096, automatic=486.0, on_chip=480.0, panels=180.0, split=200.0),
-        *sized(32769, 4096, automatic=200.0, panels=300.0, split=200.0, chosen="split"),
-        *sized(16384, 4100, automatic=190.0, panels=220.0, split=200.0, chosen="split"),
-        *sized(16384, 4097, automatic=210.0, on_chip=800.0, split=200.0, chosen="split"),
-        *sized(8191, 8192, automatic=200.0, on_chip=900.0, split=200.0),
-        *sized(16384, 128, automatic=200.0, on_chip=120.0, split=200.0, chosen="split"),
-        *sized(16384, 4096, automatic=200.0, on_chip=900.0, split=200.0, program="forward"),
+        *sized(16384, 4096, automatic=150.0, persistent=300.0, l2=150.0, two_pass=200.0, chosen="l2"),
+        *sized(32768, 4096, automatic=486.0, persistent=480.0, l2=180.0, two_pass=200.0),
+        *sized(32769, 4096, automatic=200.0, l2=300.0, two_pass=200.0, chosen="two_pass"),
+        *sized(16384, 4100, automatic=190.0, l2=220.0, two_pass=200.0, chosen="two_pass"),
+        *sized(16384, 4097, automatic=210.0, persistent=800.0, two_pass=200.0, chosen="two_pass"),
+        *sized(8191, 8192, automatic=200.0, persistent=900.0, two_pass=200.0),
+        *sized(16384, 128, automatic=200.0, persistent=120.0, two_pass=200.0, chosen="two_pass"),
+        *sized(16384, 4096, automatic=200.0, persistent=900.0, two_pass=200.0, program="forward"),
     ]
     text = targets.targets_section([bench_row(gpu="NVIDIA Test")], [], rows, [], [], str)
     place = "'chain': 'demo', 'program': 'train_forward', 'dtype': 'fp32'"
 
     def line(rows: str, fill: str, *figures: str) -> str:
-        names = ("sizes", "on chip / split", "panels / split", "choice / copy")
+        names = ("sizes", "persistent / two-pass", "L2 / two-pass", "choice / copy")
         pairs = [f"{name!r}: {figure!r}" for name, figure in zip(names, figures, strict=True)]
         return f"{{{place}, 'rows': '{rows}', 'begin at': '{fill}', {', '.join(pairs)}}}"
 
@@ -173,6 +173,6 @@ def test_what_each_schedule_takes_over_many_rows() -> None:
         line("to 32768", "vectors", "1", "", "1.10", "1.90"),
     )
     assert f"[{', '.join(expected)}]" in text
-    assert "Of the 2 choices more than 1.1 times as slow as the best, 1 hold on chip" in text
+    assert "Of the 2 choices more than 1.1 times as slow as the best, 1 are persistent" in text
     few = targets.targets_section([bench_row(gpu="NVIDIA Test")], [], rows[-9:-6], [], [], str)
     assert "over many rows" not in few and "as slow as the best" not in few

@@ -6,11 +6,12 @@ import io
 
 from rich.console import Console
 
+from fusegen.bench.command import MIN_WIDTH
 from fusegen.bench.table import ceilings, number, tables
 from tests.bench.test_rows import row
 
 
-def shown(rows, width: int = 120) -> str:
+def shown(rows, width: int = MIN_WIDTH) -> str:
     console = Console(file=io.StringIO(), width=width)
     for table in tables(rows):
         console.print(table)
@@ -33,6 +34,7 @@ def test_one_line_a_subject_with_what_is_known_of_it() -> None:
                 tail_ms=0.031,
                 tail_over_floor=1.55,
                 peak_bytes=3 * 2**20,
+                schedule="column / l2",
                 **common,
             ),
             row(subject="reduce-overhead", device_ms=2.9, **common),
@@ -43,7 +45,8 @@ def test_one_line_a_subject_with_what_is_known_of_it() -> None:
     lines = {
         name: found[found.index(name) :] for found in words for name in ("fused", "reduce-overhead") if name in found
     }
-    assert lines["fused"] == ["fused", "2.711", "2.7-2.75", "2800", "0.98", "1.02", "0.031", "1.55", "3.0"]
+    figures = ["2.711", "2.7-2.75", "2800", "0.98", "1.02", "0.031", "1.55", "3.0"]
+    assert lines["fused"] == ["fused", *figures, "column", "/", "l2"]
     assert lines["reduce-overhead"] == ["reduce-overhead", "2.9"]
     assert "demo 4x8x8" in text and "demo 8x8x8" in text and text.count("train fwd") == 1
     assert "NVIDIA Test, torch 2.0, CUDA 13.0: at best copy 3021 GB/s, fp32 product 51 TFLOP/s" in text
@@ -67,9 +70,11 @@ def test_nothing_is_wrapped_at_the_width_of_a_file() -> None:
         tail_ms=0.12345,
         tail_over_floor=12.34,
         peak_bytes=2**34,
+        schedule="two_pass / pointwise",
     )
     lines = [line for line in shown([wide]).splitlines() if "reduce" in line]
-    assert len(lines) == 1 and "train fwd+bwd" in lines[0] and lines[0].rstrip().endswith("16384.0")
+    assert len(lines) == 1 and "train fwd+bwd" in lines[0]
+    assert lines[0].rstrip().endswith("16384.0  two_pass / pointwise")
 
 
 def test_numbers() -> None:

@@ -69,7 +69,16 @@ STABLE_TORCH_LIBRARY_IMPL(fusegen, CPU, library) { library.impl("NAME_scale", TO
 
 constexpr const char* kOps[] = {"NAME_scale", nullptr};
 constexpr const char* kTargets[] = {"sm_80", "sm_90a", nullptr};
-const fusegen::PackageInfo fusegen_package_info{"NAME", "fusegen sources NAME 0", kOps, kTargets, false};
+// More than the first buffer of whoever asks.
+int64_t explain(const fusegen::Call* call, char* text, int64_t size) {
+  const int64_t bytes = 1 + call->rows;
+  const char letter = char('a' + call->mode + call->channels * call->groups);
+  for (int64_t i = 0; i < bytes && i < size; ++i) text[i] = i + 1 == bytes ? 0 : letter;
+  return bytes;
+}
+const fusegen::Launcher kLaunchers[] = {{"NAME_scale", &explain}, {nullptr, nullptr}};
+const fusegen::PackageInfo fusegen_package_info{
+    "NAME", "fusegen sources NAME 0", kOps, kTargets, false, kLaunchers};
 """
 
 # A process of its own: what is loaded and registered stays so.
@@ -86,7 +95,12 @@ assert module.__doc__ == "Fused kernels of " + name
 info = {"name": name, "sources": f"fusegen sources {name} 0"}
 info |= {"ops": (name + "_scale",), "targets": ("sm_80", "sm_90a"), "float64": False}
 assert module.info() == info and list(module.info()) == list(info), module.info()
-print("used")
+assert module.explain(name + "_scale", 1, 3, 2) == "ddd"
+assert module.explain(name + "_scale", mode=0, rows=5000, channels=1, groups=2) == 5000 * "c"
+try:
+    module.explain("other", 0, 1, 1)
+except KeyError:
+    print("used")
 """
 
 
@@ -115,7 +129,7 @@ def generated(tmp_path_factory) -> Path:
 def write_package(root: Path, name: str) -> Path:
     (root / name).mkdir(parents=True)
     (root / "support").mkdir(exist_ok=True)
-    for file in ("python_module.cpp", "package_info.h"):
+    for file in ("python_module.cpp", "package_info.h", "call.h"):
         shutil.copy(templates_directory() / "support" / file, root / "support")
     (root / "support" / "factor.cuh").write_text("#pragma once\nconstexpr float kFactor = 3;\n")
     (root / name / "kernels.cu").write_text(KERNELS.replace("NAME", name))

@@ -16,7 +16,7 @@ SUPPORT = Path(__file__).resolve().parents[2] / "templates" / "support"
 # What is written as instructions by their names, but for clusters, which kernels for older GPUs do not instantiate.
 SOURCE = """
 #include "activations.cuh"
-#include "panels.cuh"
+#include "l2_steps.cuh"
 using namespace fusegen;
 __global__ void all(float* x, const uint4* four, const uint2* two, unsigned* counter) {
   wait_for_earlier_kernels();

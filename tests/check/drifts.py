@@ -121,9 +121,9 @@ def tuned_again_since(project) -> None:
     tune(project, 32)
 
 
-def tune(project, sum_blocks: int) -> None:
+def tune(project, pointwise_blocks: int) -> None:
     """A tuning of the spec's backward program."""
-    entry = {"dtype": "float32", "rows": 64, "channels": 48, "sum_blocks": sum_blocks}
+    entry = {"dtype": "float32", "rows": 64, "channels": 48, "pointwise_blocks": pointwise_blocks}
     entry |= {"microseconds": 1.0, "default_microseconds": 2.0}
     machine = {"gpu": "NVIDIA Test", "torch": "2.10.0", "cuda": "13.0", "programs": {"backward": [entry]}}
     text = json.dumps({"fusegen_tuning": 1, "architectures": {"sm_90": machine}})

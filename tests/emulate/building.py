@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from fusegen.emulate import EmulatedLibrary, compile_kernels
-from fusegen.ir.extent import Dim
+from fusegen.ir.axes import Dim
 from fusegen.paths import templates_directory
 from fusegen.plan.load import plan_file
 from fusegen.plan.model import Mode
@@ -61,21 +61,21 @@ def arguments(plan: Plan, rows: int, channels: int, groups: int, source: int | N
 
 
 def forced_shapes(schedule: str) -> Shapes | None:
-    """Launch shapes by name: a schedule, "clusters of 4" for columns on chip in as many blocks, "wide clusters of 4"
-    with four vectors of a row in each, "split in eight blocks" for each multiprocessor, "split, segments in 4 blocks"
-    each, or "twice a share" for rows on chip whose threads have twice as much of a segment."""
+    """Launch shapes by name: a schedule, "clusters of 4" for column tiles in as many blocks, "wide clusters of 4"
+    with four vectors of a row in each, "two_pass in eight blocks" for each multiprocessor, "two_pass, segments in 4
+    blocks" each, or "twice a share" for rows whose threads have twice as much of a segment."""
     if schedule == "automatic":
         return None
     if schedule.startswith("clusters of "):
-        return Shapes("on_chip", column_cluster=int(schedule.removeprefix("clusters of ")))
+        return Shapes("persistent", column_cluster=int(schedule.removeprefix("clusters of ")))
     if schedule.startswith("wide clusters of "):
-        return Shapes("on_chip", column_width=4, column_cluster=int(schedule.removeprefix("wide clusters of ")))
-    if schedule == "split in eight blocks":
-        return Shapes("split", sum_blocks=8)
-    if schedule.startswith("split, segments in "):
-        return Shapes("split", segment_blocks=int(schedule.split()[-2]))
+        return Shapes("persistent", column_width=4, column_cluster=int(schedule.removeprefix("wide clusters of ")))
+    if schedule == "two_pass in eight blocks":
+        return Shapes("two_pass", pointwise_blocks=8)
+    if schedule.startswith("two_pass, segments in "):
+        return Shapes("two_pass", row_reduction_blocks=int(schedule.split()[-2]))
     if schedule == "twice a share":
-        return Shapes("on_chip", row_share=2)
+        return Shapes("persistent", row_share=2)
     return Shapes(schedule.replace(" ", "_"))
 
 

@@ -95,15 +95,15 @@ def races(build):
     return build(RACES, "races")
 
 
-def accesses(library, between, threads, seed, on_chip, after=None):
+def accesses(library, between, threads, seed, shared, after=None):
     result = Buffer.from_tensor(torch.zeros(2))
-    memory = None if on_chip else Buffer.poisoned([1], torch.float32)
+    memory = None if shared else Buffer.poisoned([1], torch.float32)
     first, second = BETWEEN.index(between), BETWEEN.index(after or between)
     library.call("run_accesses", first, memory, result, second, *threads, seed=seed)
     return result.tensor().tolist()
 
 
-@pytest.mark.parametrize("on_chip", [True, False], ids=["shared", "global"])
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "global"])
 @pytest.mark.parametrize(
     "between, threads",
     [
@@ -115,12 +115,12 @@ def accesses(library, between, threads, seed, on_chip, after=None):
         ("half_warp_barrier", (0, 1, 2, 3)),
     ],
 )
-def test_barriers_order_accesses(races, between, threads, on_chip):
+def test_barriers_order_accesses(races, between, threads, shared):
     for seed in SEEDS:
-        assert accesses(races, between, threads, seed, on_chip) == [1, 1]
+        assert accesses(races, between, threads, seed, shared) == [1, 1]
 
 
-@pytest.mark.parametrize("on_chip", [True, False], ids=["shared", "global"])
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "global"])
 @pytest.mark.parametrize(
     "between, threads",
     [
@@ -133,11 +133,11 @@ def test_barriers_order_accesses(races, between, threads, on_chip):
         ("shuffle", (0, 1, 1, 1)),  # which moves a register and orders no memory
     ],
 )
-def test_races_are_seen_in_any_order(races, between, threads, on_chip):
+def test_races_are_seen_in_any_order(races, between, threads, shared):
     for seed in SEEDS:
         message = r"run_accesses: accesses\(.*block \(0, 0, 0\), thread \(\d+, 0, 0\): (reads|writes) .*which "
         with pytest.raises(EmulationError, match=message + r".*\[kernels.cu:\d+\]") as raised:
-            accesses(races, between, threads, seed, on_chip)
+            accesses(races, between, threads, seed, shared)
         # Whoever came first. A reader that came before the writer may also be told that there is nothing to read.
         assert any(
             text in str(raised.value)
@@ -145,22 +145,22 @@ def test_races_are_seen_in_any_order(races, between, threads, on_chip):
         )
 
 
-@pytest.mark.parametrize("on_chip", [True, False], ids=["shared", "global"])
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "global"])
 @pytest.mark.parametrize("readers", [(1, 2), (1, 33), (5, 5)])
 @pytest.mark.parametrize("last, after", [(40, "nothing"), (40, "shuffle"), (45, "warp_barrier"), (6, "nothing")])
-def test_a_write_that_waits_for_no_reader(races, readers, last, after, on_chip):
+def test_a_write_that_waits_for_no_reader(races, readers, last, after, shared):
     """The first write is everybody's past; whoever comes second of a reader and the last writer is caught."""
     for seed in SEEDS:
         with pytest.raises(EmulationError, match="which (thread .*|other threads) ha(s|ve) (read|written) since"):
-            accesses(races, "block_barrier", (0, *readers, last), seed, on_chip, after)
+            accesses(races, "block_barrier", (0, *readers, last), seed, shared, after)
 
 
-@pytest.mark.parametrize("on_chip", [True, False], ids=["shared", "global"])
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "global"])
 @pytest.mark.parametrize("readers, after", [((1, 2), "nothing"), ((1, 33), "nothing"), ((1, 33), "warp_barrier")])
-def test_a_reader_writes_that_waits_for_no_other_reader(races, readers, after, on_chip):
+def test_a_reader_writes_that_waits_for_no_other_reader(races, readers, after, shared):
     for seed in SEEDS:
         with pytest.raises(EmulationError, match="which (thread .*|other threads) ha(s|ve) (read|written) since"):
-            accesses(races, "block_barrier", (0, *readers, readers[1]), seed, on_chip, after)
+            accesses(races, "block_barrier", (0, *readers, readers[1]), seed, shared, after)
 
 
 def test_a_write_that_waits_for_the_readers_of_its_warp(races):

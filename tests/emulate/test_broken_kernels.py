@@ -49,69 +49,69 @@ COPIES = {
     )
 }
 SCENARIOS = {
-    # 132 channels are a vector more than a block of the stream kernels has, 70 rows make three blocks of them.
-    "column": Tail("batch norm", 70, 132, schedule="on chip"),
-    "split": Tail("batch norm", 70, 132, schedule="split in eight blocks"),
-    # Five panels of 32 columns, the last one of 4, in three slices, the last one of 88 rows.
-    "panels": Tail("batch norm", 600, 132, schedule="panels"),
+    # 132 channels are a vector more than a block of the pointwise kernels has, 70 rows make three blocks of them.
+    "column": Tail("batch norm", 70, 132, schedule="persistent"),
+    "two_pass": Tail("batch norm", 70, 132, schedule="two_pass in eight blocks"),
+    # Five tiles of 32 columns, the last one of 4, in three slices, the last one of 88 rows.
+    "l2": Tail("batch norm", 600, 132, schedule="l2"),
     # 34 slices, for 32 threads of each column that end its sums.
-    "panels, many rows": Tail("batch norm", 8500, 12, schedule="panels"),
-    "panels, far from zero": Tail("batch norm", 70, 132, schedule="panels", mean=1000.0),
+    "l2, many rows": Tail("batch norm", 8500, 12, schedule="l2"),
+    "l2, far from zero": Tail("batch norm", 70, 132, schedule="l2", mean=1000.0),
     # A thread has more rows than are on their way at once.
-    "more rows": Tail("batch norm", 200, 132, schedule="on chip"),
+    "more rows": Tail("batch norm", 200, 132, schedule="persistent"),
     # Squares of these leave nothing of the variance in float32.
-    "far from zero": Tail("batch norm", 70, 132, schedule="on chip", mean=1000.0),
-    "far from zero, split": Tail("batch norm", 70, 132, schedule="split", mean=1000.0),
+    "far from zero": Tail("batch norm", 70, 132, schedule="persistent", mean=1000.0),
+    "far from zero, two_pass": Tail("batch norm", 70, 132, schedule="two_pass", mean=1000.0),
     # Four blocks of 18 rows, the last one of 16; then 7 blocks of 7 rows and one of none.
     "cluster": Tail("batch norm", 70, 132, schedule="wide clusters of 4"),
     "cluster, few rows": Tail("batch norm", 49, 133, schedule="wide clusters of 8"),
     "alike": Alike("batch norm", 70, 132, schedule="wide clusters of 4"),
     # Some threads have a column and no row.
-    "few rows": Tail("batch norm", 5, 12, schedule="on chip"),
-    "few rows, split": Tail("batch norm", 5, 12, schedule="split"),
+    "few rows": Tail("batch norm", 5, 12, schedule="persistent"),
+    "few rows, two_pass": Tail("batch norm", 5, 12, schedule="two_pass"),
     # Seven blocks of rows.
-    "more rows, split": Tail("batch norm", 200, 128, schedule="split in eight blocks"),
-    "stream": Tail("no norm", 70, 132),
+    "more rows, two_pass": Tail("batch norm", 200, 128, schedule="two_pass in eight blocks"),
+    "pointwise": Tail("no norm", 70, 132),
     "odd": Tail("no norm", 69, 34),
     "misaligned": Tail("no norm", 70, 132, misalign="elements"),
     "misaligned bias": Tail("no norm", 70, 132, misalign="vectors"),
     # A group is a warp with two vectors in some threads; 41 rows are more than one turn of each block.
-    "short rows": Tail("group norm", 41, 264, 2, schedule="on chip"),
-    "few lanes": Tail("group norm", 5, 64, 2, schedule="on chip"),
+    "short rows": Tail("group norm", 41, 264, 2, schedule="persistent"),
+    "few lanes": Tail("group norm", 5, 64, 2, schedule="persistent"),
     # A block has ten rows of three groups, and no use for what would be two groups more.
-    "three groups": Tail("group norm", 37, 96, 3, schedule="on chip"),
+    "three groups": Tail("group norm", 37, 96, 3, schedule="persistent"),
     # A block has two groups of 16 rows, the last one of three blocks has one.
-    "five groups": Tail("group norm", 37, 160, 5, schedule="on chip"),
+    "five groups": Tail("group norm", 37, 160, 5, schedule="persistent"),
     # A group is three warps, and a block has more than one of them to do.
-    "long rows": Tail("group norm", 9, 544, 2, schedule="on chip"),
+    "long rows": Tail("group norm", 9, 544, 2, schedule="persistent"),
     # The last of three warps has fewer values than the others.
-    "long odd rows": Tail("group norm", 9, 382, 1, schedule="on chip"),
-    "segments": Tail("group norm", 41, 264, 2, schedule="split"),
+    "long odd rows": Tail("group norm", 9, 382, 1, schedule="persistent"),
+    "segments": Tail("group norm", 41, 264, 2, schedule="two_pass"),
     # A thread has several vectors, and several batches of them.
-    "longer segments": Tail("group norm", 3, 2110, 1, schedule="split"),
-    "longer segments, far from zero": Tail("group norm", 3, 2112, 1, schedule="split", mean=1000.0),
-    "longest segments": Tail("group norm", 2, 8200, 1, schedule="split"),
+    "longer segments": Tail("group norm", 3, 2110, 1, schedule="two_pass"),
+    "longer segments, far from zero": Tail("group norm", 3, 2112, 1, schedule="two_pass", mean=1000.0),
+    "longest segments": Tail("group norm", 2, 8200, 1, schedule="two_pass"),
     # Forward blocks are large: what they have of their columns is in shared memory. Backward it is clusters of eight.
-    "longest rows": Tail("group norm", 3, 4200, 1, schedule="on chip if it fits"),
-    "longest rows, 16 bits": Tail("group norm, 16 bits", 3, 4200, 1, schedule="on chip if it fits"),
+    "longest rows": Tail("group norm", 3, 4200, 1, schedule="persistent if it fits"),
+    "longest rows, 16 bits": Tail("group norm, 16 bits", 3, 4200, 1, schedule="persistent if it fits"),
     # Each of four blocks has a turn of every four.
-    "segments of a cluster": Tail("group norm", 3, 8200, 2, schedule="split, segments in 4 blocks"),
+    "segments of a cluster": Tail("group norm", 3, 8200, 2, schedule="two_pass, segments in 4 blocks"),
     # Columns that are not neighbours.
-    "odd columns": Tail("batch norm", 70, 33, schedule="on chip"),
-    "odd columns, 16 bits": Tail("batch norm, 16 bits", 200, 33, schedule="on chip"),
+    "odd columns": Tail("batch norm", 70, 33, schedule="persistent"),
+    "odd columns, 16 bits": Tail("batch norm, 16 bits", 200, 33, schedule="persistent"),
     # Lines of four rows, of which the last one has two.
-    "odd, split": Tail("batch norm", 70, 33, schedule="split"),
+    "odd, two_pass": Tail("batch norm", 70, 33, schedule="two_pass"),
     # A block of 32 lines and one of 18.
-    "two odd blocks, split": Tail("batch norm", 200, 33, schedule="split"),
+    "two odd blocks, two_pass": Tail("batch norm", 200, 33, schedule="two_pass"),
     # Two blocks of 32 lines and one of 19, whose last line has two rows: twelve partial results of a column.
-    "more odd rows, split": Tail("batch norm", 330, 33, schedule="split in eight blocks"),
+    "more odd rows, two_pass": Tail("batch norm", 330, 33, schedule="two_pass in eight blocks"),
     # A group is nine lanes, of which a warp has three times as many, or more than a warp has with one vector each.
-    "odd rows": Tail("group norm", 41, 66, 2, schedule="on chip"),
-    "odd rows by vectors": Tail("group norm", 41, 266, 2, schedule="on chip"),
-    "odd rows by vectors, one group": Tail("group norm", 41, 133, 1, schedule="on chip"),
+    "odd rows": Tail("group norm", 41, 66, 2, schedule="persistent"),
+    "odd rows by vectors": Tail("group norm", 41, 266, 2, schedule="persistent"),
+    "odd rows by vectors, one group": Tail("group norm", 41, 133, 1, schedule="persistent"),
     # Rows begin at multiples of a vector, and every other group does not.
-    "odd groups": Tail("group norm", 9, 36, 2, schedule="on chip"),
-    "odd segments": Tail("group norm", 9, 66, 2, schedule="split"),
+    "odd groups": Tail("group norm", 9, 36, 2, schedule="persistent"),
+    "odd segments": Tail("group norm", 9, 66, 2, schedule="two_pass"),
 }
 OF_COPY = {
     copy: [(number, mutant) for number, mutant in MUTANTS.items() if SCENARIOS[mutant.run].copy == copy]

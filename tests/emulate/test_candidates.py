@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fusegen.emulate import EmulationError  # noqa: E402
-from fusegen.plan.candidates import candidates, knob_names, schedule_names  # noqa: E402
+from fusegen.plan.candidates import candidates, schedule_names, tunable_names  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.plan.plan import Plan  # noqa: E402
 from fusegen.plan.shapes import Shapes  # noqa: E402
@@ -28,16 +28,16 @@ from tests.emulate.building import kernels_of  # noqa: E402
 pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
-# Multiprocessors of a device so small that each knob makes another grid; rows, channels, groups. The second size has
+# Multiprocessors of a device so small that each tunable makes another grid; rows, channels, groups. The second size has
 # no vectors, the last one of the row kernels short segments.
 MULTIPROCESSORS = {"matmul_bn_bias_div_swish": 2, "gemm_bias_hardtanh_mish_groupnorm": 2}
 SIZES = {
-    "matmul_bn_bias_div_swish": ((700, 140, 1), (67, 131, 1)),  # column, split; in evaluation stream
-    "gemm_bias_hardtanh_mish_groupnorm": ((85, 1480, 1), (67, 131, 1), (37, 240, 20)),  # row, split
+    "matmul_bn_bias_div_swish": ((700, 140, 1), (67, 131, 1)),  # column, two-pass; in evaluation pointwise
+    "gemm_bias_hardtanh_mish_groupnorm": ((85, 1480, 1), (67, 131, 1), (37, 240, 20)),  # row, two-pass
 }
 LIMIT = 1e-11
-WITHOUT_EFFECT = {"panel_lag"}
-"""Knobs that change when something is done, and no sum."""
+WITHOUT_EFFECT = {"l2_lag"}
+"""Tunables that change when something is done, and no sum."""
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +77,7 @@ def test_every_candidate_against_double_precision(name: str, root: Path, emulati
                 try:
                     found = tail.run(tensors, mode, shapes=each, seed=seed).values
                 except EmulationError as problem:
-                    assert each.schedule in ("on_chip", "panels") and str(problem).endswith(
-                        f"CUDA error {DOES_NOT_FIT}"
-                    )
+                    assert each.schedule in ("persistent", "l2") and str(problem).endswith(f"CUDA error {DOES_NOT_FIT}")
                     continue
                 for key in expected.keys() & found.keys():
                     exact = expected[key]
@@ -87,15 +85,15 @@ def test_every_candidate_against_double_precision(name: str, root: Path, emulati
                     assert error <= LIMIT * max(1.0, float(exact.abs().max())), f"{variant.name} {each}: {key}"
                 results[each] = tuple(value.numpy().tobytes() for value in found.values())
             # Another shape adds up in another order, which the last bits tell.
-            for knob in (field.name for field in fields(Shapes)):
-                pairs = [(a, b) for a, b in combinations(results, 2) if a == replace(b, **{knob: getattr(a, knob)})]
-                compared |= {knob} if pairs else set()
-                differing |= {knob} if any(results[a] != results[b] for a, b in pairs) else set()
+            for field in (each.name for each in fields(Shapes)):
+                pairs = [(a, b) for a, b in combinations(results, 2) if a == replace(b, **{field: getattr(a, field)})]
+                compared |= {field} if pairs else set()
+                differing |= {field} if any(results[a] != results[b] for a, b in pairs) else set()
         read = {
-            knob
+            tunable
             for program in (variant.forward, variant.backward)
             for schedule in schedule_names(program) or (None,)
-            for knob in knob_names(program, schedule)
+            for tunable in tunable_names(program, schedule)
         }
-        assert compared >= read, f"{variant.name}: what fits leaves knobs out"
+        assert compared >= read, f"{variant.name}: what fits leaves tunables out"
         assert compared - WITHOUT_EFFECT == differing, variant.name

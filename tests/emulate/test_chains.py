@@ -32,7 +32,7 @@ IN_EVERY_MODE = {
 IN_MOST_CHAINS = ("float64", "autocast bfloat16")
 # In every mode: with vectors, and without.
 EVERY_MODE = ((33, 128, 4), (9, 66, 2))
-SCHEDULES = ("automatic", "on chip", "split")
+SCHEDULES = ("automatic", "persistent", "two_pass")
 # Relative to the largest element; double precision leaves no room for anything but rounding. Counts are exact.
 LIMITS = {torch.float64: 1e-11, torch.float32: 2e-4, torch.bfloat16: 1e-2, torch.float16: 2e-3, torch.int64: 0.0}
 
@@ -93,7 +93,7 @@ def schedules_of(variant) -> list[str]:
     """Names of launch shapes for the kernels that a variant's programs have."""
     kinds = {schedule.kind for program in (variant.forward, variant.backward) for schedule in program.schedules}
     rows = variant.backward.schedules[0].kind == "row"
-    return [*SCHEDULES, *["twice a share"] * rows, *["panels"] * ("panel" in kinds)]
+    return [*SCHEDULES, *["twice a share"] * rows, *["l2"] * ("l2" in kinds)]
 
 
 def agreement(tail, tensors, mode, schedule: str, seed: int, expected) -> int:
@@ -101,7 +101,7 @@ def agreement(tail, tensors, mode, schedule: str, seed: int, expected) -> int:
     try:
         found = tail.run(tensors, mode, shapes=forced_shapes(schedule), seed=seed).values
     except EmulationError as error:
-        assert schedule in ("on chip", "twice a share", "panels"), error
+        assert schedule in ("persistent", "twice a share", "l2"), error
         assert str(error).endswith("CUDA error 9"), error  # does not fit
         return 0
     shape = list(tensors[tail.variant.result_gradient].shape)
@@ -142,7 +142,7 @@ each_norm = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize("misalign", ["elements", "vectors"])
-@pytest.mark.parametrize("schedule", ["on chip", "split"])
+@pytest.mark.parametrize("schedule", ["persistent", "two_pass"])
 @each_norm
 def test_tensors_may_begin_anywhere(chain, schedule, misalign, emulation_cache):
     plan, module = prepared(chain, (33, 64, 8), True)
@@ -160,7 +160,7 @@ def test_the_order_of_threads_does_not_matter(chain, emulation_cache):
     plan, module = prepared(chain, (33, 64, 8), False)
     mode = plan.modes[0]
     tensors = {plan.chain.source.name: torch.randn(33, 64), "grad_y": torch.randn(33, 64)}
-    for schedule in ("on chip", "split"):
+    for schedule in ("persistent", "two_pass"):
         tail = EmulatedTail(plan, plan.variants[0], library(chain.spec, mode.index, emulation_cache), module)
         first, *others = (tail.run(tensors, mode, schedule=schedule, seed=seed).values for seed in range(6))
         for other in others:
@@ -191,12 +191,12 @@ def test_columns_in_clusters_against_double_precision(key, channels, emulation_c
 
 
 @pytest.mark.parametrize("key", ["matmul_bn_bias_div_swish", "gemm_scale_bn", "gemm_batchnorm_gelu_relu"])
-def test_panels_of_several_slices_against_double_precision(key, emulation_cache):
+def test_l2_tiles_of_several_slices_against_double_precision(key, emulation_cache):
     """The last of three slices has 88 rows; behind batch norm of a scaled product, results leave sums of each slice."""
     chain, size = CHAINS[key], (600, 132, 1)
     for mode in modes_of(chain, plan_file(ROOT / "specs" / f"{chain.spec}.yaml")):
         plan, module = prepared(chain, size, True)
-        check_mode(chain, plan, module, mode, size, emulation_cache, shapes=forced_shapes("panels"))
+        check_mode(chain, plan, module, mode, size, emulation_cache, shapes=forced_shapes("l2"))
 
 
 # The lanes of a group: some of a warp, as many as it takes or a power of two, with one vector or two, and some warps.
@@ -209,4 +209,4 @@ def test_groups_of_any_length_against_double_precision(key, length, emulation_ca
     chain, size = CHAINS[key], (27, 5 * length, 5)
     plan, module = prepared(chain, size, True)
     for number, mode in enumerate(modes_of(chain, plan)):
-        check_mode(chain, plan, module, mode, size, emulation_cache, number, schedule="on chip")
+        check_mode(chain, plan, module, mode, size, emulation_cache, number, schedule="persistent")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fusegen.emulate import Buffer
-from fusegen.plan.shapes import KNOBS, SCHEDULES
+from fusegen.plan.shapes import SCHEDULES, TUNABLES
 from tests.emulate.building import compiled_shapes
 
 SOURCE = """
@@ -26,7 +26,7 @@ extern "C" int shape(int vector, int64_t* found, double* times, int64_t rows, in
                             int64_t(tile.shared_bytes)};
   for (int i = 0; i < 7; ++i) found[i] = values[i];
   times[0] = tile.fits ? fusegen::column_microseconds(tile, work, channels, vector, packed, limit, 132) : -1.0;
-  times[1] = fusegen::split_microseconds(rows, channels, work);
+  times[1] = fusegen::two_pass_microseconds(rows, channels, work);
   return cudaGetLastError();
 }
 """
@@ -54,13 +54,13 @@ def shape(tmp_path_factory):
         found, times = Buffer.poisoned([7], torch.int64), Buffer.poisoned([2], torch.float64)
         sizes = (rows, channels, element, narrowest, LIMIT, most_cluster, packed, kept, SCHEDULES.index(schedule))
         library.call("shape", vector, found, times, *map(int, sizes), width, cluster)
-        names = ("fits", "across", "cluster", "width", "height", "rows_per_block", "bytes", "time", "split")
+        names = ("fits", "across", "cluster", "width", "height", "rows_per_block", "bytes", "time", "two_pass")
         return dict(zip(names, (*found.tensor().tolist(), *times.tensor().tolist()), strict=True))
 
     return shape
 
 
-@pytest.mark.parametrize("schedule", ["automatic", "on_chip"])
+@pytest.mark.parametrize("schedule", ["automatic", "persistent"])
 @pytest.mark.parametrize("most_cluster", [1, 2, 8])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_shape_covers_the_tensor_and_fits(shape, kind, most_cluster, schedule):
@@ -85,35 +85,35 @@ def test_every_shape_covers_the_tensor_and_fits(shape, kind, most_cluster, sched
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_asked_for_is_what_comes(shape, kind):
     for rows, channels in SIZES:
-        for width in KNOBS["column_width"].values:
-            for cluster in KNOBS["column_cluster"].values:
-                tile = shape(rows, channels * kind[0], *kind, 8, "on_chip", width, cluster)
+        for width in TUNABLES["column_width"].values:
+            for cluster in TUNABLES["column_cluster"].values:
+                tile = shape(rows, channels * kind[0], *kind, 8, "persistent", width, cluster)
                 if tile["fits"]:
                     assert width in (0, tile["width"]) and cluster in (0, tile["cluster"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_sizes_choose_the_fastest_by_the_estimate(shape, kind):
-    """Of all tiles that can be asked for, clusters of too few rows apart, and of the split schedule."""
+    """Of all tiles that can be asked for, clusters of too few rows apart, and of the two-pass schedule."""
     chosen = set()
     for rows, channels in SIZES:
         sizes = (rows, channels * kind[0], *kind, 8)
         tile = shape(*sizes)
         asked = [
-            shape(*sizes, "on_chip", width, cluster)
+            shape(*sizes, "persistent", width, cluster)
             for width in (2, 4, 8, 16, 32)
             for cluster in (1, 2, 4, 8)
             if cluster == 1 or rows >= 96 * cluster
         ]
         fastest = min([each["time"] for each in asked if each["fits"]], default=float("inf"))
-        assert tile["fits"] == (fastest < tile["split"])
+        assert tile["fits"] == (fastest < tile["two_pass"])
         assert not tile["fits"] or tile["time"] == fastest
         chosen.add((tile["fits"], tile["cluster"] > 1))
     assert chosen == {(0, False), (1, False), (1, True)}
 
 
 def clusters(tiles):
-    """0 where a size is left to the split schedule."""
+    """0 where a size is left to the two-pass schedule."""
     return [tile["cluster"] if tile["fits"] else 0 for tile in tiles]
 
 
@@ -122,22 +122,22 @@ def test_many_rows_are_left_to_the_split_schedule(shape):
     backward = [shape(rows, 8192, element=8) for rows in (512, 2048, 4096, 16384)]
     assert clusters(backward) == [1, 8, 8, 0]
     assert clusters(shape(rows, 8192, element=8, most_cluster=1) for rows in (512, 2048, 4096)) == [1, 1, 0]
-    asked = [shape(rows, 4096, schedule="on_chip") for rows in (1024, 16384, 65536)]
+    asked = [shape(rows, 4096, schedule="persistent") for rows in (1024, 16384, 65536)]
     assert [tile["fits"] for tile in asked] == [1, 1, 0]
-    assert shape(16384, 4096, schedule="on_chip_if_it_fits") == asked[1]
-    assert not shape(16384, 4096, schedule="on_chip", most_cluster=1)["fits"]
-    assert shape(70, 64, schedule="on_chip", cluster=8)["cluster"] == 8
+    assert shape(16384, 4096, schedule="persistent_if_it_fits") == asked[1]
+    assert not shape(16384, 4096, schedule="persistent", most_cluster=1)["fits"]
+    assert shape(70, 64, schedule="persistent", cluster=8)["cluster"] == 8
 
 
-def test_where_panels_are_faster_nothing_is_held_on_chip(shape):
-    """Of 8192 rows a cluster has room for narrow tiles only. But panels are for rows that fill lines of the L2."""
+def test_where_the_l2_schedule_is_faster_there_is_no_column_tile(shape):
+    """Of 8192 rows a cluster has room for narrow tiles only. But L2-resident are rows that fill lines of the L2."""
     backward = {"element": 8, "kept": 8}
     assert clusters(shape(rows, 8192, **backward) for rows in (512, 2048, 8192, 16384)) == [1, 8, 0, 0]
     assert clusters([shape(8192, 8192, element=8), shape(8192, 8208, **backward)]) == [8, 8]
-    assert shape(8192, 8192, schedule="on_chip", **backward) == shape(8192, 8192, element=8)
-    for schedule in ("panels", "split"):
+    assert shape(8192, 8192, schedule="persistent", **backward) == shape(8192, 8192, element=8)
+    for schedule in ("l2", "two_pass"):
         assert not shape(64, 1024, schedule=schedule)["fits"]
-    asked = {"schedule": "panels_if_they_fit", **backward}
+    asked = {"schedule": "l2_if_it_fits", **backward}
     assert not shape(64, 1024, **asked)["fits"]
     for rows, channels in ((64, 1028), (1 << 20, 1024)):
         assert shape(rows, channels, **asked) == shape(rows, channels, **backward), "what suits where they do not fit"
@@ -166,7 +166,7 @@ def test_few_rows_have_small_blocks(shape):
 
 def test_rows_that_begin_within_a_sector_take_longer(shape):
     """Of 32 bytes: 8196 float32 are no multiple of it, 8200 are. As many tiles either way."""
-    asked = {"schedule": "on_chip", "width": 8, "cluster": 1}
+    asked = {"schedule": "persistent", "width": 8, "cluster": 1}
     within, whole = shape(1024, 8196, **asked), shape(1024, 8200, **asked)
     assert within["across"] == whole["across"] and within["bytes"] == whole["bytes"]
     assert within["time"] > 1.05 * whole["time"]

@@ -26,9 +26,9 @@ pytestmark = pytest.mark.torch
 CHAINS = {"batch": Other((BN,), linear=False), "group": Other((GN,), linear=False), "layer": Other((LN,), linear=False)}
 NORMS = {"batch": "bn", "group": "gn", "layer": "ln"}
 SCHEDULES = {
-    "batch": ("on chip", "clusters of 4", "panels", "split"),
-    "group": ("on chip", "split", "split, segments in 4 blocks"),
-    "layer": ("on chip", "split", "split, segments in 4 blocks"),
+    "batch": ("persistent", "clusters of 4", "l2", "two_pass"),
+    "group": ("persistent", "two_pass", "two_pass, segments in 4 blocks"),
+    "layer": ("persistent", "two_pass", "two_pass, segments in 4 blocks"),
 }
 GROUPS = 4
 FAR = 1e4  # deviations
@@ -40,7 +40,7 @@ class Case:
     """Data [values, sets]: each column is one set of values that has a mean and a variance.
 
     A thread's first values are those that it has a shift of: the first 32 of the column kernel's, in this shape, and
-    the first 8 of each 24 of the stream kernels'.
+    the first 8 of each 24 of the pointwise kernels'.
     """
 
     kind: str
@@ -105,8 +105,8 @@ CASES = [
 
 
 def fits(schedule: str, case: Case) -> bool:
-    """Panels want rows that begin at multiples of a vector."""
-    return schedule != "panels" or case.sets % 4 == 0
+    """L2-resident tiles want rows that begin at multiples of a vector."""
+    return schedule != "l2" or case.sets % 4 == 0
 
 
 _OUTLIERS = [case for case in CASES if "first" in case.kind]
@@ -149,7 +149,7 @@ MUTANTS = {
          "m2 >= Acc(0) && m2 < Acc(1e30) ? m2 : Acc(0)"),
     )
 }  # fmt: skip
-_WITHOUT_ROWS = {"on chip": "tile", "clusters of 4": "tile", "panels": "slice", "split": "block"}
+_WITHOUT_ROWS = {"persistent": "tile", "clusters of 4": "tile", "l2": "slice", "two_pass": "block"}
 
 # The chain and the schedule that are broken, how, and the cases that have to see it.
 BROKEN = [
@@ -170,14 +170,14 @@ BROKEN = [
         (chain, schedule, name, cases)
         for chain in ("group", "layer")
         for schedule, name, cases in (
-            ("on chip", "a difference of squares", _FAR),
-            ("on chip", "half of a row's squares", [*_OUTLIERS, *_FEW[2:]]),
-            ("on chip", "a row's mean that is a little off", _CONSTANT),
+            ("persistent", "a difference of squares", _FAR),
+            ("persistent", "half of a row's squares", [*_OUTLIERS, *_FEW[2:]]),
+            ("persistent", "a row's mean that is a little off", _CONSTANT),
             # Of 257 values warps have 128, 128 and one: their means are exact.
-            ("on chip", "the rest of the distances stays", [c for c in _CONSTANT if 3 < c.values < 257]),
-            ("split", "half of a segment's squares", [*_OUTLIERS, *_FEW[2:]]),
-            ("on chip", "a variance that is not finite is none", _SPECIAL),
-            ("split", "a variance that is not finite is none", _SPECIAL),
+            ("persistent", "the rest of the distances stays", [c for c in _CONSTANT if 3 < c.values < 257]),
+            ("two_pass", "half of a segment's squares", [*_OUTLIERS, *_FEW[2:]]),
+            ("persistent", "a variance that is not finite is none", _SPECIAL),
+            ("two_pass", "a variance that is not finite is none", _SPECIAL),
         )
     ),
 ]

@@ -49,17 +49,17 @@ def test_every_schedule_against_double_precision(name, emulation_cache, tmp_path
 @pytest.mark.parametrize("name", ["layer_norm_of_input", "rms_norm_of_input"])
 def test_norms_of_the_input_in_16_bits_up_to_what_registers_hold_and_beyond(name, emulation_cache, tmp_path):
     plan, library, module_class, mode = in_16_bits(name, emulation_cache, tmp_path)
-    for channels, on_chip in ((4096, True), (16384, True), (16392, False)):
+    for channels, persistent in ((4096, True), (16384, True), (16392, False)):
         module = build(module_class, plan, channels)
         tensors = {each: torch.randn(3, channels).bfloat16() for each in (plan.chain.source.name, "grad_y")}
         expected = tail_reference(plan, module, tensors, mode, True)
         tail = EmulatedTail(plan, plan.variants[0], library, module)
         assert compare(tail.run(tensors, mode).values, expected, f"{channels}")
         try:
-            tail.run(tensors, mode, schedule="on chip")
-            assert on_chip
+            tail.run(tensors, mode, schedule="persistent")
+            assert persistent
         except EmulationError as error:
-            assert not on_chip and str(error).endswith("CUDA error 9"), error
+            assert not persistent and str(error).endswith("CUDA error 9"), error
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_rows_in_16_bits_beside_other_phases(name, emulation_cache, tmp_path):
     module = build(module_class, plan, channels)
     tensors = {each: torch.randn(203, channels).bfloat16() for each in (plan.chain.source.name, "grad_y")}
     expected = tail_reference(plan, module, tensors, mode, True)
-    for schedule in ("on chip", "twice a share"):
+    for schedule in ("persistent", "twice a share"):
         tail = EmulatedTail(plan, plan.variants[0], library, module)
         assert compare(tail.run(tensors, mode, shapes=forced_shapes(schedule)).values, expected, schedule)
 
@@ -87,7 +87,7 @@ def test_odd_rows_in_16_bits(name, channels, emulation_cache, tmp_path):
     names = [plan.chain.source.name, *plan.chain.tail_inputs, "grad_y"]
     tensors = {each: torch.randn(41, channels).bfloat16() for each in dict.fromkeys(names)}
     expected = tail_reference(plan, module, tensors, mode, True)
-    for schedule in ("on chip", "twice a share"):
+    for schedule in ("persistent", "twice a share"):
         tail = EmulatedTail(plan, plan.variants[0], library, module)
         found = tail.run(tensors, mode, shapes=forced_shapes(schedule)).values
         assert compare(found, expected, schedule)
@@ -155,7 +155,7 @@ def test_rows_that_a_cluster_holds(name, rows, channels, bits, emulation_cache, 
     tensors = {each: torch.randn(rows, channels).to(dtype) for each in dict.fromkeys(names)}
     expected = tail_reference(plan, module, tensors, mode, True)
     tail = EmulatedTail(plan, plan.variants[0], library, module)
-    shapes = forced_shapes("on chip if it fits")
+    shapes = forced_shapes("persistent if it fits")
     found = tail.run(tensors, mode, shapes=shapes).values
     assert compare(found, expected, f"{channels}")
     other = tail.run(tensors, mode, shapes=shapes, seed=1).values
@@ -173,7 +173,7 @@ def test_large_blocks_that_keep_constants_and_clusters_behind_a_batch_norm(dtype
     tensors = {each: torch.randn(3, channels).to(getattr(torch, dtype)) for each in (plan.chain.source.name, "grad_y")}
     expected = tail_reference(plan, module, tensors, mode, False)
     tail = EmulatedTail(plan, plan.variants[-1], library, module)
-    assert compare(tail.run(tensors, mode, schedule="on chip").values, expected, name)
+    assert compare(tail.run(tensors, mode, schedule="persistent").values, expected, name)
 
 
 def test_a_negative_momentum_of_one_norm_counts_the_other_one_once(emulation_cache, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import fusegen  # noqa: E402
-from fusegen.emulate import compile_kernels  # noqa: E402
+from fusegen.emulate import EmulationError, compile_kernels  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
 from fusegen.verify.emulated import EmulatedTail, tail_reference  # noqa: E402
-from tests.emulate.building import write  # noqa: E402
+from tests.emulate.building import forced_shapes, write  # noqa: E402
 from tests.emulate.other_chains import BN, GELU, LN, Other, parameter  # noqa: E402
 from tests.emulate.test_chains import agreement, count_batch, schedules_of  # noqa: E402
 from tests.emulate.test_other_chains import build  # noqa: E402
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.torch
 
 SAVE, ADD = "{op: add, constant: 0.5, save: v}", "{op: add, value: v}"
 SUM, MEAN, LOGSUMEXP = (f"{{op: {op}, keepdim: true}}" for op in ("sum", "mean", "logsumexp"))
+MAX, MIN, AMAX, AMIN = (f"{{op: {op}, keepdim: true}}" for op in ("max", "min", "amax", "amin"))
+LESS = "{op: sub, value: v, swap: true}"
 CHAINS = {
     "softmax": Other(("{op: softmax}",)),
     "softmax_of_input": Other(("{op: softmax}", "{op: mul, input: x}"), linear=False),
@@ -34,9 +37,24 @@ CHAINS = {
     "logsumexp_between": Other(
         ("{op: gelu, save: v}", LOGSUMEXP, "{op: sub, value: v, swap: true}", "{op: log_softmax}")
     ),
+    # Behind a linear layer's bias: no kernel computes these again to the last bit of another's.
+    "max": Other((BN, "{op: silu, save: v}", MAX, LESS, LN)),
+    "min_and_max": Other(
+        ("{op: tanh, save: v}", MIN, LESS, "{op: square, save: w}", MAX, "{op: div, value: w, swap: true}")
+    ),
+    "amax": Other((BN, "{op: silu, save: v}", AMAX, LESS, "{op: tanh, save: w}", AMAX, "{op: mul, value: w}")),
+    "amin": Other((SAVE, AMIN, LESS, LN)),
     "several": Other(
         (SAVE, SUM, "{op: tanh}", ADD, "{op: silu, save: w}", MEAN, "{op: mul, value: w}", "{op: softmax}")
     ),
+}
+EXTREMES = {
+    "largest_of_x": Other((MAX, "{op: add, input: x}"), linear=False),
+    "smallest_of_x": Other((MIN, "{op: add, input: x}"), linear=False),
+    # Of what lies in memory, and of what the forward pass has to store.
+    "all_largest_of_x": Other((AMAX, "{op: add, input: x}"), linear=False),
+    "all_smallest_of_x": Other((AMIN, "{op: add, input: x}"), linear=False),
+    "all_largest_of_value": Other(("{op: mul, constant: 2, save: v}", AMAX, "{op: add, value: v}"), linear=False),
 }
 # Rows of part of a warp, of a warp, of a block, of a large block, and those that registers do not hold.
 SIZES = ((33, 12), (5, 33), (4, 128), (3, 1025), (3, 6000), (2, 20001))
@@ -60,6 +78,56 @@ def test_every_schedule_against_double_precision(name: str, emulation_cache: Pat
             count_batch(plan, module, training)
             tail = EmulatedTail(plan, variant, library, module)
             assert sum(agreement(tail, tensors, mode, each, seed, expected) for each in schedules_of(variant))
+
+
+# Each row, as far as it goes; the last value is repeated.
+SPECIAL = (
+    (2.0, 1.0, 2.0, 0.0),
+    (-math.inf,),
+    (math.inf, 0.0, math.inf, -math.inf, -math.inf, 1.0),
+    (0.0, -0.0, 0.0),
+    (1.0, math.nan, 3.0, math.nan, -3.0),
+    (math.nan,),
+    (-1.0, -2.0, -2.0, -1.0),
+)
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_ties_and_what_is_no_number(name: str, emulation_cache: Path, tmp_path: Path) -> None:
+    """PyTorch's results and gradients. But for the division by a number of ties, no value is rounded."""
+    rounding = 1e-6 if name.startswith("all") else 0
+    plan = write(name, EXTREMES[name].spec(name), tmp_path)
+    mode = plan.modes[0]
+    library = compile_kernels(tmp_path / name / "kernels.cu", cache=emulation_cache, modes=[mode.index])
+    module = fusegen.load(name, tmp_path)(8)
+    (variant,) = plan.variants
+    for seed, channels in enumerate((1, 2, 7, 33, 132, 1030, 5001)):
+        torch.manual_seed(seed)
+        rows = [torch.tensor([row[min(i, len(row) - 1)] for i in range(channels)]) for row in SPECIAL]
+        x = torch.stack([*rows, *(torch.randint(-2, 3, (channels,)).float() for _ in range(2))])
+        tensors = {"x": x, variant.result_gradient: torch.randint(-8, 9, x.shape) / 8}
+        expected = tail_reference(plan, module, tensors, mode, True)
+        tail = EmulatedTail(plan, variant, library, module)
+        compared = 0
+        for schedule in schedules_of(variant):
+            try:
+                found = tail.run(tensors, mode, shapes=forced_shapes(schedule), seed=seed).values
+            except EmulationError as error:
+                assert schedule == "on chip" and "CUDA error 9" in str(error)  # the row does not fit
+                continue
+            for key in found.keys() & expected.keys():
+                exact = expected[key].reshape(x.shape)
+                where = f"{key}, {channels} channels, {schedule}"
+                torch.testing.assert_close(
+                    found[key].double(),
+                    exact,
+                    rtol=rounding,
+                    atol=0,
+                    equal_nan=True,
+                    msg=lambda m, at=where: f"{at}: {m}",
+                )
+                compared += 1
+        assert compared >= 4
 
 
 def test_results_of_one_value_a_row_are_refused(tmp_path: Path) -> None:

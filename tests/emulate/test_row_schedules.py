@@ -1,4 +1,4 @@
-"""Which rows a launcher leaves to the split schedule, and which instance of a row kernel takes the others."""
+"""Which rows a launcher leaves to the two-pass schedule, and which instance of a row kernel takes the others."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_segments_that_a_cluster_holds(shape):
     assert launch(5120) == (4, 160, 87) and launch(6144) == (6, 128, 77)
     assert launch(8192) == (2, 512, 66)
     assert launch(10240) == (8, 160, 43) and launch(12288) == (6, 256, 38) and launch(16384) == (8, 256, 29)
-    assert launch(16388) == (1, 1, 1)  # not on chip
+    assert launch(16388) == (1, 1, 1)  # two-pass
     # Not packed, a row touches a vector more, and blocks come by the four rows until one begins at a vector again.
     assert launch(4093, packed=False)[:2] == (1, 512) and launch(4097, packed=False) == (6, 96, 96)
     assert launch(16381, packed=False)[:2] == (8, 256) and launch(16385, packed=False) == (1, 1, 1)
@@ -128,7 +128,7 @@ def test_full_blocks_with_column_sums_where_there_are_no_clusters(shape):
         return row["items"]
 
     assert [items(length) for length in (4096, 4100, 8192, 8196)] == [2, 2, 2, 0]
-    assert items(8192, iterations=3) == 0 and items(8192, iterations=3, schedule="on_chip") == 2
+    assert items(8192, iterations=3) == 0 and items(8192, iterations=3, schedule="persistent") == 2
     assert items(8192, has_full_blocks=False) == items(8192, shared_bytes=201) == 0
 
 
@@ -138,7 +138,7 @@ def test_clusters_with_constants_in_shared_memory(shape):
     assert [shape(*sizes, blocks=3, shared_bytes=shared_bytes)["threads"] for shared_bytes in (400, 401)] == [512, 128]
 
 
-def test_full_blocks_with_column_sums_are_left_to_the_split_schedule(shape):
+def test_full_blocks_with_column_sums_are_left_to_the_two_pass_schedule(shape):
     """Where each multiprocessor has few of them: with many constants, or without vectors."""
 
     def items(rows, length, packed, sums=3, constants=4, schedule="automatic"):
@@ -150,4 +150,6 @@ def test_full_blocks_with_column_sums_are_left_to_the_split_schedule(shape):
     assert items(100, 4096, True, constants=3) == 2
     assert items(100, 3584, True) == 2  # blocks of 448 threads
     assert items(100, 2049, False) == 2  # blocks of 288 threads
-    assert items(100, 4093, False, schedule="on_chip_if_it_fits") == items(100, 4096, True, schedule="on_chip") == 2
+    assert (
+        items(100, 4093, False, schedule="persistent_if_it_fits") == items(100, 4096, True, schedule="persistent") == 2
+    )

@@ -60,7 +60,7 @@ def test_every_shape_covers_the_rows_within_the_launch_bounds(
     for length in (*odd, vector, 33 * vector, 64 * vector, 65 * vector, 2048, 2056, 4096, 8184, 16384):
         for rows, groups in ((1, 1), (3, 5), (100_000, 2)):
             work = {"doubles": doubles, "blocks": blocks, "sums": sums, "has_full_blocks": has_full_blocks}
-            row = shape(rows, groups, length, vector, packed, most_items, **work, schedule="on_chip")
+            row = shape(rows, groups, length, vector, packed, most_items, **work, schedule="persistent")
             masked = is_masked(row, vector, packed, sums)
             touched = vectors_of(length, vector, masked)
             if row["items"] == 0:

@@ -14,11 +14,11 @@ SOURCE = """
 extern "C" int blocks(int mode, int64_t* found, int64_t rows, int64_t channels, int64_t length) {
   using namespace fusegen;
   constexpr Tuned kTable[] = {
-      {80, modes(0, 1), kAnyRows, 1024, 32, {kSplit, 4}},
-      {90, modes(0), 100, 1024, 32, {kSplit, 16}},
-      {90, modes(0), kAnyRows, 1024, 32, {kSplit, 32}},
+      {80, modes(0, 1), kAnyRows, 1024, 32, {kTwoPass, 4}},
+      {90, modes(0), 100, 1024, 32, {kTwoPass, 16}},
+      {90, modes(0), kAnyRows, 1024, 32, {kTwoPass, 32}},
   };
-  *found = tuned_shapes(kTable, mode, rows, channels, length).sum_blocks;
+  *found = tuned_shapes(kTable, mode, rows, channels, length).pointwise_blocks;
   return cudaGetLastError();
 }
 """

@@ -20,7 +20,7 @@ from fusegen.verify.sizes import LARGE, several, typical  # noqa: E402
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc, pytest.mark.gpu]
 
 ROOT = Path(__file__).resolve().parents[2]
-# Column and stream kernels, row kernels with column sums, and a residual input.
+# Column and pointwise kernels, row kernels with column sums, and a residual input.
 SPECS = ("matmul_bn_bias_div_swish", "gemm_bias_hardtanh_mish_groupnorm", "gemm_sigmoid_scaling_residualadd")
 
 

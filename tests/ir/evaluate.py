@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fusegen.ir.extent import CHANNEL, ROW, SCALAR, Extent
+from fusegen.ir.axes import Axes
 from fusegen.ir.graph import Node, ancestors
 
 
@@ -42,6 +43,8 @@ _FUNCTIONS = {
     "silu_backward": torch.mul,
     "tanh": torch.tanh,
     "tanh_backward": lambda g, y: g * (1 - y * y),
+    "at_channel": lambda g, channel, chosen: torch.where(channel == chosen, g, 0),
+    "at_ties": lambda g, x, largest, ties: g * (x == largest) / ties,
     "vanishing": lambda x: x * 0,
     "average_factor": lambda momentum, batches: momentum,
     "standardize": lambda x, mean, rstd: (x - mean) * rstd,
@@ -52,13 +55,14 @@ _FUNCTIONS = {
 
 
 class Values:
-    """Values of the nodes of a program over rows x channels, all in one dtype.
+    """Values of the nodes of a program, all in one dtype.
 
-    given: leaves and other nodes that lie in memory, by name: full tensors as [rows, channels], others broadcastable.
+    lengths: of the axes of an element, such as {"N": 5, "C": 6}. given: leaves and other nodes that lie in memory, by
+    name, broadcastable to these lengths.
     """
 
-    def __init__(self, rows: int, channels: int, dtype: torch.dtype, given: Mapping[str, Tensor]) -> None:
-        self.rows, self.channels, self.dtype = rows, channels, dtype
+    def __init__(self, lengths: Mapping[str, int], dtype: torch.dtype, given: Mapping[str, Tensor]) -> None:
+        self.lengths, self.dtype = lengths, dtype
         self.given = {name: value.to(dtype) for name, value in given.items()}
 
     def of(self, sinks: Mapping[str, Node], known: Mapping[Node, str]) -> dict[str, Tensor]:
@@ -78,32 +82,44 @@ class Values:
             case "count":
                 return torch.tensor(float(self._length(node.attribute)), dtype=self.dtype)
             case "sum":
-                return self._sum(operands[0], node.extent)
-            case "max":
-                assert node.extent == ROW
-                return operands[0].expand(self.rows, self.channels).amax(1, keepdim=True)
+                return self._reduced(Tensor.sum, operands[0], node)
+            case "max" | "amax" | "peak":
+                return self._reduced(Tensor.amax, operands[0], node)
+            case "channel":
+                return self._numbers("C")
+            case "argmax":
+                assert "C" in node.operands[0].axes and "C" not in node.axes
+                (dim,) = (index for index, name in enumerate(self.lengths) if name == "C")
+                elements = operands[0].expand([*self.lengths.values()])
+                return elements.max(dim, keepdim=True).indices.to(self.dtype)
+            case "ties":
+                largest = self._reduced(Tensor.amax, operands[0], node)
+                return self._reduced(Tensor.sum, (operands[0] == largest).to(self.dtype), node)
             case "moments":
-                mean = self._sum(operands[0], node.extent) / self._length(node.extent)
-                distance = self._sum((operands[0] - mean).square(), node.extent)
-                return mean, distance / self._length(node.extent)
+                mean = self._reduced(Tensor.mean, operands[0], node)
+                return mean, self._reduced(Tensor.mean, (operands[0] - mean).square(), node)
             case "mean":
                 return operands[0][0]
             case "variance":
                 return operands[0][1]
         return _FUNCTIONS[node.op](*operands)
 
-    def _length(self, extent: Extent) -> int:
-        if extent == CHANNEL:
-            return self.rows
-        return self.channels if extent == ROW else self.channels // extent.blocks
+    def _length(self, axes: Axes) -> int:
+        """How many elements one value over these axes stands for."""
+        values = [axes.count(name, length) for name, length in self.lengths.items()]
+        return math.prod(self.lengths.values()) // math.prod(values)
 
-    def _sum(self, x: Tensor, extent: Extent) -> Tensor:
-        if extent == SCALAR:
-            return x.sum()
-        x = x.expand(self.rows, self.channels)
-        if extent == CHANNEL:
-            return x.sum(0, keepdim=True)
-        if extent == ROW:
-            return x.sum(1, keepdim=True)
-        parts = x.reshape(self.rows, extent.blocks, -1)
-        return parts.sum(-1, keepdim=True).expand(parts.shape).reshape(x.shape)
+    def _numbers(self, axis: str) -> Tensor:
+        shape = [length if name == axis else 1 for name, length in self.lengths.items()]
+        return torch.arange(self.lengths[axis], dtype=self.dtype).reshape(shape)
+
+    def _reduced(self, reduction: Callable[..., Tensor], x: Tensor, node: Node) -> Tensor:
+        """x, a value of the node's operand, reduced. A value for each block of an axis is repeated within the block."""
+        over = node.operands[0].axes
+        x = x.expand([length if name in over else 1 for name, length in self.lengths.items()])
+        counts = [node.axes.count(name, size) for name, size in zip(self.lengths, x.shape, strict=True)]
+        blocks = [(count, size // count) for count, size in zip(counts, x.shape, strict=True)]
+        parts = x.reshape([size for block in blocks for size in block])
+        result = reduction(parts, tuple(range(1, parts.dim(), 2)), keepdim=True)
+        repeated = [(count, size if count > 1 else 1) for count, size in blocks]
+        return result.expand([size for block in repeated for size in block]).reshape([a * b for a, b in repeated])

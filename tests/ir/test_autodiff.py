@@ -6,7 +6,7 @@ import pytest
 
 from fusegen.errors import InternalError
 from fusegen.ir.autodiff import differentiate
-from fusegen.ir.extent import CHANNEL, FULL, ROW, SCALAR, segment
+from fusegen.ir.axes import CHANNEL, MATRIX, ROW, SCALAR, Axes
 from fusegen.ir.functions import normalisation
 from fusegen.ir.graph import Graph, Node, ancestors, reductions, verify
 
@@ -16,7 +16,7 @@ class Example:
 
     def __init__(self) -> None:
         self.graph = Graph()
-        self.x, self.g = self.graph.tensor("x", FULL), self.graph.tensor("g", FULL)
+        self.x, self.g = self.graph.tensor("x", MATRIX), self.graph.tensor("g", MATRIX)
         self.b = self.graph.tensor("b", CHANNEL)
 
     def apply(self, op: str, *operands: Node) -> Node:
@@ -25,7 +25,7 @@ class Example:
     def gradients(self, result: Node, *leaves: Node) -> dict[Node, Node]:
         found = differentiate(self.graph, result, self.g, leaves)
         verify(found.values())
-        assert all(gradient.extent == leaf.extent for leaf, gradient in found.items())
+        assert all(gradient.axes == leaf.axes for leaf, gradient in found.items())
         return found
 
 
@@ -48,7 +48,7 @@ def test_constant_factors_leave_the_sum() -> None:
     y = e.apply("mul", e.apply("add", e.apply("mul", e.apply("add", e.x, e.b), s), c), w)
     found = e.gradients(y, e.b, c)
     (total,) = sums(found[e.b], found[c])
-    assert (total.op, total.operands, total.extent) == ("sum", (e.g,), CHANNEL)
+    assert (total.op, total.operands, total.axes) == ("sum", (e.g,), CHANNEL)
     assert {s, w} < set(ancestors([found[e.b]])) and s not in ancestors([found[c]])
 
 
@@ -105,14 +105,14 @@ def test_leaves_that_do_not_matter_get_no_gradient() -> None:
     assert e.gradients(e.apply("relu", e.x), other) == {}
 
 
-@pytest.mark.parametrize("over", [CHANNEL, ROW, segment(4)], ids=str)
+@pytest.mark.parametrize("over", [CHANNEL, ROW, Axes.of("N", C=4)], ids=str)
 def test_a_centred_norm_takes_two_sums(over) -> None:
     e = Example()
     xhat, _, _ = normalisation.centred(e.graph, e.x, over, e.graph.literal(1e-5), "n")
     found = e.gradients(xhat, e.x)
     backward = [node for node in sums(found[e.x]) if node.op == "sum"]
     assert found[e.x].op == "standardize_backward"
-    assert [node.extent for node in backward] == [over, over] and backward[0].operands == (e.g,)
+    assert [node.axes for node in backward] == [over, over] and backward[0].operands == (e.g,)
 
 
 def test_the_sum_behind_a_centred_norm_vanishes() -> None:
@@ -127,7 +127,7 @@ def test_the_sum_behind_a_centred_norm_vanishes() -> None:
 
 
 def test_the_sum_behind_other_norms_does_not_vanish() -> None:
-    for over in (ROW, segment(4)):
+    for over in (ROW, Axes.of("N", C=4)):
         e = Example()
         xhat, _, _ = normalisation.centred(e.graph, e.apply("add", e.x, e.b), over, e.graph.literal(0), "n")
         assert e.gradients(xhat, e.b)[e.b].op == "sum", "a group sums over channels, the bias over rows"

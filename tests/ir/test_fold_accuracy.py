@@ -114,7 +114,7 @@ def outputs(variant, leaves: dict[str, torch.Tensor], dtype: torch.dtype) -> dic
     """Everything that the variant's programs write."""
     found: dict[str, torch.Tensor] = {}
     for program in (variant.forward, variant.backward):
-        values = Values(ROWS, CHANNELS, dtype, {**leaves, **found})
+        values = Values({"N": ROWS, "C": CHANNELS}, dtype, {**leaves, **found})
         known = {t.node: t.name for t in program.inputs}
         found |= values.of({t.name: t.node for t in program.outputs}, known)
     return found
@@ -193,7 +193,7 @@ def draw_leaves(variant, leaves: dict[str, torch.Tensor], spread: dict[str, floa
     saved = {tensor.name for tensor in variant.saved}
     for tensor in {t.name: t for p in (variant.forward, variant.backward) for t in p.inputs}.values():
         if tensor.name not in saved:
-            shape = (ROWS if tensor.extent.rows else 1, 1 if tensor.extent.is_scalar else CHANNELS)
+            shape = (tensor.axes.count("N", ROWS), tensor.axes.count("C", CHANNELS))
             leaves[tensor.name] = draw(spread, tensor.name, shape)
     leaves = {name: value.float().double() for name, value in leaves.items()}
     single = dict(leaves)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusegen.ir.extent import CHANNEL, FULL, ROW, segment
+from fusegen.ir.axes import CHANNEL, MATRIX, ROW, Axes
 from fusegen.ir.graph import Graph, Node, ancestors, reductions
 from fusegen.ir.simplify import simplify
 
@@ -14,11 +14,11 @@ class Example:
 
     def __init__(self) -> None:
         self.graph = Graph()
-        self.x, self.exact = self.graph.tensor("x", FULL), self.graph.tensor("exact", FULL)
+        self.x, self.exact = self.graph.tensor("x", MATRIX), self.graph.tensor("exact", MATRIX)
         self.a, self.b, self.c = (self.graph.tensor(name, CHANNEL) for name in "abc")
 
-    def apply(self, op: str, *operands: Node, extent=None, name: str = "") -> Node:
-        return self.graph.add(op, *operands, extent=extent, name=name or f"{op}_value")
+    def apply(self, op: str, *operands: Node, axes=None, name: str = "") -> Node:
+        return self.graph.add(op, *operands, axes=axes, name=name or f"{op}_value")
 
     def simplified(self, *sinks: Node, barriers=()) -> list[Node]:
         found, _ = simplify(self.graph, sinks, (), {self.x}, barriers)
@@ -33,7 +33,7 @@ def text(node: Node) -> str:
 
 
 def full(node: Node) -> list[Node]:
-    return [n for n in ancestors([node]) if n.extent.is_full and not n.is_leaf]
+    return [n for n in ancestors([node]) if n.is_full and not n.is_leaf]
 
 
 def test_a_chain_is_one_multiply_add() -> None:
@@ -85,7 +85,7 @@ def test_literals_are_one_number_unless_it_leaves_the_range() -> None:
 def test_moments_are_those_of_what_is_shifted() -> None:
     e = Example()
     value = e.apply("mul", e.apply("add", e.x, e.b), e.a)
-    moments = e.apply("moments", value, extent=CHANNEL)
+    moments = e.apply("moments", value, axes=CHANNEL)
     mean, variance = (e.apply(op, moments) for op in ("mean", "variance"))
     found = e.simplified(mean, variance)
     assert {text(node.operands[0]) for node in reductions(ancestors(found))} == {"mul(x, a)"}
@@ -94,10 +94,10 @@ def test_moments_are_those_of_what_is_shifted() -> None:
     assert text(found[1]) == f"add({variance}, vanishing({text(found[0])}))", "a NaN of a or b stays visible"
 
 
-@pytest.mark.parametrize("over", [ROW, segment(4)], ids=str)
+@pytest.mark.parametrize("over", [ROW, Axes.of("N", C=4)], ids=str)
 def test_moments_along_a_row_keep_what_differs_in_it(over) -> None:
     e = Example()
-    moments = e.apply("moments", e.apply("add", e.x, e.b), extent=over)
+    moments = e.apply("moments", e.apply("add", e.x, e.b), axes=over)
     (found,) = e.simplified(e.apply("mean", moments))
     assert text(found) == "mean(moments(add(x, b)))"
 
@@ -105,7 +105,7 @@ def test_moments_along_a_row_keep_what_differs_in_it(over) -> None:
 def test_factors_leave_a_sum_over_what_they_do_not_vary_over() -> None:
     e = Example()
     value = e.apply("mul", e.apply("tanh", e.x), e.a)
-    columns, rows = e.simplified(*(e.apply("sum", value, extent=extent) for extent in (CHANNEL, ROW)))
+    columns, rows = e.simplified(*(e.apply("sum", value, axes=axes) for axes in (CHANNEL, ROW)))
     assert text(columns) == "mul(sum(tanh(x)), a)" and text(rows) == "sum(mul(tanh(x), a))"
 
 

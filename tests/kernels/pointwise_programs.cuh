@@ -290,11 +290,12 @@ struct Rows : Base {
 
 template <int kVec, bool kPacked, typename T>
 cudaError_t launch_all(const Columns<T>& p, const Shapes& shapes, int64_t vector_end) {
-  const auto shape_of = [&](StreamWork work) {
-    return stream_shape(shapes, p.rows, p.channels, kVec, kPacked, work, p.kTarget.multiprocessors);
+  const auto shape_of = [&](PointwiseWork work) {
+    return pointwise_shape(
+        shapes, p.rows, p.channels, kVec, kPacked, work, p.kTarget.multiprocessors);
   };
-  const Stream first = shape_of(pointwise_work<Columns<T>, 0>());
-  const Stream last = shape_of(pointwise_work<Columns<T>, 1>());
+  const PointwiseShape first = shape_of(pointwise_work<Columns<T>, 0>());
+  const PointwiseShape last = shape_of(pointwise_work<Columns<T>, 1>());
   cudaError_t error = launch_pointwise<0, kVec, kPacked>(p, first, vector_end, nullptr);
   if (error != cudaSuccess) return error;
   error = launch_final_reduction<0>(
@@ -309,7 +310,7 @@ cudaError_t launch_all(const Columns<T>& p, const Shapes& shapes, int64_t vector
 
 template <int kVec, bool kPacked, typename T, Unit kSegment>
 cudaError_t launch_all(const Rows<T, kSegment>& p, const Shapes& shapes, int64_t vector_end) {
-  const Stream last = stream_shape(
+  const PointwiseShape last = pointwise_shape(
       shapes, p.rows, p.channels, kVec, kPacked, pointwise_work<Rows<T, kSegment>, 1>(),
       p.kTarget.multiprocessors);
   const cudaError_t error = launch_row_reduction<0, kVec, kPacked>(p, shapes, vector_end, nullptr);
@@ -351,7 +352,7 @@ cudaError_t columns(
   p.count_ptr = static_cast<int64_t*>(count);
   p.partials = static_cast<Acc*>(partials);
   Shapes shapes;
-  shapes.sum_blocks = blocks;
+  shapes.pointwise_blocks = blocks;
   return launch_all(p, shapes, aligned_to_16(a, b, y, bias, shift));
 }
 
@@ -374,7 +375,7 @@ cudaError_t rows_(
   p.sum_ptr = static_cast<T*>(sum);
   p.magnitude_ptr = static_cast<Acc*>(magnitude);
   Shapes shapes;
-  shapes.segment_blocks = blocks;
+  shapes.row_reduction_blocks = blocks;
   return launch_all(p, shapes, aligned_to_16(a, y, weight, bias));
 }
 

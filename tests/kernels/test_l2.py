@@ -16,8 +16,8 @@ ENTRY = """
 template <class P>
 cudaError_t run(const P& p, const Shapes& shapes, unsigned* counters, int64_t most) {
   constexpr int kVec = kVectorOf<typename P::T, P::kColumnValues>;
-  const Panel shape = l2_shape<kVec, true>(p, shapes);
-  if (!shape.fits || shape.panels > most) return cudaErrorInvalidConfiguration;
+  const L2Shape shape = l2_shape<kVec, true>(p, shapes);
+  if (!shape.fits || shape.tiles > most) return cudaErrorInvalidConfiguration;
   return launch_l2<kVec>(p, shape, counters, nullptr);
 }
 
@@ -27,8 +27,8 @@ extern "C" int l2(
     int64_t dtype, int64_t lag) {
   const Given given{{r0, r1, r2, r3}, {w0, w1, w2, w3, w4, w5, w6, w7}, rows, channels, 1, 1e-5, 0.25};
   Shapes shapes;
-  shapes.schedule = kPanels;
-  shapes.panel_lag = lag;
+  shapes.schedule = kL2;
+  shapes.l2_lag = lag;
 #define FUSEGEN_CASE(number, make, ...) \\
   if (program == number) return run(make<__VA_ARGS__>(given), shapes, static_cast<unsigned*>(counters), groups);
   if (dtype == 0) {

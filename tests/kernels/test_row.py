@@ -24,7 +24,7 @@ namespace {
 template <int kFirst, int kVec, bool kPacked, class P>
 int launched(const P& p, int64_t row_share, int64_t vector_end, int64_t launches, int64_t* found) {
   Shapes shapes;
-  shapes.schedule = kOnChip;
+  shapes.schedule = kPersistent;
   shapes.row_share = row_share;
   const RowLaunch row = row_fit<kFirst, kVec, kPacked>(p, shapes);
   const int64_t fields[] = {row.items, row.full_block, row.cluster, row.full_vector, row.grid.y};

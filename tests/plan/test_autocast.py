@@ -23,7 +23,7 @@ NEEDED = {
     "prelu": "name: n",
     "group_norm": "name: n, num_groups: 2",
     **dict.fromkeys(("batch_norm", "layer_norm", "rms_norm"), "name: n"),
-    **dict.fromkeys(("sum", "mean", "logsumexp"), "keepdim: true"),
+    **dict.fromkeys(("sum", "mean", "max", "min", "amax", "amin", "logsumexp"), "keepdim: true"),
 }
 ALONE = [op for step in STEPS if step not in (Linear, Arithmetic) for op in step.ops()]
 STEPS_OF = (

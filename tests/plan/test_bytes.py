@@ -25,13 +25,13 @@ def test_batch_norm_forward() -> None:
     floor = MATRIX + 5 * VECTOR + SCALAR + COUNT + MATRIX + 4 * VECTOR + COUNT
     assert found["floor_bytes"] == floor
     assert bytes_of(found)["column"] == floor, "one kernel: each tensor moves once"
-    # Split: partial sums read the product. Finalise reads the running statistics, the count, the linear bias and the
-    # weight, and writes the running and the batch's statistics, the count and what follows from the statistics for
-    # each column, `bn_center` and `bn_scale`; the last pass reads the latter with the shift.
-    partials, finalise = MATRIX, 2 * VECTOR + COUNT + 2 * VECTOR + 4 * VECTOR + COUNT + 2 * VECTOR
+    # Two-pass: partial sums read the product. The final reduction reads the running statistics, the count, the
+    # linear bias and the weight, and writes the running and the batch's statistics, the count and what follows from the
+    # statistics for each column, `bn_center` and `bn_scale`; the last pass reads the latter with the shift.
+    partials, final = MATRIX, 2 * VECTOR + COUNT + 2 * VECTOR + 4 * VECTOR + COUNT + 2 * VECTOR
     apply_ = MATRIX + 2 * VECTOR + VECTOR + SCALAR + MATRIX
-    assert bytes_of(found)["split"] == partials + finalise + apply_
-    assert bytes_of(found)["panel"] == floor + 2 * VECTOR, "and what follows from the statistics"
+    assert bytes_of(found)["two_pass"] == partials + final + apply_
+    assert bytes_of(found)["l2"] == floor + 2 * VECTOR, "and what follows from the statistics"
 
 
 def test_batch_norm_backward() -> None:
@@ -41,8 +41,8 @@ def test_batch_norm_backward() -> None:
     floor = 2 * MATRIX + 5 * VECTOR + SCALAR + MATRIX + 3 * VECTOR + SCALAR
     assert found["floor_bytes"] == floor
     assert floor < bytes_of(found)["column"] < 1.01 * floor
-    assert floor < bytes_of(found)["panel"] < 1.01 * floor
-    assert 5 * MATRIX < bytes_of(found)["split"] < 5.03 * MATRIX
+    assert floor < bytes_of(found)["l2"] < 1.01 * floor
+    assert 5 * MATRIX < bytes_of(found)["two_pass"] < 5.03 * MATRIX
 
 
 def test_group_norm_reads_its_input_twice_when_segments_do_not_fit() -> None:
@@ -53,9 +53,9 @@ def test_group_norm_reads_its_input_twice_when_segments_do_not_fit() -> None:
     # Read: the product; linear bias, weight, shift. Written: y; mean and 1/deviation of each group.
     floor = MATRIX + 3 * VECTOR + MATRIX + 2 * segments
     assert found["floor_bytes"] == bytes_of(found)["row"] == floor
-    # Statistics: one sweep over the product; then the product again and the statistics.
+    # Statistics: one pass over the product; then the product again and the statistics.
     statistics = MATRIX + VECTOR + 2 * segments
-    assert bytes_of(found)["split"] == statistics + (MATRIX + 3 * VECTOR + 2 * segments + MATRIX)
+    assert bytes_of(found)["two_pass"] == statistics + (MATRIX + 3 * VECTOR + 2 * segments + MATRIX)
 
 
 def test_bytes_are_those_of_the_first_dtype(tmp_path) -> None:

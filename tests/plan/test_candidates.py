@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 import pytest
 
 from fusegen.paths import templates_directory
-from fusegen.plan.candidates import candidates, knob_names, schedule_names
+from fusegen.plan.candidates import candidates, schedule_names, tunable_names
 from fusegen.plan.model import Program
-from fusegen.plan.shapes import DEFAULT, KNOBS, SCHEDULES, Shapes
+from fusegen.plan.shapes import DEFAULT, SCHEDULES, TUNABLES, Shapes
 from tests.plan.planning import SPECS, committed
 
 HEADER = (templates_directory() / "support" / "shapes.cuh").read_text(encoding="utf-8")
@@ -38,15 +38,15 @@ def test_schedules_have_the_same_numbers_in_both_languages() -> None:
 
 
 def test_every_field_but_the_schedule_is_a_knob_with_its_default_among_the_values() -> None:
-    assert list(KNOBS) == [field.name for field in fields(Shapes)][1:]
-    for name, knob in KNOBS.items():
-        assert getattr(DEFAULT, name) in knob.values and len(set(knob.values)) == len(knob.values) > 1
+    assert list(TUNABLES) == [field.name for field in fields(Shapes)][1:]
+    for name, tunable in TUNABLES.items():
+        assert getattr(DEFAULT, name) in tunable.values and len(set(tunable.values)) == len(tunable.values) > 1
 
 
 def test_changes() -> None:
-    shapes = Shapes("split", sum_blocks=16)
-    assert shapes.changes == {"schedule": "split", "sum_blocks": 16} and DEFAULT.changes == {}
-    assert (str(shapes), str(DEFAULT)) == ("schedule split, sum_blocks 16", "default")
+    shapes = Shapes("two_pass", pointwise_blocks=16)
+    assert shapes.changes == {"schedule": "two_pass", "pointwise_blocks": 16} and DEFAULT.changes == {}
+    assert (str(shapes), str(DEFAULT)) == ("schedule two_pass, pointwise_blocks 16", "default")
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -57,43 +57,43 @@ def test_candidates_of_every_program(spec: str) -> None:
         for shapes in found[1:]:
             automatic = shapes.schedule == "automatic"
             assert automatic == (len(each.schedules) == 1)
-            knobs = knob_names(each, None if automatic else shapes.schedule)
-            assert shapes.changes.keys() <= {"schedule", *knobs}
+            tunables = tunable_names(each, None if automatic else shapes.schedule)
+            assert shapes.changes.keys() <= {"schedule", *tunables}
 
 
 @pytest.mark.parametrize(
-    ("spec", "name", "knobs"),
+    ("spec", "name", "tunables"),
     [
         ("gemm_add_relu", "forward", {None: set()}),
-        ("gemm_add_relu", "backward", {None: {"sum_blocks"}}),
+        ("gemm_add_relu", "backward", {None: {"pointwise_blocks"}}),
         (
             "gemm_scale_bn",
             "train_forward",
-            {"on_chip": {"column_width", "column_cluster"}, "panels": {"panel_lag"}, "split": {"sum_blocks"}},
+            {"persistent": {"column_width", "column_cluster"}, "l2": {"l2_lag"}, "two_pass": {"pointwise_blocks"}},
         ),
         (
             "gemm_groupnorm_hardtanh",
             "forward",
-            {"on_chip": {"row_waves", "row_share"}, "split": {"segment_blocks"}},
+            {"persistent": {"row_waves", "row_share"}, "two_pass": {"row_reduction_blocks"}},
         ),
         (
             "gemm_groupnorm_hardtanh",
             "backward",
-            {"on_chip": {"row_waves", "row_share"}, "split": {"sum_blocks", "segment_blocks"}},
+            {"persistent": {"row_waves", "row_share"}, "two_pass": {"pointwise_blocks", "row_reduction_blocks"}},
         ),
     ],
 )
-def test_each_schedule_with_each_setting_of_what_it_reads(spec: str, name: str, knobs: dict) -> None:
+def test_each_schedule_with_each_setting_of_what_it_reads(spec: str, name: str, tunables: dict) -> None:
     each = program(spec, name)
-    assert set(schedule_names(each) or [None]) == set(knobs)
-    for schedule, names in knobs.items():
-        assert set(knob_names(each, schedule)) == names
+    assert set(schedule_names(each) or [None]) == set(tunables)
+    for schedule, names in tunables.items():
+        assert set(tunable_names(each, schedule)) == names
         chosen = Shapes(schedule or "automatic")
-        for knob in names:
-            for value in KNOBS[knob].values:
-                expected = replace(chosen, **{knob: value})
+        for tunable in names:
+            for value in TUNABLES[tunable].values:
+                expected = replace(chosen, **{tunable: value})
                 assert expected in candidates(each)
 
 
 def test_nobody_can_tell_which_knobs_an_automatic_choice_reads() -> None:
-    assert knob_names(program("gemm_scale_bn", "train_forward"), None) == ()
+    assert tunable_names(program("gemm_scale_bn", "train_forward"), None) == ()

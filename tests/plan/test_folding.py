@@ -29,7 +29,7 @@ def step_by_step(path: Path) -> Plan:
 
 def lines(program: Program) -> list[str]:
     """The values of the program's last kernel over elements, as `name = op(operands)`."""
-    kernel = [k for k in program.schedules[-1].kernels if k.kind == "stream"][-1]
+    kernel = [k for k in program.schedules[-1].kernels if k.kind == "pointwise"][-1]
     return [f"{n.name} = {n.op}({', '.join(o.name for o in n.operands)})" for n in kernel.passes[-1].values]
 
 
@@ -60,11 +60,11 @@ def test_no_other_chain_gets_worse(tmp_path, name: str) -> None:
 def test_batch_norm_with_its_surroundings() -> None:
     """Of each element: x - center, one multiply-add, silu's two; statistics read the product as it is."""
     folded = {n: program_operations(p) for n, p in programs(committed("matmul_bn_bias_div_swish")).items()}
-    assert folded["train_forward"] == {"column": 3 + 4, "split": 3 + 4}
+    assert folded["train_forward"] == {"column": 3 + 4, "two_pass": 3 + 4}
     # Sums: centered, normalised, silu's gate, slope and gradient, two sums; then the first five again and
     # h - (t q + s), times k r.
-    assert folded["train_backward"] == {"column": 7 + 8, "split": 7 + 8}
-    assert folded["eval_forward"] == {"stream": 4}
+    assert folded["train_backward"] == {"column": 7 + 8, "two_pass": 7 + 8}
+    assert folded["eval_forward"] == {"pointwise": 4}
     before = {
         n: program_operations(p) for n, p in programs(step_by_step(ROOT / "specs" / "gemm_scale_bn.yaml")).items()
     }

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fusegen.ir.extent import CHANNEL, ROW
+from fusegen.ir.axes import CHANNEL, ROW
 from fusegen.plan.passes import BEFORE, Passes
+from fusegen.plan.units import Unit
 from tests.plan.planning import LINEAR, planned
 
 BATCH, LAYER = "op: batch_norm, name: bn", "op: layer_norm, name: ln"
@@ -50,7 +51,7 @@ def test_without_sums_there_is_one_pass(tmp_path: Path) -> None:
 
 def test_a_layer_norm_sums_rows_and_then_stores(tmp_path: Path) -> None:
     passes = passes_of(tmp_path, "forward", LAYER)
-    assert [each.unit for each in passes.passes] == [ROW, None]
+    assert [each.unit for each in passes.passes] == [Unit.ROW, None]
     assert reads(passes) == [["x"], ["x"]] and sums(passes) == [["moments"], []]
     assert [[t.name for t in each.stores] for each in passes.passes] == [[], ["y"]]
     # The results of the sums are stored behind them, and what elements need of them follows from the sums.
@@ -64,12 +65,12 @@ def test_a_layer_norm_sums_rows_and_then_stores(tmp_path: Path) -> None:
 
 def test_sums_of_channels_that_nothing_waits_for_are_of_the_last_pass(tmp_path: Path) -> None:
     passes = passes_of(tmp_path, "backward", LAYER)
-    assert [each.unit for each in passes.passes] == [ROW, CHANNEL]
+    assert [each.unit for each in passes.passes] == [Unit.ROW, Unit.CHANNEL]
     assert sums(passes) == [["sum", "sum"], ["sum", "sum"]]  # of the gradient's norm; of weight and bias
     assert reads(passes) == [["x", "grad_y"], ["x", "grad_y"]]
     assert [names(t.node for t in tensors) for tensors in passes.stored] == [
         [],
-        names(t.node for t in passes.program.outputs if not t.extent.is_full),
+        names(t.node for t in passes.program.outputs if not t.is_full),
         [],
     ]
     # The saved statistics are needed wherever the normalised value is, the mean of the gradient only behind the sums.
@@ -85,7 +86,7 @@ def test_sums_of_channels_that_nothing_waits_for_are_of_the_last_pass(tmp_path: 
 def test_running_statistics_are_only_stored(tmp_path: Path) -> None:
     """What elements need is at hand before the last pass; the running statistics follow later, from the same sums."""
     passes = passes_of(tmp_path, "train_forward", LINEAR, BATCH)
-    assert [each.unit for each in passes.passes] == [CHANNEL, None]
+    assert [each.unit for each in passes.passes] == [Unit.CHANNEL, None]
     assert reads(passes) == [["gemm_product"], ["gemm_product"]]
     stored = {tensor.name for tensor in passes.stored[0]}
     assert {"bn_mean", "bn_rstd", "bn_running_mean", "bn_running_var"} <= stored
@@ -105,7 +106,7 @@ def test_what_follows_from_tensors_alone_is_derived(tmp_path: Path) -> None:
     """In evaluation batch norm is one multiplication and one addition, by what its tensors give."""
     passes = passes_of(tmp_path, "eval_forward", LINEAR, BATCH)
     assert sums(passes) == [[]] and not passes.followed
-    derived = {node for node in passes.derived if node.extent == CHANNEL}
+    derived = {node for node in passes.derived if node.axes == CHANNEL}
     assert passes.passes[0].small & derived and all(passes.place(node) == BEFORE for node in derived)
     assert {"bn_scale", "bn_center"} <= {node.name for node in derived}
 
@@ -113,7 +114,7 @@ def test_what_follows_from_tensors_alone_is_derived(tmp_path: Path) -> None:
 def test_a_later_norm_has_a_pass_behind_that_of_the_first(tmp_path: Path) -> None:
     """Rows, then columns of what the first norm made: kernels keep columns, and read the rows' results from memory."""
     passes = passes_of(tmp_path, "train_forward", LAYER, BATCH)
-    assert [each.unit for each in passes.passes] == [ROW, CHANNEL, None]
+    assert [each.unit for each in passes.passes] == [Unit.ROW, Unit.CHANNEL, None]
     assert reads(passes) == [["x"], ["x"], ["x"]] and passes.first_resident == 1
     made = uses(passes)
     assert made["ln_mean"] == made["ln_rstd"] == (0, {1, 2})
@@ -123,7 +124,7 @@ def test_a_later_norm_has_a_pass_behind_that_of_the_first(tmp_path: Path) -> Non
     behind = {name: needed for name, (pass_, needed) in made.items() if pass_ == 1}
     assert behind and all(needed == {2} for needed in behind.values())
     # A kernel that begins with the last pass finds all of it; one that begins with the columns' has it made.
-    assert {t.name for t in passes.tensors_of_elements(1) if t.extent == ROW} == {"ln_mean", "ln_rstd"}
+    assert {t.name for t in passes.tensors_of_elements(1) if t.axes == ROW} == {"ln_mean", "ln_rstd"}
     assert not behind.keys() & {t.name for t in passes.tensors_of_elements(1)}
     assert behind.keys() <= {t.name for t in passes.tensors_of_elements(2)}
     # x normalised is computed in the second pass for its moments, and not for the first.
@@ -134,13 +135,13 @@ def test_a_later_norm_has_a_pass_behind_that_of_the_first(tmp_path: Path) -> Non
 def test_sums_of_sums_go_over_the_channels(tmp_path: Path) -> None:
     """The gradient of a constant of the whole chain: summed over rows, then over channels."""
     passes = passes_of(tmp_path, "backward", LINEAR, "op: mul, parameter: s, shape: [1], init: ones", "op: gelu")
-    assert len(passes.passes) == 1 and passes.program.total_sums
+    assert len(passes.passes) == 1 and passes.program.scalar_sums
     over_channels = len(passes.passes)
     assert [t.name for t in passes.stored[over_channels]] == ["grad_s"]
-    assert all(passes.place(node) == over_channels for node in passes.program.total_sums)
+    assert all(passes.place(node) == over_channels for node in passes.program.scalar_sums)
     assert len(passes.finished) == over_channels + 1
     read = [t for t, made in passes.in_memory if passes.uses(t, made) >> over_channels & 1]
-    assert read and all(tensor.extent == CHANNEL for tensor in read)
+    assert read and all(tensor.axes == CHANNEL for tensor in read)
 
 
 @pytest.mark.parametrize(

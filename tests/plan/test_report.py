@@ -111,10 +111,10 @@ def test_a_bias_that_the_library_adds_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("steps", "forward", "backward"),
     [
-        ((GN, LN), "each group is reduced before the last stage, which reduces each row",
-         "each row is reduced before the last stage, which reduces each group"),
-        ((BN, LN), "each column is reduced before the last stage, which reduces each row",
-         "each row is reduced before the last stage, which reduces each column"),
+        ((GN, LN), "each group is reduced before the last passes, which reduce each row",
+         "each row is reduced before the last passes, which reduce each group"),
+        ((BN, LN), "each column is reduced before the last passes, which reduce each row",
+         "each row is reduced before the last passes, which reduce each column"),
     ],
 )  # fmt: skip
 def test_what_is_reduced_before_the_last_stage(tmp_path: Path, steps, forward: str, backward: str) -> None:

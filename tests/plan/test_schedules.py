@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusegen.ir.extent import CHANNEL, FULL, ROW
+from fusegen.ir.axes import CHANNEL, MATRIX, ROW
 from fusegen.ir.graph import Graph
 from fusegen.plan.devices import DEVICES, misfit, planning_device
 from fusegen.plan.model import Program, Schedule, Tensor
@@ -28,7 +28,7 @@ def kinds(plan: Plan) -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", SPECS)
 def test_every_result_is_written_once(name: str) -> None:
     for program, schedule in schedules(committed(name)):
-        kernels = [*schedule.kernels, *program.totals]
+        kernels = [*schedule.kernels, *program.scalar_reductions]
         written = [t.name for kernel in kernels for t in kernel.writes if not t.scratch]
         assert sorted(written) == sorted(t.name for t in program.outputs), (program.name, schedule.kind)
 
@@ -37,17 +37,17 @@ def test_every_result_is_written_once(name: str) -> None:
 def test_nothing_is_read_before_it_is_written(name: str) -> None:
     for program, schedule in schedules(committed(name)):
         there = {t.node for t in program.inputs}
-        for kernel in (*schedule.kernels, *program.totals):
+        for kernel in (*schedule.kernels, *program.scalar_reductions):
             assert {t.node for t in kernel.reads} <= there, kernel.name
             there |= {t.node for t in kernel.writes if t.role == "accumulator"}
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_partial_sums_are_finalised_next(name: str) -> None:
+def test_partial_sums_are_reduced_next(name: str) -> None:
     for _, schedule in schedules(committed(name)):
         for kernel, following in zip(schedule.kernels, [*schedule.kernels[1:], None], strict=True):
-            if kernel.kind != "finalise" and kernel.partial_sums:
-                assert following is not None and following.kind == "finalise"
+            if kernel.kind != "final_reduction" and kernel.partial_sums:
+                assert following is not None and following.kind == "final_reduction"
                 assert following.partial_sums == kernel.partial_sums
 
 
@@ -55,8 +55,8 @@ def test_partial_sums_are_finalised_next(name: str) -> None:
 def test_the_last_schedule_fits_every_size(name: str) -> None:
     for program in programs(committed(name)).values():
         *others, last = program.schedules
-        assert {kernel.kind for kernel in last.kernels} <= {"stream", "finalise", "segment"}
-        assert {schedule.kind for schedule in others} <= {"row", "column", "panel"}
+        assert {kernel.kind for kernel in last.kernels} <= {"pointwise", "final_reduction", "row_reduction"}
+        assert {schedule.kind for schedule in others} <= {"row", "column", "l2"}
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -76,7 +76,7 @@ def test_a_batch_is_counted_where_running_statistics_are_moved(tmp_path, between
         for norm in ("bn", "bn2"):
             count, variance = f"{norm}_num_batches_tracked", f"{norm}_running_var"
             (kernel,) = [k for k in schedule.kernels if count in {t.name for t in k.counts}]
-            assert kernel.kind in ("column", "panel", "finalise") and {count, variance} <= {
+            assert kernel.kind in ("column", "l2", "final_reduction") and {count, variance} <= {
                 t.name for t in kernel.writes
             }
     assert not any(kernel.counts for program in others for kernel in program.kernels)
@@ -84,76 +84,76 @@ def test_a_batch_is_counted_where_running_statistics_are_moved(tmp_path, between
 
 def test_element_wise_chains_are_one_pass() -> None:
     plan = committed("gemm_multiply_leakyrelu")
-    assert kinds(plan) == {"forward": ["stream"], "backward": ["stream"]}
+    assert kinds(plan) == {"forward": ["pointwise"], "backward": ["pointwise"]}
 
 
 def test_batch_norm_holds_columns_and_has_an_evaluation_of_its_own() -> None:
     assert kinds(committed("matmul_bn_bias_div_swish")) == {
-        "train_forward": ["column", "panel", "split"],
-        "train_backward": ["column", "panel", "split"],
-        "eval_forward": ["stream"],
-        "eval_backward": ["stream"],
+        "train_forward": ["column", "l2", "two_pass"],
+        "train_backward": ["column", "l2", "two_pass"],
+        "eval_forward": ["pointwise"],
+        "eval_backward": ["pointwise"],
     }
 
 
 def test_group_norm_holds_rows() -> None:
     plan = committed("gemm_groupnorm_hardtanh")
-    assert kinds(plan) == {"forward": ["row", "split"], "backward": ["row", "split"]}
+    assert kinds(plan) == {"forward": ["row", "two_pass"], "backward": ["row", "two_pass"]}
     assert programs(plan)["forward"].groups == "num_groups"
 
 
 def test_batch_norm_without_running_statistics_has_one_variant(tmp_path) -> None:
     plan = planned(tmp_path, LINEAR, "op: batch_norm, name: bn, track_running_stats: false")
-    assert kinds(plan) == {"forward": ["column", "panel", "split"], "backward": ["column", "panel", "split"]}
+    assert kinds(plan) == {"forward": ["column", "l2", "two_pass"], "backward": ["column", "l2", "two_pass"]}
 
 
 def test_a_reduction_over_the_other_axis_runs_before(tmp_path) -> None:
     plan = planned(tmp_path, LINEAR, "op: layer_norm, name: ln", "op: batch_norm, name: bn")
-    column, split = programs(plan)["train_forward"].schedules
-    assert [kernel.kind for kernel in column.kernels] == ["segment", "column"]
-    assert [kernel.kind for kernel in split.kernels] == ["segment", "stream", "finalise", "stream"]
-    assert column.kernels[0] == split.kernels[0]
+    column, two_pass = programs(plan)["train_forward"].schedules
+    assert [each.kind for each in column.kernels] == ["row_reduction", "column"]
+    assert [each.kind for each in two_pass.kernels] == ["row_reduction", "pointwise", "final_reduction", "pointwise"]
+    assert column.kernels[0] == two_pass.kernels[0]
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_a_panel_kernel_does_what_the_first_kernels_of_the_split_schedule_do(name: str) -> None:
+def test_an_l2_kernel_does_what_the_first_kernels_of_the_two_pass_schedule_do(name: str) -> None:
     for program in programs(committed(name)).values():
         found = {schedule.kind: schedule.kernels for schedule in program.schedules}
-        if "panel" in found:
-            panel, *others = found["panel"]
-            assert (*panel.parts, *others) == found["split"]
-            assert [part.kind for part in panel.parts] == ["stream", "finalise", "stream"]
-            made = {t.name for part in panel.parts[:2] for t in part.writes}
-            read = {t.name for part in panel.parts for t in part.reads}
-            assert {t.name for t in panel.reads} == read - {t.name for t in panel.writes if t.scratch}
-            assert {t.name for t in panel.writes} == made | {t.name for t in panel.parts[2].writes}
+        if "l2" in found:
+            l2, *others = found["l2"]
+            assert (*l2.parts, *others) == found["two_pass"]
+            assert [part.kind for part in l2.parts] == ["pointwise", "final_reduction", "pointwise"]
+            made = {t.name for part in l2.parts[:2] for t in part.writes}
+            read = {t.name for part in l2.parts for t in part.reads}
+            assert {t.name for t in l2.reads} == read - {t.name for t in l2.writes if t.scratch}
+            assert {t.name for t in l2.writes} == made | {t.name for t in l2.parts[2].writes}
 
 
-def test_panels_are_for_one_sum_over_the_rows_at_a_time(tmp_path) -> None:
+def test_the_l2_schedule_is_for_one_sum_over_the_rows_at_a_time(tmp_path) -> None:
     twice = planned(tmp_path, LINEAR, "op: batch_norm, name: bn", "op: relu", "op: batch_norm, name: bn2")
-    assert kinds(twice)["train_forward"] == ["column", "split"]
+    assert kinds(twice)["train_forward"] == ["column", "two_pass"]
     rows = planned(tmp_path, LINEAR, "op: batch_norm, name: bn", "op: layer_norm, name: ln")
-    assert kinds(rows)["train_forward"] == ["row", "split"]
+    assert kinds(rows)["train_forward"] == ["row", "two_pass"]
 
 
 @pytest.mark.parametrize(
-    ("name", "panels"), [("again", True), ("sum", True), ("other", False), ("of_rows", False), ("moments", False)]
+    ("name", "l2"), [("again", True), ("sum", True), ("other", False), ("of_rows", False), ("moments", False)]
 )
-def test_panels_are_for_what_is_read_again(name: str, panels: bool) -> None:
+def test_the_l2_schedule_is_for_what_is_read_again(name: str, l2: bool) -> None:
     """The last pass reads the same tensor or another one, or values of rows, or leaves a sum or moments of columns."""
     graph = Graph()
-    x, other, rows = graph.tensor("x", FULL), graph.tensor("other", FULL), graph.tensor("rows", ROW)
-    total = graph.add("sum", x, name="total", extent=CHANNEL)
+    x, other, rows = graph.tensor("x", MATRIX), graph.tensor("other", MATRIX), graph.tensor("rows", ROW)
+    total = graph.add("sum", x, name="total", axes=CHANNEL)
     factor = {"other": other, "of_rows": graph.add("mul", x, rows, name="of_rows")}.get(name, x)
     y = graph.add("mul", factor, total, name="y")
     outputs = [Tensor("y", y, "output")]
     if name in ("sum", "moments"):
-        columns = graph.add(name, y, name="columns", extent=CHANNEL)
+        columns = graph.add(name, y, name="columns", axes=CHANNEL)
         node = graph.add("mean", columns, name="mean") if name == "moments" else columns
         outputs.append(Tensor("columns", node, "accumulator"))
     inputs = [Tensor("x", x, "activation"), Tensor("other", other, "activation"), Tensor("rows", rows, "accumulator")]
     found = [schedule.kind for schedule in Scheduler("forward", inputs, outputs).program().schedules]
-    assert found == ["column", *["panel"] * panels, "split"]
+    assert found == ["column", *["l2"] * l2, "two_pass"]
 
 
 def test_statistics_are_saved_and_the_rest_is_computed_again(tmp_path) -> None:

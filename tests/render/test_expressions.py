@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from fusegen.ir.extent import FULL
+from fusegen.ir.axes import MATRIX
 from fusegen.ir.graph import Graph, Node
 from fusegen.render.expressions import Expressions
 
@@ -47,7 +47,7 @@ def text(nodes: list[Node]) -> str:
 @pytest.mark.parametrize("swapped", [False, True])
 def test_operands_are_in_brackets_where_they_must_be(outer: str, inner: str, swapped: bool) -> None:
     graph = Graph(frozenset(VALUES))
-    a, b, c = (graph.tensor(name, FULL) for name in VALUES)
+    a, b, c = (graph.tensor(name, MATRIX) for name in VALUES)
     within = applied(graph, inner, a, b)
     node = applied(graph, outer, *((c, within) if swapped and outer in ("add", "sub", "mul", "div") else (within, c)))
     found = text([within, node])

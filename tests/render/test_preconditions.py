@@ -52,6 +52,18 @@ chain:
   - {op: layer_norm, name: ln}
   - {op: group_norm, name: gn, num_groups: groups}
 """
+NUMBERED = """\
+fusegen: 1
+name: numbered
+about: A reduction whose gradient goes to one channel
+dims: {rows: 4, width: 12}
+inputs:
+  x: [rows, width]
+dtypes: [float32]
+chain:
+  - {op: max, keepdim: true}
+  - {op: sub, input: x}
+"""
 NAMES = ("low", "high", "slope", "beta", "threshold", "lower", "upper", "least", "less", "factor", "divisor")
 ALPHAS = ("elu_alpha", "celu_alpha")
 VALUES = (
@@ -154,6 +166,13 @@ def test_what_is_no_number_is_not_for_the_kernels(module, value: object) -> None
 def test_constants_are_folded_as_far_as_their_products_are_numbers(module, factor, divisor, folds) -> None:
     module.factor, module.divisor = factor, divisor
     assert kernels_run(module, torch.randn(8, 12)) == folds
+
+
+def test_channels_are_numbered_as_far_as_float32_has_integers(tmp_path: Path) -> None:
+    module = module_class(write("numbered", NUMBERED, tmp_path), tmp_path)()
+    for channels, numbered in ((2**24, True), (2**24 + 1, False)):
+        x = torch.zeros(1, 1).expand(1, channels)
+        assert kernels_run(module, x) == numbered
 
 
 def test_constants_that_nothing_is_multiplied_with_may_be_any(module) -> None:

@@ -26,21 +26,22 @@ pytestmark = pytest.mark.torch
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "matmul_bn_bias_div_swish"
 CHANNELS = 8192
-SPLIT_16, SPLIT_2 = {"schedule": "split", "sum_blocks": 16}, {"schedule": "split", "sum_blocks": 2}
-TILE = {"schedule": "on_chip", "column_width": 8}
+TWO_PASS_16 = {"schedule": "two_pass", "pointwise_blocks": 16}
+TWO_PASS_2 = {"schedule": "two_pass", "pointwise_blocks": 2}
+TILE = {"schedule": "persistent", "column_width": 8}
 # Programs of a tuning: dtype, rows and the shapes that are not the default.
 SM_90 = {
     "train_forward": [
-        ("float32", 2000, SPLIT_16),
+        ("float32", 2000, TWO_PASS_16),
         ("float32", 8000, {}),
         ("bfloat16", 2000, {}),
         ("bfloat16", 100, TILE),
-        ("bfloat16", 50000, SPLIT_2),
+        ("bfloat16", 50000, TWO_PASS_2),
     ],
     "train_backward": [("float32", 8, TILE)],
     "eval_forward": [("float16", 8, {})],
 }
-SM_80 = {"eval_backward": [("float32", 8, {"sum_blocks": 32})]}
+SM_80 = {"eval_backward": [("float32", 8, {"pointwise_blocks": 32})]}
 
 
 def machine(programs: dict) -> dict:
@@ -90,17 +91,17 @@ def entries(kernels: str, program: str) -> list[str]:
 def test_a_line_for_each_range_of_each_dtype(kernels: str) -> None:
     # Autocast modes are in the line of their activations' dtype; 2000 sqrt(2) = 2828. What is not named is the default.
     assert entries(kernels, "TrainForward") == [
-        "90,modes(0),2828,8192,8192,{(schedule,kSplit).with(sum_blocks,16)",
+        "90,modes(0),2828,8192,8192,{(schedule,kTwoPass).with(pointwise_blocks,16)",
         "90,modes(0),kAnyRows,8192,8192,{Shapes{}",
-        "90,modes(1,3),141,8192,8192,{(schedule,kOnChipIfItFits).with(column_width,8)",
+        "90,modes(1,3),141,8192,8192,{(schedule,kPersistentIfItFits).with(column_width,8)",
         "90,modes(1,3),35355,8192,8192,{Shapes{}",
-        "90,modes(1,3),kAnyRows,8192,8192,{(schedule,kSplit).with(sum_blocks,2)",
+        "90,modes(1,3),kAnyRows,8192,8192,{(schedule,kTwoPass).with(pointwise_blocks,2)",
     ]
     assert f"specs/{NAME}.tuning.json" in kernels
 
 
 def test_each_architecture_has_its_lines(kernels: str) -> None:
-    assert "80,modes(0),kAnyRows,8192,8192,{(sum_blocks,32)" in entries(kernels, "EvalBackward")
+    assert "80,modes(0),kAnyRows,8192,8192,{(pointwise_blocks,32)" in entries(kernels, "EvalBackward")
 
 
 def test_what_was_not_tuned_has_no_table(kernels: str) -> None:
@@ -118,8 +119,8 @@ def test_a_tuned_spec_is_rendered_alike_elsewhere(plan: Plan, tmp_path: Path) ->
     assert {path: found[path] for path in files} == files
 
 
-# What launchers take. The split schedule needs a workspace, more of it the more blocks there are; that on chip next to
-# none.
+# What launchers take. The two-pass schedule needs a workspace, more of it the more blocks there are; the persistent
+# one next to none.
 
 MODES = {"float32": 0, "bfloat16": 1, "float16": 2, "autocast bfloat16": 3}
 
@@ -132,21 +133,21 @@ def workspace(library: EmulatedLibrary, program: str, mode: str, rows: int, shap
 @pytest.mark.parametrize(
     ("program", "mode", "rows", "taken"),
     [
-        ("train_forward", "float32", 500, Shapes(**SPLIT_16)),
-        ("train_forward", "float32", 2828, Shapes(**SPLIT_16)),
+        ("train_forward", "float32", 500, Shapes(**TWO_PASS_16)),
+        ("train_forward", "float32", 2828, Shapes(**TWO_PASS_16)),
         ("train_forward", "float32", 2829, Shapes()),
-        ("train_forward", "bfloat16", 141, Shapes("on_chip", column_width=8)),
+        ("train_forward", "bfloat16", 141, Shapes("persistent", column_width=8)),
         ("train_forward", "bfloat16", 35355, Shapes()),
-        ("train_forward", "bfloat16", 35356, Shapes(**SPLIT_2)),
-        ("train_forward", "autocast bfloat16", 35356, Shapes(**SPLIT_2)),
-        ("train_forward", "float16", 500, Shapes("on_chip")),  # measured in other dtypes only
+        ("train_forward", "bfloat16", 35356, Shapes(**TWO_PASS_2)),
+        ("train_forward", "autocast bfloat16", 35356, Shapes(**TWO_PASS_2)),
+        ("train_forward", "float16", 500, Shapes("persistent")),  # measured in other dtypes only
         ("eval_backward", "float32", 40000, Shapes()),  # measured on another GPU only
     ],
 )
 def test_the_launcher_takes_the_line_of_its_gpu_mode_and_rows(library, program, mode, rows, taken) -> None:
     found = workspace(library, program, mode, rows)
     assert found == workspace(library, program, mode, rows, taken)
-    others = [Shapes(**SPLIT_16), Shapes(**SPLIT_2), Shapes("split"), Shapes("split", sum_blocks=32)]
+    others = [Shapes(**TWO_PASS_16), Shapes(**TWO_PASS_2), Shapes("two_pass"), Shapes("two_pass", pointwise_blocks=32)]
     if program == "train_forward" and rows >= 2828:
         assert len({workspace(library, program, mode, rows, each) for each in others}) == 4, "they are told apart"
 
@@ -154,33 +155,33 @@ def test_the_launcher_takes_the_line_of_its_gpu_mode_and_rows(library, program, 
 def test_other_widths_are_not_what_was_measured(library) -> None:
     name, rows = f"fusegen_{NAME}_train_forward_workspace", 500
     for channels, near in ((4096, True), (16384, True), (4092, False), (16388, False)):
-        found, split = (
+        found, two_pass = (
             library.call_int64(name, Call(0, rows, channels, forced=shapes).struct)
-            for shapes in (None, Shapes(**SPLIT_16))
+            for shapes in (None, Shapes(**TWO_PASS_16))
         )
-        assert (found == split) == near
+        assert (found == two_pass) == near
 
 
 def test_another_gpu_would_take_its_own_line(library) -> None:
-    wide = workspace(library, "eval_backward", "float32", 40000, Shapes(sum_blocks=32))
+    wide = workspace(library, "eval_backward", "float32", 40000, Shapes(pointwise_blocks=32))
     assert workspace(library, "eval_backward", "float32", 40000) < wide
 
 
 def test_a_line_for_kernels_on_chip_gives_way_where_they_do_not_fit(library) -> None:
     rows = 100_000  # of 4 bytes, and no multiprocessor has as much for the narrowest tile
     assert workspace(library, "train_backward", "float32", rows) == workspace(
-        library, "train_backward", "float32", rows, Shapes("split")
+        library, "train_backward", "float32", rows, Shapes("two_pass")
     )
-    on_chip = workspace(library, "train_backward", "float32", 64, Shapes("on_chip"))
-    assert workspace(library, "train_backward", "float32", 64) == on_chip
-    assert on_chip < workspace(library, "train_backward", "float32", 64, Shapes("split"))
+    persistent = workspace(library, "train_backward", "float32", 64, Shapes("persistent"))
+    assert workspace(library, "train_backward", "float32", 64) == persistent
+    assert persistent < workspace(library, "train_backward", "float32", 64, Shapes("two_pass"))
 
 
 def test_forced_shapes_come_before_the_table(plan: Plan, library) -> None:
     assert workspace(library, "train_forward", "float32", 500) > 0
-    assert workspace(library, "train_forward", "float32", 500, Shapes("on_chip")) == 0
+    assert workspace(library, "train_forward", "float32", 500, Shapes("persistent")) == 0
     program = plan.variants[0].forward
     launcher = Launcher(plan, program)
     arguments = launcher.arguments(dict.fromkeys(launcher.tensors), dict.fromkeys(program.constants, 1.0))
     with pytest.raises(EmulationError, match="CUDA error 9$"):
-        library.call(launcher.symbol, Call(0, 100_000, CHANNELS, forced=Shapes("on_chip")).struct, arguments)
+        library.call(launcher.symbol, Call(0, 100_000, CHANNELS, forced=Shapes("persistent")).struct, arguments)

@@ -70,11 +70,11 @@ def test_every_argument_has_its_value(plans: list[Plan]) -> None:
 
 
 def test_a_call_points_to_its_shapes() -> None:
-    call = Call(mode=2, rows=3, channels=4, forced=Shapes("split", sum_blocks=16))
+    call = Call(mode=2, rows=3, channels=4, forced=Shapes("two_pass", pointwise_blocks=16))
     made = replace(call, stream=64).struct.made()
     numbers = ctypes.cast(made.forced, ctypes.POINTER(ctypes.c_int64))
     # In the order of `struct Shapes`: the schedule first, by its number.
-    values = [SCHEDULES.index("split"), *(getattr(call.forced, field.name) for field in fields(Shapes)[1:])]
+    values = [SCHEDULES.index("two_pass"), *(getattr(call.forced, field.name) for field in fields(Shapes)[1:])]
     assert fields(Shapes)[0].name == "schedule" and 16 in values
     assert [numbers[i] for i in range(len(values))] == values
     assert (made.mode, made.rows, made.channels, made.groups, made.workspace, made.stream) == (2, 3, 4, 1, None, 64)

@@ -30,7 +30,7 @@ from tests.tune.standins import CHAIN, Bench  # noqa: E402
 pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
-SPLIT, TILE = Shapes("split", sum_blocks=16), Shapes("on_chip", column_width=8)
+TWO_PASS, TILE = Shapes("two_pass", pointwise_blocks=16), Shapes("persistent", column_width=8)
 # So long that few samples are taken.
 USUAL = 100_000.0
 ONE = Options(dtypes=("float32",), rows=(8,))
@@ -51,8 +51,8 @@ def spec(tmp_path: Path) -> Path:
 def microseconds(name: str, rows: int, shapes: Shapes) -> float:
     """Half of the usual for one candidate of one program, another one for many rows; 2 % less for one of another."""
     if name.endswith("train_forward"):
-        return USUAL / 2 if shapes == (SPLIT if rows >= 64 else TILE) else USUAL
-    return 0.98 * USUAL if name.endswith("eval_backward") and shapes == Shapes(sum_blocks=32) else USUAL
+        return USUAL / 2 if shapes == (TWO_PASS if rows >= 64 else TILE) else USUAL
+    return 0.98 * USUAL if name.endswith("eval_backward") and shapes == Shapes(pointwise_blocks=32) else USUAL
 
 
 def test_from_the_arguments_to_what_is_rendered(spec: Path, cache: Path, capsys: pytest.CaptureFixture) -> None:
@@ -65,11 +65,18 @@ def test_from_the_arguments_to_what_is_rendered(spec: Path, cache: Path, capsys:
     assert found == [
         ("train_forward", dtype, rows, shapes)
         for dtype in ("float32", "bfloat16")
-        for rows, shapes in ((8, TILE), (64, SPLIT), (512, SPLIT))  # the typical rows are 64
+        for rows, shapes in ((8, TILE), (64, TWO_PASS), (512, TWO_PASS))  # the typical rows are 64
     ]
     assert {(m.microseconds, m.default_microseconds) for m in architecture.measurements} == {(USUAL / 2, USUAL)}
+    # As the launcher says: by default tiles of columns stay on chip at all these sizes.
+    told = {(m.rows, m.ran, m.default_ran) for m in architecture.measurements}
+    assert told == {(8, "column", "column"), (64, "two_pass", "column"), (512, "two_pass", "column")}
+    twice = ["pointwise", "final_reduction", "pointwise"]
+    kernels = [[launch.split()[0] for launch in m.launches.split(", ")] for m in architecture.measurements[:3]]
+    assert kernels == [["column"], twice, twice]
     shown, progress = capsys.readouterr()
-    assert "demo on NVIDIA Test (sm_90)" in shown and shown.count("schedule split, sum_blocks 16") == 4
+    assert "demo on NVIDIA Test (sm_90)" in shown and shown.count("schedule two_pass, pointwise_blocks 16") == 4
+    assert shown.count("two_pass, by default column") == 4
     assert f"next: fusegen build {spec}" in progress
     after = render_package(plan)["demo/kernels.cu"]
     assert "constexpr Tuned kTrainForwardShapes[]" in after and "Tuned" not in before
@@ -77,7 +84,9 @@ def test_from_the_arguments_to_what_is_rendered(spec: Path, cache: Path, capsys:
     written = tuning_path(spec).read_bytes()
     tune_specs([spec], Options(rows=(8,), dtypes=("bfloat16",)), Bench(cache, lambda *what: USUAL).device())
     found = [(m.rows, m.shapes) for m in plan_file(spec).tuning[0].measurements if m.dtype == "bfloat16"]
-    assert found == [(8, Shapes()), (64, SPLIT), (512, SPLIT)]
+    assert found == [(8, Shapes()), (64, TWO_PASS), (512, TWO_PASS)]
+    again = next(m for m in plan_file(spec).tuning[0].measurements if m.shapes == Shapes())
+    assert (again.ran, again.default_ran) == ("column", None)
     tune_specs([spec], Options(), Bench(cache, microseconds).device())
     assert tuning_path(spec).read_bytes() == written
     assert "nothing to change" not in capsys.readouterr().err
@@ -97,21 +106,23 @@ def test_what_was_fast_by_chance_is_not_chosen(spec: Path, cache: Path) -> None:
     def lucky(name: str, rows: int, shapes: Shapes) -> float:
         """One of all candidates, but not beside the default alone."""
         called.append(shapes)
-        return USUAL / 2 if shapes == SPLIT and len(set(called[-6:])) > 2 else USUAL
+        return USUAL / 2 if shapes == TWO_PASS and len(set(called[-6:])) > 2 else USUAL
 
     tune_specs([spec], ONE, Bench(cache, lucky).device())
-    assert SPLIT in called and not tuning_path(spec).exists()
+    assert TWO_PASS in called and not tuning_path(spec).exists()
 
 
 def test_a_candidate_with_other_results_ends_it(spec: Path, cache: Path) -> None:
     bench = Bench(cache, microseconds)
 
     def damage(name: str, shapes: Shapes, arguments: Struct) -> None:
-        if name.endswith("train_backward") and shapes == Shapes("split", sum_blocks=32):
+        if name.endswith("train_backward") and shapes == Shapes("two_pass", pointwise_blocks=32):
             ctypes.memset(arguments.members["grad_bn_bias_arg"], 0x41, 4)
 
     bench.damage = damage
-    with pytest.raises(TailError, match=r"train_backward, schedule split, sum_blocks 32: 1 of 24 elements of grad_"):
+    with pytest.raises(
+        TailError, match=r"train_backward, schedule two_pass, pointwise_blocks 32: 1 of 24 elements of grad_"
+    ):
         tune_specs([spec], ONE, bench.device())
     assert not tuning_path(spec).exists()
 
@@ -126,14 +137,16 @@ def test_as_the_command_line_ends(spec: Path, cache: Path, monkeypatch: pytest.M
     assert ended.value.code == 0
 
     def damage(name: str, shapes: Shapes, arguments: Struct) -> None:
-        if shapes == SPLIT:
+        if shapes == TWO_PASS:
             ctypes.memset(arguments.members["bn_num_batches_tracked_arg"], 0x41, 4)
 
     bench.damage = damage
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 1
-    assert "schedule split, sum_blocks 16: 1 of 1 elements of bn_num_batches_tracked" in capsys.readouterr().err
+    assert (
+        "schedule two_pass, pointwise_blocks 16: 1 of 1 elements of bn_num_batches_tracked" in capsys.readouterr().err
+    )
 
 
 def test_a_gpu_for_which_nothing_is_built(spec: Path, cache: Path) -> None:
@@ -155,7 +168,7 @@ def test_a_dtype_that_the_spec_lacks(spec: Path, cache: Path) -> None:
     ],
 )
 def test_what_is_clearly_faster(default: Spread, other: Spread, chosen: bool) -> None:
-    assert fastest({DEFAULT: default, SPLIT: other}) == (SPLIT if chosen else DEFAULT)
+    assert fastest({DEFAULT: default, TWO_PASS: other}) == (TWO_PASS if chosen else DEFAULT)
 
 
 # As a process

@@ -17,7 +17,7 @@ from fusegen.plan.tuning_file import read_tuning, tuning_path
 from fusegen.tune.file import merged, tuning_text, write_tuning
 from tests.tune.standins import CHAIN
 
-SPLIT, TILE = Shapes("split", sum_blocks=32), Shapes("on_chip", column_width=2)
+TWO_PASS, TILE = Shapes("two_pass", pointwise_blocks=32), Shapes("persistent", column_width=2)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def architecture(*measurements: Measurement, target: str = "sm_90", gpu: str = "
 
 
 FORWARD = (measured("train_forward", 8, TILE), measured("train_forward", 64, DEFAULT))
-BACKWARD = (measured("train_backward", 64, SPLIT),)
+BACKWARD = (measured("train_backward", 64, TWO_PASS),)
 
 
 def test_what_is_written_is_read_back(plan: Plan, tmp_path: Path) -> None:
@@ -52,9 +52,25 @@ def test_a_line_says_what_differs_from_the_default(plan: Plan) -> None:
     lines = [line.strip() for line in tuning_text((architecture(*FORWARD),)).splitlines() if "dtype" in line]
     figures = '"microseconds": 10.25, "default_microseconds": 12.5}'
     assert lines == [
-        f'{{"dtype": "float32", "rows": 8, "channels": 24, "schedule": "on_chip", "column_width": 2, {figures},',
+        f'{{"dtype": "float32", "rows": 8, "channels": 24, "schedule": "persistent", "column_width": 2, {figures},',
         f'{{"dtype": "float32", "rows": 64, "channels": 24, {figures}',
     ]
+
+
+def test_a_line_says_what_ran(plan: Plan, tmp_path: Path) -> None:
+    told = replace(FORWARD[0], ran="column", launches="column 1 of 8x4", default_ran="two_pass")
+    default = replace(FORWARD[1], ran="two_pass", launches="pointwise 2x4 of 8x32, pointwise 1 of 8x32")
+    write_tuning(tmp_path / "demo.tuning.json", (architecture(told, default),))
+    lines = [
+        json.loads(line.strip().rstrip(","))
+        for line in tuning_text((architecture(told, default),)).splitlines()
+        if "dtype" in line
+    ]
+    assert [list(line)[-3:] for line in lines] == [
+        ["ran", "launches", "default_ran"], ["default_microseconds", "ran", "launches"],
+    ]  # fmt: skip
+    assert (lines[0]["ran"], lines[0]["default_ran"], lines[1]["ran"]) == ("column", "two_pass", "two_pass")
+    assert read_tuning(plan, tmp_path / "demo.tuning.json") == (architecture(told, default),)
 
 
 def test_a_program_for_which_the_default_is_fastest_is_left_out(plan: Plan) -> None:
@@ -78,7 +94,7 @@ def test_the_order_is_that_of_the_plan_and_of_the_rows(plan: Plan) -> None:
 def test_what_was_not_measured_again_stays(plan: Plan) -> None:
     other = architecture(*FORWARD, target="sm_80")
     plan = replace(plan, tuning=(other, architecture(*FORWARD, *BACKWARD)))
-    again = measured("train_forward", 64, SPLIT)
+    again = measured("train_forward", 64, TWO_PASS)
     assert merged(plan, architecture(again)) == (other, architecture(FORWARD[0], again, *BACKWARD))
     # Every size measured again, and nothing gained.
     defaults = [replace(each, shapes=DEFAULT) for each in FORWARD]
@@ -87,7 +103,7 @@ def test_what_was_not_measured_again_stays(plan: Plan) -> None:
 
 def test_figures_of_another_gpu_do_not_stay(plan: Plan) -> None:
     plan = replace(plan, tuning=(architecture(*FORWARD, *BACKWARD),))
-    again = architecture(measured("train_forward", 64, SPLIT), gpu="NVIDIA Other")
+    again = architecture(measured("train_forward", 64, TWO_PASS), gpu="NVIDIA Other")
     assert merged(plan, again) == (again,)
 
 

@@ -303,6 +303,16 @@ def test_kinks_are_found(step, kinks):
     assert near == pytest.approx(kinks)
 
 
+@pytest.mark.parametrize("op", ["max", "min", "amax", "amin"])
+def test_rows_in_which_two_elements_may_be_chosen_are_found(op):
+    sign = 1 if "max" in op else -1
+    rows = sign * torch.tensor([[3.0, 1.0, 3.0 + 1e-6], [3.0, 2.0, 2.0], [-1.0, -1.0, -2.0], [5.0, math.nan, 5.1]])
+    with Kinks(torch.float32) as found:
+        getattr(rows, op)(dim=-1, keepdim=True)
+    assert found.near is not None and found.near.shape == rows.shape
+    assert found.near.all(1).tolist() == found.near.any(1).tolist() == [True, False, True, False]
+
+
 def test_the_terms_of_a_learnt_slope():
     """PReLU takes no weight for each element: the reference computes it by its formula."""
     module = torch.nn.Sequential(torch.nn.PReLU(4, init=0.3), torch.nn.PReLU(init=-0.5)).double()

@@ -53,6 +53,14 @@ def test_what_could_not_be_checked_is_said() -> None:
     assert "not made: needs a GPU" in text(report) and report.ok
 
 
+def test_sizes_without_room_are_said() -> None:
+    place = {"numerics 3x40001x40001 float32": "it takes 86.4 GB of 79.0: 3x38209x38209 in its place"}
+    report = Report("demo", 1.0, [statement("bitwise", True)], sizes=place)
+    assert "numerics 3x40001x40001 float32: it takes 86.4 GB of 79.0: 3x38209x38209 in its place" in text(report)
+    data = to_json([report], device="test", torch_version="2", seed=0)
+    assert data["packages"][0]["sizes"] == place and report.ok
+
+
 def test_a_report_without_findings_is_no_success() -> None:
     assert not Report("demo").ok
 

@@ -53,7 +53,7 @@ def test_the_same_seed_gives_the_same_figures_and_another_gives_others(subject) 
     assert first == again != other
 
 
-# Kernels that are wrong in one place, with what they get wrong. The sizes are those of the schedule on chip.
+# Kernels that are wrong in one place, with what they get wrong. The sizes are those of the persistent schedule.
 WRONG_KERNELS = {
     "gradient_term": (
         "{name}/kernels.cu",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fusegen.ir.functions.function import Function
 from fusegen.ir.functions.gradients import through_both, through_input, through_output
 from fusegen.ir.graph import Graph, Node
+from fusegen.ir.reductions import stored_operand
 
 
 def _prelu(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
@@ -17,8 +18,16 @@ def _prelu(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     )
 
 
+def _relu(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
+    """The sign of the result is that of x. Where the backward pass compares the result, the result is in memory, and x
+    need not be."""
+    if any(stored_operand(other) is node for other in graph.nodes):
+        return through_output(graph, node, g)
+    return through_input(graph, node, g)
+
+
 _COMPARISONS = (
-    *("relu", "leaky_relu", "hardswish", "hardsigmoid", "softsign"),
+    *("leaky_relu", "hardswish", "hardsigmoid", "softsign"),
     *("clamp", "clamp_min", "clamp_max", "hardtanh"),
 )
 _SMOOTH = ("gelu_tanh", "softplus", "logsigmoid")
@@ -27,6 +36,8 @@ FUNCTIONS = (
     # Of comparisons and arithmetic
     *(Function(name, through_input) for name in _COMPARISONS),
     *(Function(f"{name}_backward") for name in _COMPARISONS),
+    Function("relu", _relu),
+    Function("relu_backward"),
     Function("prelu", _prelu, "leaky_relu"),
     Function("prelu_weight_backward"),
     # Of exponentials

@@ -9,7 +9,7 @@ from fusegen.ir.graph import Graph, Node
 
 Gradient = Callable[[Graph, Node, Node], Sequence[Node | None]]
 """A rule that gets the graph, the node and the gradient of its result. It returns one contribution for each operand, at
-the extent of the result (the caller sums it to the operand's extent); None where an operand takes no gradient.
+the axes of the result (the caller sums it to the operand's axes); None where an operand takes no gradient.
 Formulas, and the values at kinks, are those of PyTorch's derivatives.yaml and of the CUDA kernels it names."""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusegen.ir.extent import SCALAR, Extent
+from fusegen.ir.axes import SCALAR, Axes
 from fusegen.ir.functions.function import Function
 from fusegen.ir.functions.gradients import multiply
 from fusegen.ir.graph import Graph, Node
@@ -26,9 +26,9 @@ def inverse_deviation(graph: Graph, variance: Node, eps: Node, name: str) -> Nod
     return graph.add("rsqrt", shifted, name=name)
 
 
-def centred(graph: Graph, x: Node, over: Extent, eps: Node, name: str) -> tuple[Node, Node, Node]:
+def centred(graph: Graph, x: Node, over: Axes, eps: Node, name: str) -> tuple[Node, Node, Node]:
     """(xhat, mean, variance) with the biased variance of x around its mean, one value for each element of `over`."""
-    moments = graph.add("moments", x, extent=over, name=f"{name}_moments")
+    moments = graph.add("moments", x, axes=over, name=f"{name}_moments")
     mean = graph.add("mean", moments, name=f"{name}_mean")
     variance = graph.add("variance", moments, name=f"{name}_variance")
     rstd = inverse_deviation(graph, variance, eps, f"{name}_rstd")
@@ -42,21 +42,21 @@ def with_given(graph: Graph, x: Node, mean: Node, variance: Node, eps: Node, nam
     return graph.add("standardize", x, mean, rstd, name=f"{name}_hat", attribute=GIVEN_STATISTICS)
 
 
-def uncentred(graph: Graph, x: Node, over: Extent, eps: Node, name: str) -> Node:
+def uncentred(graph: Graph, x: Node, over: Axes, eps: Node, name: str) -> Node:
     """x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019, RMSNorm)."""
     square = graph.add("square", x, name=f"{name}_square", temporary=True)
-    total = graph.add("sum", square, extent=over, name=f"{name}_sum_of_squares")
+    total = graph.add("sum", square, axes=over, name=f"{name}_sum_of_squares")
     mean_square = graph.add("div", total, count(graph, over), name=f"{name}_mean_square", temporary=True)
     rrms = inverse_deviation(graph, mean_square, eps, f"{name}_rrms")
     return graph.add("rescale", x, rrms, name=f"{name}_hat")
 
 
-def count(graph: Graph, over: Extent) -> Node:
+def count(graph: Graph, over: Axes) -> Node:
     """How many elements one value of `over` stands for: a scalar known at launch."""
-    return graph.add("count", extent=SCALAR, attribute=over, name="count")
+    return graph.add("count", axes=SCALAR, attribute=over, name="count")
 
 
-def _inverse_count(graph: Graph, over: Extent) -> Node:
+def _inverse_count(graph: Graph, over: Axes) -> Node:
     return graph.add("reciprocal", count(graph, over), name="inverse_count")
 
 
@@ -64,7 +64,7 @@ def _standardize(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     x, mean, rstd = node.operands
     if node.attribute == GIVEN_STATISTICS:
         return multiply(graph, g, rstd, f"d_{x.name}"), None, None
-    over = mean.extent
+    over = mean.axes
     sum_g = sum_to(graph, g, over)
     sum_g_xhat = sum_to(graph, multiply(graph, g, node, f"{g.name}_{node.name}"), over)
     operands = (g, node, rstd, sum_g, sum_g_xhat, _inverse_count(graph, over))
@@ -73,8 +73,8 @@ def _standardize(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
 
 def _rescale(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     x, rrms = node.operands
-    sum_g_xhat = sum_to(graph, multiply(graph, g, node, f"{g.name}_{node.name}"), rrms.extent)
-    operands = (g, node, rrms, sum_g_xhat, _inverse_count(graph, rrms.extent))
+    sum_g_xhat = sum_to(graph, multiply(graph, g, node, f"{g.name}_{node.name}"), rrms.axes)
+    operands = (g, node, rrms, sum_g_xhat, _inverse_count(graph, rrms.axes))
     return graph.add("rescale_backward", *operands, name=f"d_{x.name}"), None
 
 

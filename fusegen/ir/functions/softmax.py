@@ -9,28 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusegen.ir.extent import Extent
+from fusegen.ir.axes import Axes
 from fusegen.ir.functions.function import Function
 from fusegen.ir.functions.gradients import multiply
 from fusegen.ir.graph import Graph, Node
 from fusegen.ir.reduce import sum_to
 
 
-def softmax(graph: Graph, x: Node, over: Extent, name: str) -> Node:
+def softmax(graph: Graph, x: Node, over: Axes, name: str) -> Node:
     """exp(x - max) / sum(exp(x - max)), over what one element of `over` stands for."""
     power, total, _ = _powers(graph, x, over, name)
     inverse = graph.add("reciprocal", total, name=f"{name}_inverse_sum")
     return graph.add("softmax", power, inverse, x, name=name)
 
 
-def log_softmax(graph: Graph, x: Node, over: Extent, name: str) -> Node:
+def log_softmax(graph: Graph, x: Node, over: Axes, name: str) -> Node:
     """(x - max) - log(sum(exp(x - max)))."""
     _, total, distance = _powers(graph, x, over, name)
     log = graph.add("log", total, name=f"{name}_log_sum")
     return graph.add("log_softmax", distance, log, x, name=name)
 
 
-def logsumexp(graph: Graph, x: Node, over: Extent, name: str) -> Node:
+def logsumexp(graph: Graph, x: Node, over: Axes, name: str) -> Node:
     """max + log(sum(exp(x - max))), one value for each element of `over`."""
     power, total, _ = _powers(graph, x, over, name)
     log = graph.add("log", total, name=f"{name}_log_sum")
@@ -38,22 +38,22 @@ def logsumexp(graph: Graph, x: Node, over: Extent, name: str) -> Node:
     return graph.add("add", peak, log, name=name)
 
 
-def _peak(graph: Graph, x: Node, over: Extent, name: str) -> Node:
-    return graph.add("max", x, extent=over, name=f"{name}_max")
+def _peak(graph: Graph, x: Node, over: Axes, name: str) -> Node:
+    return graph.add("max", x, axes=over, name=f"{name}_max")
 
 
-def _powers(graph: Graph, x: Node, over: Extent, name: str) -> tuple[Node, Node, Node]:
+def _powers(graph: Graph, x: Node, over: Axes, name: str) -> tuple[Node, Node, Node]:
     """(exp(x - max), their sum, x - max). The gradient of the largest element vanishes: it shifts numerator and
     denominator alike."""
     peak = graph.add("detach", _peak(graph, x, over, name), name=f"{name}_peak")
     distance = graph.add("sub", x, peak, name=f"{name}_distance")
     power = graph.add("exp", distance, name=f"{name}_power")
-    return power, graph.add("sum", power, extent=over, name=f"{name}_sum"), distance
+    return power, graph.add("sum", power, axes=over, name=f"{name}_sum"), distance
 
 
 def _softmax(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     _, inverse, x = node.operands
-    total = sum_to(graph, multiply(graph, g, node, f"{g.name}_{node.name}"), inverse.extent)
+    total = sum_to(graph, multiply(graph, g, node, f"{g.name}_{node.name}"), inverse.axes)
     left = graph.add("sub", g, total, name=f"{node.name}_left", temporary=True)
     return None, None, multiply(graph, node, left, f"d_{x.name}")
 
@@ -61,7 +61,7 @@ def _softmax(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
 def _log_softmax(graph: Graph, node: Node, g: Node) -> Sequence[Node | None]:
     _, log, x = node.operands
     share = graph.add("exp", node, name=f"{node.name}_power")
-    removed = multiply(graph, share, sum_to(graph, g, log.extent), f"{node.name}_removed")
+    removed = multiply(graph, share, sum_to(graph, g, log.axes), f"{node.name}_removed")
     return None, None, graph.add("sub", g, removed, name=f"d_{x.name}")
 
 

@@ -29,7 +29,7 @@ struct RowPasses {
       P::kUnit[kLast] == Unit::kChannel && Terms<P, kLast>::kFields > 0;
   static constexpr int kColumnSums = kHasColumnSums ? Terms<P, kLast>::kFields : 0;
 
-  // Moments and plain sums of a segment in a pass.
+  // Moments, plain sums, and values of the largest record of a segment in a pass.
   template <int kPass>
   static constexpr bool kReduces =
       Terms<P, kPass>::kFields > 0 && !(kHasColumnSums && kPass == kLast);
@@ -38,7 +38,7 @@ struct RowPasses {
   template <int kPass>
   static constexpr int kPlainSums = kReduces<kPass> ? count_of<P, kPass, Sum>() : 0;
   template <int kPass>
-  static constexpr int kExtremes = kReduces<kPass> ? count_of<P, kPass, Largest>() : 0;
+  static constexpr int kCombined = kReduces<kPass> ? combined_values<P, kPass>() : 0;
 
   template <int... kStep>
   static constexpr bool has_moments(std::integer_sequence<int, kStep...>) {
@@ -46,15 +46,15 @@ struct RowPasses {
   }
   static constexpr bool kHasMoments = has_moments(Steps());
   template <int... kStep>
-  static constexpr bool has_extremes(std::integer_sequence<int, kStep...>) {
-    return ((kExtremes<kFirst + kStep> > 0) || ...);
+  static constexpr int most_combined(std::integer_sequence<int, kStep...>) {
+    return std::max({kCombined<kFirst + kStep>...});
   }
-  static constexpr bool kHasExtremes = has_extremes(Steps());
+  static constexpr int kMostCombined = most_combined(Steps());
 
   // Values of a segment that its warps exchange at once, at most.
   template <int... kStep>
   static constexpr int exchanged(std::integer_sequence<int, kStep...>) {
-    return std::max({kHasMoments ? 2 : 0, kHasExtremes ? 1 : 0, kPlainSums<kFirst + kStep>...});
+    return std::max({kHasMoments ? 2 : 0, kMostCombined, kPlainSums<kFirst + kStep>...});
   }
   static constexpr int kExchanged = exchanged(Steps());
 
@@ -88,7 +88,7 @@ struct RowPasses {
 
   // Whether a cluster can share a segment that is too long for a block. Not with moments or
   // extremes: these are of forward programs, which have no column sums and so have full blocks.
-  static constexpr bool kClusters = kHasColumnSums && !kHasMoments && !kHasExtremes;
+  static constexpr bool kClusters = kHasColumnSums && !kHasMoments && kMostCombined == 0;
 };
 
 // Calls f(Index<kPass>{}) for each pass from kFirst on.

@@ -43,19 +43,19 @@ class ProgramRun {
       const Column tile = column_tile<kFirst, kVec, kPacked>(p_, shapes_);
       if (explanation != nullptr) explain_column<kFirst, kVec, kPacked>(p_, shapes_, tile);
       if (tile.fits) return column(tile);
-      if (shapes_.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+      if (shapes_.schedule == kPersistent) return cudaErrorInvalidConfiguration;
     } else if constexpr (kResident) {
       const RowLaunch fit = row_fit<kFirst, kVec, kPacked>(p_, shapes_);
-      const bool chosen = fit.items > 0 && shapes_.schedule != kSplit;
+      const bool chosen = fit.items > 0 && shapes_.schedule != kTwoPass;
       if (explanation != nullptr) explain_row<kFirst, kVec, kPacked>(p_, shapes_, fit, chosen);
       if (chosen) return row(fit);
-      if (fit.items == 0 && shapes_.schedule == kOnChip) return cudaErrorInvalidConfiguration;
+      if (fit.items == 0 && shapes_.schedule == kPersistent) return cudaErrorInvalidConfiguration;
     }
     if constexpr (P::kFitsL2) {
-      const Panel shape = l2_shape<kVec, kPacked>(p_, shapes_);
+      const L2Shape shape = l2_shape<kVec, kPacked>(p_, shapes_);
       if (explanation != nullptr) explain_l2<kVec, kPacked>(p_, shapes_, shape);
       if (shape.fits) return l2(shape);
-      if (shapes_.schedule == kPanels) return cudaErrorInvalidConfiguration;
+      if (shapes_.schedule == kL2) return cudaErrorInvalidConfiguration;
     }
     if (explanation != nullptr) explain_two_pass(p_);
     return two_pass();
@@ -75,8 +75,8 @@ class ProgramRun {
       P::kUnit[kPass] == Unit::kChannel && Totals<P, kPass>::kFields > 0;
 
   template <int kPass>
-  Stream stream_of() const {
-    return stream_shape(shapes_, p_.rows, p_.channels, kVec, kPacked, pointwise_work<P, kPass>(),
+  PointwiseShape pointwise_shape_of() const {
+    return pointwise_shape(shapes_, p_.rows, p_.channels, kVec, kPacked, pointwise_work<P, kPass>(),
                         P::kTarget.multiprocessors);
   }
 
@@ -84,7 +84,7 @@ class ProgramRun {
   template <int kPass>
   int64_t partial_blocks() const {
     if constexpr (!kLeavesPartials<kPass>) return 0;
-    const Stream shape = stream_of<kPass>();
+    const PointwiseShape shape = pointwise_shape_of<kPass>();
     return int64_t(shape.grid.y) * shape.period;
   }
 
@@ -129,11 +129,11 @@ class ProgramRun {
   template <int kPass>
   cudaError_t over_memory() {
     next("pointwise", kPass, kPass);
-    return launch_pointwise<kPass, kVec, kPacked>(p_, stream_of<kPass>(), whole_, stream_);
+    return launch_pointwise<kPass, kVec, kPacked>(p_, pointwise_shape_of<kPass>(), whole_, stream_);
   }
   template <int kPass>
   cudaError_t finish_partials() {
-    const Stream shape = stream_of<kPass>();
+    const PointwiseShape shape = pointwise_shape_of<kPass>();
     next("final_reduction", kPass, kPass);
     return launch_final_reduction<kPass>(
         p_, partial_blocks<kPass>(), shape.tiles_per_block, shape.period, stream_);
@@ -182,10 +182,10 @@ class ProgramRun {
     return error != cudaSuccess ? error : reduce_channels();
   }
 
-  cudaError_t l2(const Panel& shape) {
+  cudaError_t l2(const L2Shape& shape) {
     constexpr int kComponents =
         std::max(Totals<P, 0>::kComponents, Totals<P, kLast>::kComponents);
-    auto* counters = scratch_.take<unsigned>(shape.panels);
+    auto* counters = scratch_.take<unsigned>(shape.tiles);
     if (take_workspace<P::kPasses>(int64_t(shape.slices) * kComponents * p_.channels)) {
       return cudaSuccess;
     }

@@ -114,7 +114,7 @@ __device__ __forceinline__ void finish_channel(
   Known<P> k{p.scalars(), {}, {}, {}};
   // All channel tensors: the compiler drops those that nothing below uses.
   p.template channel_tensors<kPass>([&](auto, auto* pointer, bool present, auto field) {
-    k.*field = present ? Acc(widen(read(pointer + column))) : Acc(0);
+    k.*field = present ? Acc(widen(read_at(pointer, column))) : Acc(0);
   });
   // The thread that counts waits for the count while the loads above are in flight.
   if (column == 0) p.template count<kPass>();
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kFinalReductionThreads) final_reduction_kernel
 template <int kPass, class P>
 cudaError_t launch_final_reduction(
     const P& p, int64_t blocks, int64_t tiles_per_block, int period, cudaStream_t stream) {
-  const Finalise shape = finalise_shape(p.channels, blocks);
+  const FinalReductionShape shape = final_reduction_shape(p.channels, blocks);
   return launch(
       final_reduction_kernel<P, kPass>, shape.grid, shape.block,
       kFinalReductionThreads * 2 * sizeof(typename P::Acc), stream, p, blocks, tiles_per_block,

@@ -1,12 +1,12 @@
 // The L2-resident kernel: two passes over columns that stay in the L2 in between. Pass 0 sums them,
 // pass 1 stores results.
 //
-// A group of columns is as many as fill a line of the L2. A slice is kPanelRows rows of a group of
-// columns. Blocks take slices in the order of their indices, in steps. A step sums all slices of
-// one group and stores the results of the group `lag` before it, so that what is read a second time
-// is still in the L2. In between, some blocks reduce the partial results of the slices to what the
-// results need. Each group has a counter of the parts that are done, for which other blocks wait. A
-// block waits for blocks of lower indices only, which have started by then.
+// A tile has as many columns as fill a line of the L2. A slice is kL2Rows rows of a tile. Blocks
+// take slices in the order of their indices, in steps. A step sums all slices of one tile and
+// stores the results of the tile `lag` before it, so that what is read a second time is still in
+// the L2. In between, some blocks reduce the partial results of the slices to what the results
+// need. Each tile has a counter of the parts that are done, for which other blocks wait. A block
+// waits for blocks of lower indices only, which have started by then.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 #include <cuda_runtime.h>
 
 #include "../launch.cuh"
-#include "../panel_shapes.cuh"
-#include "../panels.cuh"
+#include "../l2_shapes.cuh"
+#include "../l2_steps.cuh"
 #include "column_layout.cuh"
 #include "elements.cuh"
 #include "final_reduction.cuh"
@@ -172,37 +172,37 @@ __device__ __forceinline__ void finish_l2_slice(
 }
 
 template <class P, int kVec>
-__global__ void __launch_bounds__(kPanelThreads, l2_blocks<P>()) l2_kernel(
-    const __grid_constant__ P p, unsigned* counters, int column_groups, int slices, int lag) {
+__global__ void __launch_bounds__(kL2Threads, l2_blocks<P>()) l2_kernel(
+    const __grid_constant__ P p, unsigned* counters, int column_tiles, int slices, int lag) {
   static_assert(P::kPasses == 2 && P::kUnit[0] == Unit::kChannel);
   using Acc = typename P::Acc;
   wait_for_earlier_kernels();
   constexpr int kWidth = kL2Width<P, kVec>;
-  const PanelTurn turn = panel_turn(column_groups, slices, kVec, lag);
-  if (turn.work == PanelWork::kNone) return;
-  unsigned* const counter = counters + turn.panel;
+  const L2Task task = l2_task(column_tiles, slices, kVec, lag);
+  if (task.work == L2Work::kNone) return;
+  unsigned* const counter = counters + task.tile;
   Acc* const shared = shared_memory<Acc>();
 
   // What follows from the sums, of kWidth columns.
-  if (turn.work == PanelWork::kEnd) {
+  if (task.work == L2Work::kEnd) {
     wait_for_parts(counter, slices);
-    const int64_t column = (int64_t(turn.panel) * kVec + turn.part) * kWidth + threadIdx.x;
+    const int64_t column = (int64_t(task.tile) * kVec + task.part) * kWidth + threadIdx.x;
     const bool active = column < p.channels;
-    const int64_t left = p.rows - threadIdx.y * kPanelRows;
-    const int stride = kL2RowsPerIteration<P, kVec> * kPanelRows;
+    const int64_t left = p.rows - threadIdx.y * kL2Rows;
+    const int stride = kL2RowsPerIteration<P, kVec> * kL2Rows;
     const auto total = collect_partials<P, 0>(
-        p, column, active, slices, shared, kPanelRows, left, stride);
+        p, column, active, slices, shared, kL2Rows, left, stride);
     if (threadIdx.y == 0 && active) finish_channel<P, 0>(p, column, total);
     count_part(counter);
     return;
   }
 
-  const int64_t begin = int64_t(turn.panel) * kWidth * kVec;
-  const int first = turn.part * kPanelRows;
+  const int64_t begin = int64_t(task.tile) * kWidth * kVec;
+  const int first = task.part * kL2Rows;
   const L2Slice<kVec> slice{
-      columns_of<kVec, true>(begin, p.channels, threadIdx.x, kWidth), begin, turn.part, first,
-      first + kPanelRows < p.rows ? first + kPanelRows : int(p.rows)};
-  if (turn.work == PanelWork::kSums) {
+      columns_of<kVec, true>(begin, p.channels, threadIdx.x, kWidth), begin, task.part, first,
+      first + kL2Rows < p.rows ? first + kL2Rows : int(p.rows)};
+  if (task.work == L2Work::kSums) {
     sum_l2_slice(p, slice, shared);
     count_part(counter);
     return;

@@ -6,7 +6,7 @@
 #include <cuda_runtime.h>
 
 #include "../launch.cuh"
-#include "../panel_shapes.cuh"
+#include "../l2_shapes.cuh"
 #include "../shapes.cuh"
 #include "column_layout.cuh"
 #include "l2.cuh"
@@ -16,25 +16,25 @@ namespace fusegen {
 
 // The launch for these sizes; none fits where the two-pass schedule is faster.
 template <int kVec, bool kPacked, class P>
-Panel l2_shape(const P& p, const Shapes& shapes) {
+L2Shape l2_shape(const P& p, const Shapes& shapes) {
   constexpr ColumnWork kWork = column_work<P, 0>();
   constexpr Target kTarget = P::kTarget;
-  return panel_shape(shapes, p.rows, p.channels, kVec, kPacked, kWork, kTarget.l2_bytes);
+  return l2_shape(shapes, p.rows, p.channels, kVec, kPacked, kWork, kTarget.l2_bytes);
 }
 
-// counters: one for each group of columns, shape.panels of them.
+// counters: one for each tile, shape.tiles of them.
 template <int kVec, class P>
 cudaError_t launch_l2(
-    const P& p, const Panel& shape, unsigned* counters, cudaStream_t stream) {
-  const cudaError_t error = clear_counters(counters, shape.panels, stream);
+    const P& p, const L2Shape& shape, unsigned* counters, cudaStream_t stream) {
+  const cudaError_t error = clear_counters(counters, shape.tiles, stream);
   if (error != cudaSuccess) return error;
   constexpr int kComponents = most_components<P, 0>();
   constexpr int kMoments = std::max(
       fields_in(moments_of_pass<P, 0>()), fields_in(moments_of_pass<P, 1>()));
   const size_t shared_bytes =
-      kPanelWarps * (kComponents * shape.block.x * kVec + kMoments) * sizeof(typename P::Acc);
+      kL2Warps * (kComponents * shape.block.x * kVec + kMoments) * sizeof(typename P::Acc);
   return launch_in_order(
-      l2_kernel<P, kVec>, shape.grid, shape.block, shared_bytes, stream, p, counters, shape.panels,
+      l2_kernel<P, kVec>, shape.grid, shape.block, shared_bytes, stream, p, counters, shape.tiles,
       shape.slices, shape.lag);
 }
 

@@ -7,8 +7,8 @@
 
 #include <cuda_runtime.h>
 
-#include "../panel_shapes.cuh"
-#include "../panels.cuh"
+#include "../l2_shapes.cuh"
+#include "../l2_steps.cuh"
 #include "column_layout.cuh"
 #include "program.cuh"
 
@@ -16,16 +16,16 @@ namespace fusegen {
 
 // Threads per row of a block, and rows per iteration.
 template <class P, int kVec>
-constexpr int kL2Width = kPanelBytes / int(kVec * sizeof(typename P::T));
+constexpr int kL2Width = kL2LineBytes / int(kVec * sizeof(typename P::T));
 template <class P, int kVec>
-constexpr int kL2RowsPerIteration = kPanelThreads / kL2Width<P, kVec>;
+constexpr int kL2RowsPerIteration = kL2Threads / kL2Width<P, kVec>;
 
-// A thread's columns of a group, and the rows of a slice.
+// A thread's columns of a tile, and the rows of a slice.
 template <int kVec>
 struct L2Slice {
   Columns<kVec, true> columns;
-  int64_t begin;    // the first column of the group
-  int index;        // of the slice in its group
+  int64_t begin;    // the first column of the tile
+  int index;        // of the slice in its tile
   int first, last;  // rows
 
   __device__ __forceinline__ bool has(int row) const { return columns.any() && row < last; }
@@ -34,7 +34,7 @@ struct L2Slice {
 // Stores sums of fields that follow each other.
 template <int kBegin, typename Acc, int kFields, int kVec, std::size_t... kIndices>
 __device__ __forceinline__ Acc* leave_neighbours(
-    Acc* shared, const PanelPartials<Acc>& place, Acc (&sums)[kFields][kVec],
+    Acc* shared, const L2Partials<Acc>& place, Acc (&sums)[kFields][kVec],
     std::index_sequence<kIndices...>) {
   return leave_sums(shared, place, sums[kBegin + kIndices]...);
 }
@@ -43,7 +43,7 @@ __device__ __forceinline__ Acc* leave_neighbours(
 // time, others together where they follow each other. `shared`: the free part of shared memory.
 template <class P, int kPass, int kField, typename Acc, int kFields, int kVec>
 __device__ __forceinline__ void leave_from(
-    Acc* shared, const PanelPartials<Acc>& place, Acc (&sums)[kFields][kVec],
+    Acc* shared, const L2Partials<Acc>& place, Acc (&sums)[kFields][kVec],
     ShiftedSums<Acc> (&moments)[kFields][kVec], Acc count, Acc total) {
   constexpr unsigned kMomentFields = moments_of_pass<P, kPass>();
   if constexpr (kField < P::template Sums<kPass, TypeOf>::kFields) {
@@ -69,7 +69,7 @@ __device__ __forceinline__ void leave_l2_sums(
   using Acc = typename P::Acc;
   const int own = slice.last - slice.first - threadIdx.y;  // rows from the thread's first on
   const Acc count = own > 0 ? Acc((own + kRowsPerIteration - 1) / kRowsPerIteration) : Acc(0);
-  const PanelPartials<Acc> place{
+  const L2Partials<Acc> place{
       p.partials + int64_t(slice.index) * Sums::kComponents * p.channels + slice.begin, p.channels,
       p.channels - slice.begin};
   Acc plain[Sums::kFields][kVec];

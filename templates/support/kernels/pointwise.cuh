@@ -190,21 +190,21 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_kernel(
   }
 }
 
-// By what the blocks of a pass are chosen: see stream_shape().
+// By what the blocks of a pass are chosen: see pointwise_shape().
 template <class P, int kPass>
-constexpr StreamWork pointwise_work() {
-  if (Terms<P, kPass>::kFields == 0) return StreamWork::kStores;
+constexpr PointwiseWork pointwise_work() {
+  if (Terms<P, kPass>::kFields == 0) return PointwiseWork::kStores;
   int reads = 0;
   for (unsigned mask = P::kReadBy[kPass]; mask != 0; mask >>= 1) reads += mask & 1;
   const bool stores = kPass == P::kPasses - 1 && Results<P>::kFields > 0;
-  return stores || reads > 1 ? StreamWork::kSums : StreamWork::kSum;
+  return stores || reads > 1 ? PointwiseWork::kSums : PointwiseWork::kSum;
 }
 
-// shape: that of stream_shape() for pointwise_work(). A pass with sums stores as many partial
+// shape: that of pointwise_shape() for pointwise_work(). A pass with sums stores as many partial
 // results of a column as the grid has blocks in y, times the period.
 template <int kPass, int kVec, bool kPacked, class P>
 cudaError_t launch_pointwise(
-    const P& p, const Stream& shape, int64_t vector_end, cudaStream_t stream) {
+    const P& p, const PointwiseShape& shape, int64_t vector_end, cudaStream_t stream) {
   constexpr bool kSums = Terms<P, kPass>::kFields > 0;
   const size_t shared_bytes = kSums ? kPointwiseThreads * 2 * kVec * sizeof(typename P::Acc) : 0;
   return launch(

@@ -11,7 +11,7 @@
 //   T, Acc                    element type of activations; type of all arithmetic
 //   kTarget                   the GPU that launch configurations are made for
 //   kPasses, kUnit[kPasses]   passes over the elements, and the unit that each of them reduces
-//   kFirstResident            the first pass of kernels whose elements stay on chip
+//   kFirstResident            the first pass of persistent kernels
 //   Reads<Of>, reads          tensors of all elements that are read: a field Of<element type> each
 //   Writes<Of>, writes        tensors of all elements that are stored by the last pass
 //   kOptionalWrites           the fields of Writes whose pointer may be null, as bits
@@ -25,7 +25,8 @@
 //   channel_tensors<kFrom>(f) calls f(Uses<passes>{}, pointer, whether it is there,
 //                             &Channel::field) for each tensor with one value per channel that is
 //                             in memory when pass kFrom begins; passes, as bits, are those whose
-//                             elements need the value. No bits: only finish() needs it
+//                             elements need the value. No bits: only finish() needs it. The
+//                             pointer kChannelNumbers stands for 0, 1, 2 ..., not in memory
 //   row_tensors<kFrom>(f), group_tensors<kFrom>(f)   the same for one value per row and per group
 //   derive_channel(k), derive_row(k), derive_group(k)   what follows from such tensors alone
 //   Cached                    values of an element that a kernel may cache for later passes
@@ -102,6 +103,20 @@ __host__ __device__ constexpr int count_of() {
       },
       fields);
   return count;
+}
+
+// How many values the largest record has that is combined as a whole, of the sums of a pass.
+template <class P, int kPass>
+__host__ __device__ constexpr int combined_values() {
+  typename P::template Sums<kPass, TotalsIn<typename P::Acc>::template Of> fields{};
+  int most = 0;
+  P::template Sums<kPass, TotalsIn<typename P::Acc>::template Of>::each(
+      [&](auto, const auto& field) {
+        constexpr int kValues = kCombinedValues<std::decay_t<decltype(field)>>;
+        most = kValues > most ? kValues : most;
+      },
+      fields);
+  return most;
 }
 
 // Calls f(fields...) for each field of the first record and those of the others.

@@ -16,8 +16,8 @@ inline const char* reason_of_request(const Shapes& shapes, bool chosen) {
   switch (shapes.schedule) {
     case kAutomatic:
       return nullptr;
-    case kOnChipIfItFits:
-    case kPanelsIfTheyFit:
+    case kPersistentIfItFits:
+    case kL2IfItFits:
       return chosen ? "measured to be fastest near this size" : nullptr;
     default:
       return chosen ? "asked for" : "another schedule is asked for, or this one does not fit";
@@ -28,12 +28,12 @@ inline const char* reason_of_request(const Shapes& shapes, bool chosen) {
 template <class P>
 void explain_slower(const P& p, const ColumnWork& work, bool packed) {
   const char* slower = "estimated slower";
-  if (panels_fit(p.rows, p.channels, packed, work, P::kTarget.l2_bytes)) {
-    const double time = panel_microseconds(p.rows, p.channels, work);
+  if (l2_fits(p.rows, p.channels, packed, work, P::kTarget.l2_bytes)) {
+    const double time = l2_microseconds(p.rows, p.channels, work);
     explanation->considered("l2", false, slower, time);
   }
   explanation->considered(
-      "two_pass", false, slower, split_microseconds(p.rows, p.channels, work));
+      "two_pass", false, slower, two_pass_microseconds(p.rows, p.channels, work));
 }
 
 template <int kFirst, int kVec, bool kPacked, class P>
@@ -53,7 +53,7 @@ void explain_column(const P& p, const Shapes& shapes, const Column& tile) {
     return explain_slower(p, kWork, kPacked);
   }
   const Column slower =
-      column_tile<kFirst, kVec, kPacked>(p, shapes.with(&Shapes::schedule, kOnChip));
+      column_tile<kFirst, kVec, kPacked>(p, shapes.with(&Shapes::schedule, kPersistent));
   if (!slower.fits) {
     return explanation->considered("column", false, "no tile of columns fits shared memory");
   }
@@ -62,12 +62,12 @@ void explain_column(const P& p, const Shapes& shapes, const Column& tile) {
 }
 
 template <int kVec, bool kPacked, class P>
-void explain_l2(const P& p, const Shapes& shapes, const Panel& shape) {
+void explain_l2(const P& p, const Shapes& shapes, const L2Shape& shape) {
   constexpr ColumnWork kWork = column_work<P, 0>();
   if (const char* asked = reason_of_request(shapes, shape.fits)) {
     return explanation->considered("l2", shape.fits, asked);
   }
-  if (!panels_fit(p.rows, p.channels, kPacked, kWork, P::kTarget.l2_bytes)) {
+  if (!l2_fits(p.rows, p.channels, kPacked, kWork, P::kTarget.l2_bytes)) {
     return explanation->considered(
         "l2", false,
         "rows do not fill lines of the L2, or the L2 does not hold columns until they are read "
@@ -77,7 +77,7 @@ void explain_l2(const P& p, const Shapes& shapes, const Panel& shape) {
       "l2", shape.fits,
       shape.fits ? "columns stay in the L2 until they are read again"
                  : "another schedule is estimated faster",
-      panel_microseconds(p.rows, p.channels, kWork));
+      l2_microseconds(p.rows, p.channels, kWork));
 }
 
 template <int kFirst, int kVec, bool kPacked, class P>
@@ -92,7 +92,8 @@ void explain_row(const P& p, const Shapes& shapes, const RowLaunch& fit, bool ch
   const char* verdict = " does not fit registers";
   if (chosen) {
     verdict = fit.cluster > 1 ? " fits the registers of a cluster" : " fits registers";
-  } else if (row_fit<kFirst, kVec, kPacked>(p, shapes.with(&Shapes::schedule, kOnChip)).items > 0) {
+  } else if (
+      row_fit<kFirst, kVec, kPacked>(p, shapes.with(&Shapes::schedule, kPersistent)).items > 0) {
     verdict = " fits registers, but to read it twice was measured to be faster";
   }
   std::snprintf(reason, sizeof(reason), "%s of %lld elements%s", what, length, verdict);
@@ -107,7 +108,7 @@ void explain_two_pass(const P& p) {
   } else if constexpr (P::kUnit[P::kFirstResident] == Unit::kChannel) {
     explanation->considered(
         "two_pass", true, "any size",
-        split_microseconds(p.rows, p.channels, column_work<P, P::kFirstResident>()));
+        two_pass_microseconds(p.rows, p.channels, column_work<P, P::kFirstResident>()));
   } else {
     explanation->considered("two_pass", true, "any size");
   }

@@ -228,8 +228,10 @@ __global__ void __launch_bounds__(
             });
         each(
             [&](auto n, auto& field) {
-              if constexpr (std::is_same_v<decltype(field), Extreme<Acc>&>) {
-                reduce_over_lanes<Larger, kWarps, kKeepsLane>(g.lanes, lane, shared, field.value);
+              using Field = std::decay_t<decltype(field)>;
+              if constexpr (kCombinedValues<Field> > 0) {
+                reduce_over_lanes<Combine, kWarps, kKeepsLane>(
+                    g.lanes, lane, next_array<Field>(shared, 0), field);
               } else if constexpr (std::is_same_v<decltype(field), Moments<Acc>&>) {
                 const auto& values = terms[decltype(n)::value];
                 moments_in_registers<kWarps, kKeepsLane>(

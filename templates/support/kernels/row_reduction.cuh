@@ -13,7 +13,7 @@
 #include "../cluster.cuh"
 #include "../launch.cuh"
 #include "../reduce_lanes.cuh"
-#include "../segments.cuh"
+#include "../row_reduction_sums.cuh"
 #include "../shapes.cuh"
 #include "elements.cuh"
 #include "program.cuh"
@@ -60,9 +60,9 @@ __device__ __forceinline__ void sums_over_segment(
       [&](auto, auto& total, const auto& sum) {
         if constexpr (std::is_same_v<decltype(sum), const Acc&>) {
           plain[s++] = sum;
-        } else if constexpr (std::is_same_v<decltype(sum), const Extreme<Acc>&>) {
+        } else if constexpr (kCombinedValues<std::decay_t<decltype(sum)>> > 0) {
           total = sum;
-          reduce_over_segment<Larger>(shared, total.value);
+          reduce_over_segment<Combine>(shared, total);
         } else {
           total = moments_of(sum, count);
           moments_over_segment(shared, total, count, length);
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(kRowReductionThreads) row_reduction_kernel(
               [&](auto, auto& sum, auto& all, Acc one) {
                 all[v] = one;
                 if constexpr (!std::is_same_v<decltype(sum), ShiftedSums<Acc>&>) {
-                  add_term(sum, one, false);
+                  add_element(sum, one, columns[u].at(v));
                 }
               },
               sums, terms, term);
@@ -232,7 +232,7 @@ cudaError_t launch_row_reduction(
     const P& p, const Shapes& shapes, int64_t vector_end, cudaStream_t stream) {
   constexpr bool kByGroup = P::kUnit[kPass] == Unit::kGroup;
   constexpr int64_t kAtOnce = kRowReductionThreads * kRowReductionVectors * kVec;
-  const dim3 grid = segment_grid(
+  const dim3 grid = row_reduction_grid(
       shapes, p.rows, kByGroup ? p.groups : 1, kByGroup ? p.group_length : p.channels, kAtOnce,
       P::kTarget.most_cluster, P::kTarget.multiprocessors);
   return launch(

@@ -61,12 +61,12 @@ __device__ __forceinline__ void add_columns(
     Moments<Acc>& total, const ColumnsOf& columns, const Acc (&value)[kVec]) {
   total.mean += sum_of_columns(columns, value);
 }
-template <typename ColumnsOf, int kVec, typename Acc>
+template <template <typename> typename Record, typename ColumnsOf, int kVec, typename Acc>
 __device__ __forceinline__ void add_columns(
-    Extreme<Acc>& total, const ColumnsOf& columns, const Acc (&value)[kVec]) {
+    Record<Acc>& total, const ColumnsOf& columns, const Acc (&value)[kVec]) {
 #pragma unroll
   for (int v = 0; v < kVec; ++v) {
-    if (columns.has(v)) add_term(total, value[v], false);
+    if (columns.has(v)) add_element(total, value[v], columns.at(v));
   }
 }
 

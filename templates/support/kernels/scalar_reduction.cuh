@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kScalarReductionThreads) scalar_reduction_kern
   for (int64_t column = threadIdx.x; column < p.channels; column += blockDim.x) {
     p.template channel_tensors<P::kPasses>([&](auto uses, auto* pointer, bool present, auto field) {
       if constexpr (has_bit(decltype(uses)::passes, P::kPasses)) {
-        k.*field = present ? Acc(widen(read(pointer + column))) : Acc(0);
+        k.*field = present ? Acc(widen(read_at(pointer, column))) : Acc(0);
       }
     });
     p.derive_channel(k);

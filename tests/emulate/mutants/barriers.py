@@ -19,12 +19,12 @@ NOTHING = "static_cast<void>(0);"
 
 _FIRST = [  # what it is removed from, the scenario, the kernel that is caught
     ("sum_over_y", "column", "column_kernel"),
-    ("sum_over_y", "split", "pointwise_kernel"),
+    ("sum_over_y", "two_pass", "pointwise_kernel"),
     ("moments_over_warps", "long rows", "row_kernel"),
     ("reduce_over_warps", "long rows", "row_kernel"),
     ("reduce_over_warps", "segments", "row_reduction_kernel"),
 ]
-_SECOND = [*_FIRST, ("sum_over_y", "stream", "pointwise_kernel")]
+_SECOND = [*_FIRST, ("sum_over_y", "pointwise", "pointwise_kernel")]
 _THIRD = [case for case in _SECOND if case[0] == "sum_over_y"]
 _BARRIERS = {"sum_over_y": 3, "reduce_over_warps": 2, "moments_over_warps": 2}
 
@@ -67,7 +67,7 @@ DIVERGENT = [
          f"if (columns_.any()) {_COLUMN_SUMS}", f"{_EXITED}|{_OTHER_BARRIER}", "column_kernel", 0, 1),
         ("threads without a row leave the loop before the others", "few lanes", "kernels/row.cuh", "row_kernel",
          "base < p.rows", "base + position.row < p.rows", f"{_EXITED}|{_AT_BARRIER}|{_AT_SHUFFLE}", "row_kernel", 0, 1),
-        ("only the first row takes a sum of partial results", "split", "kernels/final_reduction.cuh",
+        ("only the first row takes a sum of partial results", "two_pass", "kernels/final_reduction.cuh",
          "collect_partials", _TOTAL, f"if (threadIdx.y == 0) {_TOTAL}", f"{EARLY}|{UNWRITTEN_SHARED}",
          "final_reduction_kernel", 0, 1),
     )
@@ -77,17 +77,17 @@ DIVERGENT = [
 LAUNCHES = [
     Mutant(f"not launched: {name}", run, _SCHEDULES, within, old, "cudaSuccess", caught, kernel)
     for name, run, within, old, caught, kernel in (
-        ("sums of columns", "split", "reduce", "over_memory<kPass>()", UNWRITTEN, "final_reduction_kernel"),
-        ("their end", "split", "reduce", "finish_partials<kPass>()", UNWRITTEN, "pointwise_kernel"),
+        ("sums of columns", "two_pass", "reduce", "over_memory<kPass>()", UNWRITTEN, "final_reduction_kernel"),
+        ("their end", "two_pass", "reduce", "finish_partials<kPass>()", UNWRITTEN, "pointwise_kernel"),
         ("sums of groups", "segments", "reduce",
          "launch_row_reduction<kPass, kVec, kPacked>(p_, shapes_, whole_, stream_)", UNWRITTEN, "pointwise_kernel"),
-        ("the end of the last pass' sums", "stream", "two_pass", "finish_partials<kLast>()", nan("grad_gemm_bias"),
+        ("the end of the last pass' sums", "pointwise", "two_pass", "finish_partials<kLast>()", nan("grad_gemm_bias"),
          None),
         ("the end of a row kernel's sums", "short rows", "row",
          "launch_final_reduction<kLast>(p_, int64_t(fit.grid.y), 0, 1, stream_)", nan("grad_gemm_bias"), None),
         ("the sum over channels", "column", "reduce_channels", "launch_scalar_reduction(p_, stream_)",
          nan("grad_bias"), None),
-        ("the results", "split", "two_pass", "over_memory<kLast>()", nan("y"), None),
+        ("the results", "two_pass", "two_pass", "over_memory<kLast>()", nan("y"), None),
     )
 ]  # fmt: skip
 

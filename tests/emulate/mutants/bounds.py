@@ -28,20 +28,20 @@ def _mutants(file, kernel, cases):
 
 INPUTS = [
     *_mutants(_ELEMENTS, "pointwise_kernel", (
-        ("a vector past the end of an input", "stream", None, _LOAD, _LOAD.replace("from", "from + 4"),
+        ("a vector past the end of an input", "pointwise", None, _LOAD, _LOAD.replace("from", "from + 4"),
          rf"reads .*{_FULL} \(read-only\){_PAST}"),
-        ("a vector before the beginning of an input", "stream", None, _LOAD, _LOAD.replace("from", "from - 4"),
+        ("a vector before the beginning of an input", "pointwise", None, _LOAD, _LOAD.replace("from", "from - 4"),
          rf"reads .*{_FULL} \(read-only\){_BEFORE}"),
     )),
     *_mutants(_POINTWISE, "pointwise_kernel", (
-        ("a row past the end", "stream", None, "at >= full_end", "at > full_end",
+        ("a row past the end", "pointwise", None, "at >= full_end", "at > full_end",
          rf"reads .*{_FULL} \(read-only\){_PAST}", 0, 2),
-        ("writes to an input", "stream", None, _STORE, _TO_INPUT, rf"writes .*{_FULL} \(read-only\), at element"),
-        ("reads an output before it is written", "stream", None, _STORE,
+        ("writes to an input", "pointwise", None, _STORE, _TO_INPUT, rf"writes .*{_FULL} \(read-only\), at element"),
+        ("reads an output before it is written", "pointwise", None, _STORE,
          f"if (widen(to[tile * length + here.first]) != 1) {_STORE}", rf"{UNWRITTEN}, .*{_FULL}, at element"),
     )),
     *_mutants("columns.cuh", None, (
-        ("a column past the end", "split", "tile_columns", "first < channels ? kVec : 0",
+        ("a column past the end", "two_pass", "tile_columns", "first < channels ? kVec : 0",
          "first <= channels ? kVec : 0", rf"(reads|writes) .*({_PAST}|{BLOCKS})"),
     )),
     *_mutants("kernels/column.cuh", "column_kernel", (
@@ -60,8 +60,8 @@ INPUTS = [
          "(segment + 1) * length + 1", rf"reads .*Buffer\(float32, \[(1|3), 2110\]\) \(read-only\){_PAST}"),
     )),
     *_mutants(_FINAL, "final_reduction_kernel", (
-        ("one channel's parameter past the end", "split", None, "read(pointer + column)",
-         "read(pointer + column + (column == p.channels - 1))", rf"reads .*{_CHANNELS}.*{_PAST}"),
+        ("one channel's parameter past the end", "two_pass", None, "read_at(pointer, column)",
+         "read_at(pointer, column + (column == p.channels - 1))", rf"reads .*{_CHANNELS}.*{_PAST}"),
     )),
     *_mutants("kernels/scalar_reduction.cuh", "scalar_reduction_kernel", (
         ("one channel too many of a sum over all", "column", None, "column < p.channels", "column <= p.channels",
@@ -74,22 +74,22 @@ _PARTIALS = "store_partials( columns, p.partials, blockIdx.y, kSlots, slot, p.ch
 
 OUTPUTS = [
     *_mutants(_POINTWISE, "pointwise_kernel", (
-        ("a vector past the end of an output", "stream", None, _STORE, _STORE.replace("to,", "to + kVec,"),
+        ("a vector past the end of an output", "pointwise", None, _STORE, _STORE.replace("to,", "to + kVec,"),
          rf"writes .*{_FULL}(, which|{_PAST})"),
-        ("an element past the end of an output", "stream", None, _STORE,
+        ("an element past the end of an output", "pointwise", None, _STORE,
          f"{_STORE} if (tile == tiles - 1) to[p.rows * p.channels] = vector[0];",
          rf"writes .*{_FULL}, 0 bytes past its end"),
-        ("an element before the beginning of an output", "stream", None, _STORE,
+        ("an element before the beginning of an output", "pointwise", None, _STORE,
          f"{_STORE} if (tile == 0 && columns.first == 0) to[-1] = vector[0];",
          rf"writes .*{_FULL}, 4 bytes before its start"),
-        ("every block writes the first one's partial results", "split", None, _PARTIALS,
+        ("every block writes the first one's partial results", "two_pass", None, _PARTIALS,
          _PARTIALS.replace("blockIdx.y", "0"), rf"writes .*, {BLOCKS}"),
     )),
-    Mutant("a partial result in the next block's place", "split", _POINTWISE, None, _PARTIALS,
+    Mutant("a partial result in the next block's place", "two_pass", _POINTWISE, None, _PARTIALS,
            _PARTIALS.replace("slot,", "slot + 1,"), rf"writes .*, {BLOCKS}|{UNWRITTEN}",
            "(pointwise|final_reduction)_kernel"),
     *_mutants(_FINAL, "final_reduction_kernel", (
-        ("a channel past the end of the statistics", "split", None, _STATISTIC,
+        ("a channel past the end of the statistics", "two_pass", None, _STATISTIC,
          f"{_STATISTIC} if (column == p.channels - 1) store_value(pointer + column + 1, k.*field);",
          rf"writes .*{_CHANNELS}, 0 bytes past its end"),
     )),
@@ -108,23 +108,23 @@ OUTPUTS = [
 _PARTIAL = "p.partials[(block * kComponents + c) * p.channels + column]"
 
 WORKSPACE = [
-    Mutant("a workspace that is too small", "split", "shapes.cuh", "take",
+    Mutant("a workspace that is too small", "two_pass", "shapes.cuh", "take",
            "(count * int64_t(sizeof(T)) + 255) / 256 * 256",
            "(count * int64_t(sizeof(T)) + 255) / 256 * 256 - (measures_ ? 256 : 0)", rf"(reads|writes) .*{_PAST}"),
-    Mutant("pieces of the workspace that overlap", "split", "kernels/schedules.cuh", "take_workspace",
+    Mutant("pieces of the workspace that overlap", "two_pass", "kernels/schedules.cuh", "take_workspace",
            "scratch_.take<typename P::Acc>(partials)", "scratch_.take<typename P::Acc>(p_.channels)",
            rf"(reads|writes) .*({_PAST}|, {BLOCKS})"),
     *_mutants(_FINAL, "final_reduction_kernel", (
-        ("one block's partial results too many", "split", "collect_partials", _PARTIAL,
+        ("one block's partial results too many", "two_pass", "collect_partials", _PARTIAL,
          _PARTIAL.replace("(block *", "((block + 1) *"), rf"{UNWRITTEN}|reads .*{_PAST}"),
-        ("partial results from before the beginning", "split", "collect_partials", _PARTIAL,
+        ("partial results from before the beginning", "two_pass", "collect_partials", _PARTIAL,
          _PARTIAL.replace("(block *", "((block - 1) *"), rf"reads .*{_BEFORE}"),
     )),
 ]  # fmt: skip
 
 ALIGNMENT = [
     *_mutants(_ELEMENTS, "pointwise_kernel", (
-        ("a vector at an address of one element", "stream", None, _LOAD, _LOAD.replace("from", "from + 1"),
+        ("a vector at an address of one element", "pointwise", None, _LOAD, _LOAD.replace("from", "from + 1"),
          MISALIGNED),
     )),
     *_mutants("kernels/entry.cuh", "pointwise_kernel", (

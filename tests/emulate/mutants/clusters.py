@@ -11,7 +11,7 @@ NOT_ARRIVED = r"waits for the cluster's barrier at cluster.cuh:\d+ and has not a
 NOT_WAITED = r"arrives at the cluster's barrier at cluster.cuh:\d+ and has not waited"
 _EXITS = "exits with no cluster barrier|the shared memory of a block that has exited"
 _ALIKE = r"rows that are alike differ in (y|grad_matmul_product)"
-_COLUMN, _SEGMENTS, _SEGMENT_RUN = "kernels/column.cuh", "segments.cuh", "segments of a cluster"
+_COLUMN, _SEGMENTS, _SEGMENT_RUN = "kernels/column.cuh", "row_reduction_sums.cuh", "segments of a cluster"
 
 
 def _mutant(name, old, new, caught, within=None, file="cluster.cuh", run="cluster", nth=0, of=1):

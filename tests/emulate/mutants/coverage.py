@@ -10,7 +10,7 @@ from tests.emulate.mutants.mutant import Mutant
 
 # In code, not in a comment. The instructions that math.cuh asks for by name are arithmetic of one thread, an empty one
 # only keeps the compiler from moving others, and the wait for earlier kernels has tests/build/test_waits.py. Those of
-# exchange.cuh and panels.cuh are a GPU's alone: mutants touch what the emulator has in their place, and what they do
+# exchange.cuh and l2_steps.cuh are a GPU's alone: mutants touch what the emulator has in their place, and what they do
 # themselves (how many bytes, which parity) shows in `fusegen verify` on a GPU.
 _NOT_SHARED = (
     r"(?:\(\"(?:rcp|max|min|ex2)\.| volatile\(\"(?:griddepcontrol\.wait;)?\" ::: \"memory\"\);|"

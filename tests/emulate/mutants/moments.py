@@ -32,7 +32,7 @@ def _mutants(file, cases):
 SHIFTS = [
     *_mutants("reductions.cuh", (
         ("no shift", None, "far from zero", "if (first) sum.shift = term;", "", _BOTH),
-        ("no shift", None, "far from zero, split", "if (first) sum.shift = term;", "", _BOTH),
+        ("no shift", None, "far from zero, two_pass", "if (first) sum.shift = term;", "", _BOTH),
     )),
     *_mutants(_COLUMN, (
         ("every row is a shift", "use_row", "column", "here.at == begin_.at", "true", _BOTH),
@@ -42,17 +42,17 @@ SHIFTS = [
          "tiles_.template fetched<kField, E>() + begin_.at", wrong("y", "bn_running_mean")),
     )),
     *_mutants(_POINTWISE, (
-        ("every row is a shift", None, "split", _FIRST, _FIRST.removeprefix("u == 0 && "), _BOTH),
-        ("a thread counts a row less", None, "split", _ROWS, "own / blockDim.y", _BOTH),
-        ("every thread counts all rows", None, "split", f"Acc(mine - {_LACKS})", "Acc(own)", _BOTH),
-        ("the first row for another", None, "split", "in[u]", "in[0]", wrong("y", "bn_running_mean"), 1, 2),
+        ("every row is a shift", None, "two_pass", _FIRST, _FIRST.removeprefix("u == 0 && "), _BOTH),
+        ("a thread counts a row less", None, "two_pass", _ROWS, "own / blockDim.y", _BOTH),
+        ("every thread counts all rows", None, "two_pass", f"Acc(mine - {_LACKS})", "Acc(own)", _BOTH),
+        ("the first row for another", None, "two_pass", "in[u]", "in[0]", wrong("y", "bn_running_mean"), 1, 2),
     )),
 ]  # fmt: skip
 
 PARTS = _mutants(None, (
     ("the shift's distance stays", "moments_of", "column", "sums.sum * distance", "Acc(0)", _BOTH),
-    ("the shift's distance stays", "moments_of", "split", "sums.sum * distance", "Acc(0)", _BOTH),
-    ("the shift is the mean", "moments_of", "split", "sums.shift + distance", "sums.shift",
+    ("the shift's distance stays", "moments_of", "two_pass", "sums.sum * distance", "Acc(0)", _BOTH),
+    ("the shift is the mean", "moments_of", "two_pass", "sums.shift + distance", "sums.shift",
      wrong("y", "bn_running_mean")),
     ("no rows", "moments_of", "few rows", "if (count == Acc(0)) return {Acc(0), Acc(0)};", "", nan("y")),
     ("each thread has one value", "moments_of_parts", "column", "distances[v] * distance", "distance * distance",
@@ -69,27 +69,28 @@ PARTS = _mutants(None, (
      "return inverse_count * Acc(2);", wrong("y")),
     ("the value for its distance", "add_value", "far from zero", "sums.squares += distance * distance;",
      "sums.squares += distance * value;", _BOTH),
-    ("each block has one value", "add_values", "more odd rows, split", "sums.sum += count * distance",
+    ("each block has one value", "add_values", "more odd rows, two_pass", "sums.sum += count * distance",
      "sums.sum += distance", wrong("y", "bn_running_mean")),
-    ("without the distance of the means", "add_values", "more odd rows, split", "count * distance * distance",
+    ("without the distance of the means", "add_values", "more odd rows, two_pass", "count * distance * distance",
      "Acc(0)", _BOTH),
-    ("the means alone", "add_values", "more rows, split", "part.m2 + count * distance * distance",
+    ("the means alone", "add_values", "more rows, two_pass", "part.m2 + count * distance * distance",
      "count * distance * distance", _BOTH),
 ))  # fmt: skip
 
 # How many rows each partial result is of.
 ROWS = _mutants(_FINAL, (
-    ("the last block counts rows that it lacks", "collect_partials", "split", "left < rows_of_one ? left : rows_of_one",
-     "rows_of_one", _BOTH),
-    ("the last tile's rows are all there", None, "odd, split", "row < p.rows - full_tiles * period", "true", _BOTH),
-    ("the last tile's rows are all missing", None, "odd, split", "row < p.rows - full_tiles * period", "false", _BOTH),
-    ("a row of a tile for a block", None, "more odd rows, split", "threadIdx.y / period * tiles_per_block",
+    ("the last block counts rows that it lacks", "collect_partials", "two_pass",
+     "left < rows_of_one ? left : rows_of_one", "rows_of_one", _BOTH),
+    ("the last tile's rows are all there", None, "odd, two_pass", "row < p.rows - full_tiles * period", "true", _BOTH),
+    ("the last tile's rows are all missing", None, "odd, two_pass", "row < p.rows - full_tiles * period", "false",
+     _BOTH),
+    ("a row of a tile for a block", None, "more odd rows, two_pass", "threadIdx.y / period * tiles_per_block",
      "threadIdx.y * tiles_per_block", _BOTH),
-    ("all threads begin with the first block", None, "two odd blocks, split", "threadIdx.y / period * tiles_per_block",
-     "0", _BOTH),
-    ("a thread has results of tiles that follow each other", None, "more odd rows, split", "blockDim.y / period",
+    ("all threads begin with the first block", None, "two odd blocks, two_pass",
+     "threadIdx.y / period * tiles_per_block", "0", _BOTH),
+    ("a thread has results of tiles that follow each other", None, "more odd rows, two_pass", "blockDim.y / period",
      "blockDim.y", _BOTH),
-    ("all partial results of a thread are of one block", None, "more odd rows, split", "left -= stride;", "", _BOTH),
+    ("all partial results of a thread are of one block", None, "more odd rows, two_pass", "left -= stride;", "", _BOTH),
 ))  # fmt: skip
 
 SEGMENT = [
@@ -115,13 +116,13 @@ IDENTITIES = [
         ("a count without rows is one", "run", "few rows", "Acc(0)", "Acc(1)", _BOTH),
     )),
     *_mutants(_POINTWISE, (
-        ("a count without rows is one", "pointwise_kernel", "few rows, split", "Acc(0)", "Acc(1)",
+        ("a count without rows is one", "pointwise_kernel", "few rows, two_pass", "Acc(0)", "Acc(1)",
          wrong("y", "bn_running_mean"), 2, 3),
     )),
     *_mutants(_FINAL, (
-        ("a count of partial moments starts at one", "collect_partials", "split", "Acc(0)", "Acc(1)",
+        ("a count of partial moments starts at one", "collect_partials", "two_pass", "Acc(0)", "Acc(1)",
          wrong("y", "bn_running_mean"), 0, 3),
-        ("a sum of partial results starts at one", None, "split", "sum += part[0];", "sum += part[0] + Acc(1);",
+        ("a sum of partial results starts at one", None, "two_pass", "sum += part[0];", "sum += part[0] + Acc(1);",
          wrong("grad_bn_bias", "grad_bias")),
     )),
     # Not the sum for the mean: distances to any value are as good, for the rest of them is taken out again.

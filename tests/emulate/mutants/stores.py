@@ -23,7 +23,7 @@ def _skips(run, file, cases):
 
 
 FULL = [
-    *_skips("stream", _POINTWISE, (
+    *_skips("pointwise", _POINTWISE, (
         ("the last row", _STORE, "tile != tiles - 1", nan("y")),
         ("the first row", _STORE, "tile != 0", nan("y")),
         ("the last column", _STORE, "columns.first + kVec < p.channels", nan("y")),
@@ -61,15 +61,15 @@ PER_CHANNEL = [
     *_skips("column", _COLUMN, (
         ("statistics", _RESULT, "columns_.first + kVec < p_.channels", UNWRITTEN),
     )),
-    *_skips("split", "kernels/final_reduction.cuh", (
+    *_skips("two_pass", "kernels/final_reduction.cuh", (
         ("statistics", _STATISTIC, "column + 1 < p.channels", UNWRITTEN),
     )),
-    Mutant("split: skips the last channel", "split", "kernels/final_reduction.cuh", "final_reduction_kernel",
+    Mutant("two_pass: skips the last channel", "two_pass", "kernels/final_reduction.cuh", "final_reduction_kernel",
            "column < p.channels", "column + 1 < p.channels", UNWRITTEN),
     *_skips("column", "kernels/scalar_reduction.cuh", (
         ("its only element", "if (pointer != nullptr) store_value(pointer, k.*field);", NOTHING, nan("grad_bias")),
     )),
-    *_skips("split", _POINTWISE, (
+    *_skips("two_pass", _POINTWISE, (
         ("a partial result", _SLOT, "columns.first + kVec < p.channels", UNWRITTEN),
         ("a block's partial results", _SLOT, "blockIdx.y != 2", UNWRITTEN),
     )),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.emulate.mutants.mutant import EARLY, HEADER_OF, RACE, REDUCTION_SITE, Mutant, nan, wrong
 
 _COLUMN_SHUFFLE = "__shfl_xor_sync(kAllLanes, arrays[i / N][i % N], offset)"
-_LANES_SHUFFLE = "__shfl_xor_sync(kAllLanes, *values[i], offset)"
+_LANES_SHUFFLE = "__shfl_xor_sync(kAllLanes, own, offset)"
 _SITE = REDUCTION_SITE
 _MISSING = rf"waits at {_SITE} with mask 0x[0-9a-f]{{8}} for lane \d+"
 
@@ -31,8 +31,8 @@ SHUFFLES = [
     )),
     # Of some lanes of a warp, or a whole one.
     *_reduce("reduce_in_warp", (
-        ("down", "short rows", _LANES_SHUFFLE, "__shfl_down_sync(kAllLanes, *values[i], offset)", wrong("y")),
-        ("up", "few lanes", _LANES_SHUFFLE, "__shfl_up_sync(kAllLanes, *values[i], offset)", wrong("y")),
+        ("down", "short rows", _LANES_SHUFFLE, "__shfl_down_sync(kAllLanes, own, offset)", wrong("y")),
+        ("up", "few lanes", _LANES_SHUFFLE, "__shfl_up_sync(kAllLanes, own, offset)", wrong("y")),
         ("a neighbour", "few lanes", _LANES_SHUFFLE, _LANES_SHUFFLE.replace("offset", "offset ^ 8"), wrong("y")),
         ("a narrower segment", "short rows", _LANES_SHUFFLE, _LANES_SHUFFLE.replace("offset", "offset, 16"),
          wrong("y")),
@@ -54,8 +54,8 @@ SHUFFLES = [
     )),
 ]  # fmt: skip
 
-_DOWN = "__shfl_down_sync(kAllLanes, *values[i], offset)"
-_FIRST_LANE = "__shfl_sync(kAllLanes, *values[i], threadIdx.x - lane)"
+_DOWN = "__shfl_down_sync(kAllLanes, own, offset)"
+_FIRST_LANE = "__shfl_sync(kAllLanes, own, threadIdx.x - lane)"
 
 # Lanes that are no power of two: nine of them, three times in a warp.
 NINES = [

@@ -1,4 +1,4 @@
-"""Launch shapes of kernels whose panels stay in the L2, as the emitted launchers compute them."""
+"""Launch shapes of kernels whose tiles stay in the L2, as the emitted launchers compute them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from fusegen.plan.shapes import SCHEDULES
 from tests.emulate.building import compiled_shapes
 
 SOURCE = """
-#include "../support/panel_shapes.cuh"
+#include "../support/l2_shapes.cuh"
 
 extern "C" int shape(int vector, int64_t* found, double* times, int64_t rows, int64_t channels, int64_t bytes,
                      int64_t again, int64_t kept, int64_t packed, int64_t schedule, int64_t lag, int64_t l2_bytes) {
   const fusegen::ColumnWork work{bytes, bytes, 8, 8, int(again) + 1, int(again), kept};
   fusegen::Shapes shapes;
   shapes.schedule = schedule;
-  shapes.panel_lag = lag;
-  const fusegen::Panel panel = fusegen::panel_shape(shapes, rows, channels, vector, packed, work, l2_bytes);
-  const int64_t values[] = {panel.fits, panel.grid.x, panel.block.x, panel.block.y, panel.panels, panel.slices,
-                            panel.lag};
+  shapes.l2_lag = lag;
+  const fusegen::L2Shape shape = fusegen::l2_shape(shapes, rows, channels, vector, packed, work, l2_bytes);
+  const int64_t values[] = {shape.fits, shape.grid.x, shape.block.x, shape.block.y, shape.tiles, shape.slices,
+                            shape.lag};
   for (int i = 0; i < 7; ++i) found[i] = values[i];
-  times[0] = fusegen::panel_microseconds(rows, channels, work);
-  times[1] = fusegen::split_microseconds(rows, channels, work);
+  times[0] = fusegen::l2_microseconds(rows, channels, work);
+  times[1] = fusegen::two_pass_microseconds(rows, channels, work);
   return cudaGetLastError();
 }
 """
@@ -41,28 +41,28 @@ def shape(tmp_path_factory):
         kept = again * bytes if kept is None else kept
         sizes = (rows, channels, bytes, again, kept, packed, SCHEDULES.index(schedule), lag, l2)
         library.call("shape", vector, found, times, *map(int, sizes))
-        names = ("fits", "blocks", "width", "height", "panels", "slices", "lag", "time", "split")
+        names = ("fits", "blocks", "width", "height", "tiles", "slices", "lag", "time", "two_pass")
         return dict(zip(names, (*found.tensor().tolist(), *times.tensor().tolist()), strict=True))
 
     return shape
 
 
 @pytest.mark.parametrize(("vector", "bytes"), [(4, 4), (8, 2), (4, 2), (2, 8)])
-def test_a_row_of_a_panel_fills_a_line_and_every_column_is_in_one(shape, vector, bytes):
+def test_a_row_of_a_tile_fills_a_line_and_every_column_is_in_one(shape, vector, bytes):
     for rows, channels in ((1, vector), (256, 4096), (257, 4096), (100_000, 1000 * vector)):
-        panel = shape(rows, channels, vector, bytes, schedule="panels")
-        assert panel["fits"] and panel["width"] * panel["height"] == 256
-        columns = panel["width"] * vector
+        found = shape(rows, channels, vector, bytes, schedule="l2")
+        assert found["fits"] and found["width"] * found["height"] == 256
+        columns = found["width"] * vector
         assert columns * bytes == 128
-        assert (panel["panels"] - 1) * columns < channels <= panel["panels"] * columns
-        assert (panel["slices"] - 1) * 256 < rows <= panel["slices"] * 256
+        assert (found["tiles"] - 1) * columns < channels <= found["tiles"] * columns
+        assert (found["slices"] - 1) * 256 < rows <= found["slices"] * 256
 
 
 def test_every_step_has_its_blocks(shape):
     """The last results are as many steps behind the last sums as the lag says."""
-    panel = shape(1000, 320, schedule="panels", lag=3)
-    assert (panel["panels"], panel["slices"], panel["lag"]) == (10, 4, 3)
-    assert panel["blocks"] == (10 + 3) * (4 + 2 * 4)  # four of each step end the sums of some columns
+    found = shape(1000, 320, schedule="l2", lag=3)
+    assert (found["tiles"], found["slices"], found["lag"]) == (10, 4, 3)
+    assert found["blocks"] == (10 + 3) * (4 + 2 * 4)  # four of each step end the sums of some columns
 
 
 def test_what_is_read_again_takes_a_third_of_the_l2(shape):
@@ -74,9 +74,9 @@ def test_what_is_read_again_takes_a_third_of_the_l2(shape):
     # Of two tensors one is float32 beside 16 bits.
     mixed = {"vector": 4, "bytes": 2, "again": 2, "kept": 6}
     assert [shape(rows, 65536, **mixed)["lag"] for rows in (8192, 16384)] == [6, 3]
-    assert shape(10_000_000, 65536, schedule="panels")["lag"] == 1
-    assert shape(8192, 64, schedule="panels")["lag"] == 2, "no more than there are panels"
-    assert [shape(8192, 65536, schedule="panels", lag=lag)["lag"] for lag in (1, 8)] == [1, 8]
+    assert shape(10_000_000, 65536, schedule="l2")["lag"] == 1
+    assert shape(8192, 64, schedule="l2")["lag"] == 2, "no more than there are tiles"
+    assert [shape(8192, 65536, schedule="l2", lag=lag)["lag"] for lag in (1, 8)] == [1, 8]
 
 
 def chosen(shape, rows, channels, **others):
@@ -88,7 +88,7 @@ def test_the_sizes_decide(shape):
     assert not chosen(shape, 16384, 4096, kept=0), "the program has no such kernel"
     assert not chosen(shape, 16384, 4096, packed=False)
     assert [chosen(shape, 16384, 4096 + more) for more in (4, 16, 32)] == [False, False, True], "rows fill lines"
-    # What is read has to stay until it is read again: two panels, or everything.
+    # What is read has to stay until it is read again: two tiles, or everything.
     assert [chosen(shape, 131072, channels, again=again) for channels, again in ((32, 1), (64, 1), (1024, 1))] == [
         True, False, False
     ]  # fmt: skip
@@ -96,16 +96,16 @@ def test_the_sizes_decide(shape):
     mixed = {"vector": 4, "bytes": 2, "again": 2, "kept": 6}
     assert [chosen(shape, rows, 65536, **mixed) for rows in (16384, 32768)] == [True, False]
     for rows, channels in ((16384, 4096), (256, 256)):
-        panel = shape(rows, channels)
-        assert bool(panel["fits"]) == (panel["time"] < panel["split"])
+        found = shape(rows, channels)
+        assert bool(found["fits"]) == (found["time"] < found["two_pass"])
 
 
 def test_what_is_asked_for(shape):
-    assert not chosen(shape, 16384, 4096, schedule="split") and not chosen(shape, 16384, 4096, schedule="on_chip")
-    assert chosen(shape, 16384, 4096, schedule="on_chip_if_it_fits"), "else what suits the sizes"
-    assert chosen(shape, 5, 12, schedule="panels")
-    assert not chosen(shape, 5, 12, schedule="panels", packed=False)
-    assert not chosen(shape, 1 << 24, 1 << 20, schedule="panels"), "more blocks than a grid has"
-    assert not chosen(shape, 64, 4096) and chosen(shape, 64, 4096, schedule="panels_if_they_fit")
+    assert not chosen(shape, 16384, 4096, schedule="two_pass") and not chosen(shape, 16384, 4096, schedule="persistent")
+    assert chosen(shape, 16384, 4096, schedule="persistent_if_it_fits"), "else what suits the sizes"
+    assert chosen(shape, 5, 12, schedule="l2")
+    assert not chosen(shape, 5, 12, schedule="l2", packed=False)
+    assert not chosen(shape, 1 << 24, 1 << 20, schedule="l2"), "more blocks than a grid has"
+    assert not chosen(shape, 64, 4096) and chosen(shape, 64, 4096, schedule="l2_if_it_fits")
     for rows, channels, others in ((64, 4100, {}), (1 << 20, 4096, {}), (64, 4096, {"packed": False})):
-        assert not chosen(shape, rows, channels, schedule="panels_if_they_fit", **others)
+        assert not chosen(shape, rows, channels, schedule="l2_if_it_fits", **others)

@@ -13,15 +13,16 @@ constexpr int kSegmentSums = 2;
 constexpr int kSegmentExchange = (32 + 1) * kSegmentSums;
 
 // Reduces each value over the threads that share a segment; every one of them gets the results, to
-// the same bits. `shared` holds kSegmentExchange values.
-template <typename Op, typename Acc, typename... More>
-__device__ __forceinline__ void reduce_over_segment(Acc* shared, Acc& first, More&... more) {
+// the same bits. `shared` holds kSegmentExchange numbers; a value is one or, as a record of
+// reductions.cuh, several of them.
+template <typename Op, typename Acc, typename T, typename... More>
+__device__ __forceinline__ void reduce_over_segment(Acc* shared, T& first, More&... more) {
   constexpr int kSums = 1 + sizeof...(More);
-  static_assert(kSums <= kSegmentSums);
-  reduce_over_block<Op>(shared, first, more...);
+  static_assert(kSums * sizeof(T) <= kSegmentSums * sizeof(Acc));
+  reduce_over_block<Op>(next_array<T>(shared, 0), first, more...);
   if (!in_cluster()) return;
-  Acc* const sums[kSums] = {&first, &more...};
-  Acc* const mine = shared + 32 * kSegmentSums;
+  T* const sums[kSums] = {&first, &more...};
+  T* const mine = next_array<T>(shared, 32 * kSegmentSums);
   cluster_wait();  // nobody reads the sums before
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
@@ -31,7 +32,7 @@ __device__ __forceinline__ void reduce_over_segment(Acc* shared, Acc& first, Mor
   cluster_wait();
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
-    *sums[i] = Op::template identity<Acc>();
+    *sums[i] = Op::template identity<T>();
     for (int rank = 0; rank < int(gridDim.z); ++rank) {
       *sums[i] = Op::combine(*sums[i], *of_peer(mine + i, rank));
     }

@@ -27,6 +27,11 @@ class Launch:
     block: tuple[int, int, int]
     shared_bytes: int
 
+    def __str__(self) -> str:
+        """The kernel, its blocks, and the threads of each: `column 16x1x4 of 32x16`. A third extent of the grid is the
+        blocks of a cluster."""
+        return f"{self.kernel} {_extents(self.grid)} of {_extents(self.block)}"
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -40,6 +45,11 @@ class Choice:
         """The schedule that runs; empty where there is nothing to run."""
         return next((each.schedule for each in self.considered if each.chosen), "")
 
+    @property
+    def launched(self) -> str:
+        """The launches as one line."""
+        return ", ".join(map(str, self.launches))
+
 
 def choice(text: str) -> Choice:
     """From the lines that a launcher's `_explain` writes."""
@@ -51,3 +61,9 @@ def choice(text: str) -> Choice:
             passes, grid, block = (tuple(line[key]) for key in ("passes", "grid", "block"))
             launches.append(Launch(line["kernel"], passes, grid, block, line["shared_bytes"]))
     return Choice(tuple(considered), tuple(launches))
+
+
+def _extents(extents: tuple[int, int, int]) -> str:
+    """Without the ones at the end."""
+    count = max((index for index, extent in enumerate(extents, start=1) if extent > 1), default=1)
+    return "x".join(map(str, extents[:count]))

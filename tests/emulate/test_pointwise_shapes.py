@@ -1,4 +1,4 @@
-"""Launch shapes of the stream kernels, as the emitted launchers compute them."""
+"""Launch shapes of the pointwise kernels, as the emitted launchers compute them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SOURCE = """
 extern "C" int shape(int vector, int64_t* found, int64_t rows, int64_t channels, int64_t packed, int64_t work,
                      int64_t blocks) {
   fusegen::Shapes shapes;
-  shapes.sum_blocks = blocks;
-  const fusegen::Stream stream = fusegen::stream_shape(
-      shapes, rows, channels, vector, packed != 0, fusegen::StreamWork(work), 132);
-  const int64_t values[] = {stream.grid.x, stream.grid.y, stream.block.x, stream.block.y, stream.tiles,
-                            stream.tiles_per_block, stream.period};
+  shapes.pointwise_blocks = blocks;
+  const fusegen::PointwiseShape shape = fusegen::pointwise_shape(
+      shapes, rows, channels, vector, packed != 0, fusegen::PointwiseWork(work), 132);
+  const int64_t values[] = {shape.grid.x, shape.grid.y, shape.block.x, shape.block.y, shape.tiles,
+                            shape.tiles_per_block, shape.period};
   for (int i = 0; i < 7; ++i) found[i] = values[i];
   return cudaGetLastError();
 }
 """
 FIELDS = ("across", "down", "width", "height", "tiles", "tiles_per_block", "period")
-STORES, SUM, SUMS = WORK = range(3)  # enum class StreamWork
+STORES, SUM, SUMS = WORK = range(3)  # enum class PointwiseWork
 ROWS = (1, 2, 3, 7, 8, 33, 1000, 65_537, 1_000_000)
 CHANNELS = (1, 2, 3, 7, 8, 9, 12, 33, 129, 132, 1025, 8192, 65_537)
 
@@ -49,18 +49,18 @@ def test_every_shape_covers_the_tensor(shape, vector, packed, work):
         for channels in CHANNELS:
             if packed and channels % vector:
                 continue
-            stream = shape(rows, channels, vector, packed, work)
-            threads = stream["width"] * stream["height"]
+            found = shape(rows, channels, vector, packed, work)
+            threads = found["width"] * found["height"]
             assert threads % 32 == 0 and threads <= 256
-            assert stream["width"] <= 32 and stream["width"] & (stream["width"] - 1) == 0
+            assert found["width"] <= 32 and found["width"] & (found["width"] - 1) == 0
             # Lines are whole vectors, and as many as the rows need.
-            length = stream["period"] * channels
-            assert length % vector == 0 and stream["tiles"] == -(-rows // stream["period"])
+            length = found["period"] * channels
+            assert length % vector == 0 and found["tiles"] == -(-rows // found["period"])
             vectors = length // vector
-            assert stream["across"] * stream["width"] >= vectors > (stream["across"] - 1) * stream["width"]
-            covered = stream["down"] * stream["tiles_per_block"]
-            assert covered >= stream["tiles"] > covered - stream["tiles_per_block"]
-            assert stream["tiles_per_block"] % stream["height"] == 0 and stream["down"] <= 65_535
+            assert found["across"] * found["width"] >= vectors > (found["across"] - 1) * found["width"]
+            covered = found["down"] * found["tiles_per_block"]
+            assert covered >= found["tiles"] > covered - found["tiles_per_block"]
+            assert found["tiles_per_block"] % found["height"] == 0 and found["down"] <= 65_535
 
 
 @pytest.mark.parametrize("vector", [2, 4, 8])
@@ -77,8 +77,8 @@ def test_a_line_is_a_row_or_ends_with_a_vector(shape, vector):
 def test_lines_leave_few_threads_without_a_vector(shape, vector):
     """Of few channels a line has several times as many rows, where there are no column sums."""
     for channels in range(1, 33):
-        stream = shape(1_000_000, channels, vector, False)
-        used = stream["period"] * channels / vector / (stream["across"] * stream["width"])
+        found = shape(1_000_000, channels, vector, False)
+        used = found["period"] * channels / vector / (found["across"] * found["width"])
         assert used >= 0.75, channels
 
 
@@ -86,8 +86,8 @@ def test_few_lines_have_low_blocks(shape):
     assert [shape(rows, 65_536, 4, True)["height"] for rows in (1, 2, 3, 8, 9)] == [1, 2, 4, 8, 8]
 
 
-def blocks(stream):
-    return stream["across"] * stream["down"]
+def blocks(found):
+    return found["across"] * found["down"]
 
 
 def test_stores_have_eight_lines_a_thread_or_four_where_blocks_are_few(shape):

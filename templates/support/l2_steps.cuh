@@ -1,9 +1,9 @@
-// Kernels that read the memory once though they need sums of columns before results: a panel of
+// Kernels that read the memory once though they need sums of columns before results: a tile of
 // columns is still in the L2 when it is read again.
 //
-// Blocks take turns in the order of their indices. A step sums up the slices of one panel's rows
-// and, in between, makes the results of the panel `lag` steps before; what follows from a panel's
-// sums is worked out at the beginning of the step behind it. A counter for each panel says how much
+// Blocks take turns in the order of their indices. A step sums up the slices of one tile's rows
+// and, in between, makes the results of the tile `lag` steps before; what follows from a tile's
+// sums is worked out at the beginning of the step behind it. A counter for each tile says how much
 // of that is done, and a block waits for it. It waits for blocks before it only. Those have started
 // by then, as blocks do in this order on every GPU so far, so somebody can always go on.
 #pragma once
@@ -13,29 +13,29 @@
 #include <cuda_runtime.h>
 
 #include "packs.cuh"
-#include "panel_shapes.cuh"
+#include "l2_shapes.cuh"
 #include "reduce_columns.cuh"
 
 namespace fusegen {
 
-enum class PanelWork { kNone, kSums, kEnd, kResults };
+enum class L2Work { kNone, kSums, kEnd, kResults };
 
-struct PanelTurn {
-  PanelWork work;
-  int panel;
+struct L2Task {
+  L2Work work;
+  int tile;
   int part;  // of its rows; of its columns where its sums come to an end
 };
 
-// What this block does. Of each panel `ends` blocks end the sums, each those of some columns.
-__device__ __forceinline__ PanelTurn panel_turn(int panels, int slices, int ends, int lag) {
+// What this block does. Of each tile `ends` blocks end the sums, each those of some columns.
+__device__ __forceinline__ L2Task l2_task(int tiles, int slices, int ends, int lag) {
   const int a_step = ends + 2 * slices;
   const int step = int(blockIdx.x) / a_step;
   const int place = int(blockIdx.x) % a_step - ends;
-  PanelTurn turn{PanelWork::kEnd, step - 1, place + ends};
-  if (place >= 0 && place % 2 == 0) turn = {PanelWork::kSums, step, place / 2};
-  if (place >= 0 && place % 2 == 1) turn = {PanelWork::kResults, step - lag, place / 2};
-  if (turn.panel < 0 || turn.panel >= panels) turn.work = PanelWork::kNone;
-  return turn;
+  L2Task task{L2Work::kEnd, step - 1, place + ends};
+  if (place >= 0 && place % 2 == 0) task = {L2Work::kSums, step, place / 2};
+  if (place >= 0 && place % 2 == 1) task = {L2Work::kResults, step - lag, place / 2};
+  if (task.tile < 0 || task.tile >= tiles) task.work = L2Work::kNone;
+  return task;
 }
 
 // Adds one to a counter: who finds it there sees what this block wrote before.
@@ -66,21 +66,21 @@ __device__ __forceinline__ void wait_for_parts(const unsigned* counter, int part
 
 // Where a block leaves partial results of `columns` columns: those of the next sum `stride` behind.
 template <typename Acc>
-struct PanelPartials {
+struct L2Partials {
   Acc* first;
   int64_t stride;
   int64_t columns;
 
-  __device__ __forceinline__ PanelPartials from(int slot) const {
+  __device__ __forceinline__ L2Partials from(int slot) const {
     return {first + slot * stride, stride, columns};
   }
 };
 
-// Leaves the sums of N values of each array over the block's rows. `shared` holds kPanelWarps *
+// Leaves the sums of N values of each array over the block's rows. `shared` holds kL2Warps *
 // blockDim.x * N values for each array; returned is what lies behind them.
 template <int N, typename Acc, typename... More>
 __device__ __forceinline__ Acc* leave_sums(
-    Acc* shared, const PanelPartials<Acc>& partials, Acc (&first)[N], More (&... more)[N]) {
+    Acc* shared, const L2Partials<Acc>& partials, Acc (&first)[N], More (&... more)[N]) {
   constexpr int kArrays = 1 + sizeof...(More);
   Acc* const arrays[kArrays] = {first, more...};
   sum_over_rows_of_warp<N>(arrays);
@@ -93,24 +93,24 @@ __device__ __forceinline__ Acc* leave_sums(
   }
   __syncthreads();
   // One thread a sum.
-  for (int i = thread_index(); i < sums; i += kPanelThreads) {
+  for (int i = thread_index(); i < sums; i += kL2Threads) {
     Acc total = shared[i];
 #pragma unroll
-    for (int warp = 1; warp < kPanelWarps; ++warp) total += shared[warp * sums + i];
+    for (int warp = 1; warp < kL2Warps; ++warp) total += shared[warp * sums + i];
     const int column = i % (width * N);
     if (column < partials.columns) partials.from(i / (width * N)).first[column] = total;
   }
-  return shared + kPanelWarps * sums;
+  return shared + kL2Warps * sums;
 }
 
 // Leaves means of N columns and, as the next sum, squared distances to them: of `total` values,
 // `count` of them of this thread, which the sums are of; the first row has some. What the rows of a
 // warp have is merged in pairs, that of the warps around the mean of the first one, which has its
 // share of the rows (Chan, Golub and LeVeque 1983, section 3).
-// `shared` holds kPanelWarps * (2 blockDim.x * N + 1) values; returned is what lies behind them.
+// `shared` holds kL2Warps * (2 blockDim.x * N + 1) values; returned is what lies behind them.
 template <int N, typename Acc>
 __device__ __forceinline__ Acc* leave_moments(
-    Acc* shared, const PanelPartials<Acc>& partials, const ShiftedSums<Acc> (&sums)[N], Acc count,
+    Acc* shared, const L2Partials<Acc>& partials, const ShiftedSums<Acc> (&sums)[N], Acc count,
     Acc total) {
   Moments<Acc> moments[N];
 #pragma unroll
@@ -129,8 +129,8 @@ __device__ __forceinline__ Acc* leave_moments(
     count += others;
   }
   const int columns = blockDim.x * N;
-  Acc* const means = shared + kPanelWarps;
-  Acc* const m2s = means + kPanelWarps * columns;
+  Acc* const means = shared + kL2Warps;
+  Acc* const m2s = means + kL2Warps * columns;
   const int warp = thread_index() / 32;
   if (thread_index() % 32 < int(blockDim.x)) {
 #pragma unroll
@@ -147,7 +147,7 @@ __device__ __forceinline__ Acc* leave_moments(
     Moments<Acc> all{means[column], m2s[column]};
     Acc distances = Acc(0);
 #pragma unroll
-    for (int w = 1; w < kPanelWarps; ++w) {
+    for (int w = 1; w < kL2Warps; ++w) {
       const Acc distance = means[w * columns + column] - all.mean;
       distances += shared[w] * distance;
       all.m2 += m2s[w * columns + column] + shared[w] * distance * distance;
@@ -156,7 +156,7 @@ __device__ __forceinline__ Acc* leave_moments(
     partials.first[column] = all.mean;
     partials.from(1).first[column] = all.m2;
   }
-  return m2s + kPanelWarps * columns;
+  return m2s + kL2Warps * columns;
 }
 
 // What is read a second time stays in the L2 before anything else.

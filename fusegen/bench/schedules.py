@@ -1,0 +1,48 @@
+"""Which schedule a measured module runs, as the launchers in its own extension say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from fusegen.bench.names import EVAL, STEP
+from fusegen.plan.model import Mode
+from fusegen.verify.sizes import Sizes
+from fusegen.verify.subject import Subject
+
+NO_KERNELS, UNKNOWN = "none", "unknown"
+# Between the forward and the backward direction.
+_THEN = " / "
+
+
+@dataclass(frozen=True)
+class Ran:
+    """schedule: the name of the forward direction's, and the backward direction's where there is one; NO_KERNELS where
+    PyTorch's operators run, UNKNOWN where the launchers cannot be asked. launches: the kernels of each direction with
+    their launch configurations, or why there are none to name."""
+
+    schedule: str
+    launches: str
+
+    @property
+    def told(self) -> str:
+        """For a line of progress."""
+        return f"{self.schedule} ({self.launches})" if self.schedule in (NO_KERNELS, UNKNOWN) else self.schedule
+
+
+def ran(subject: Subject, mode: Mode, sizes: Sizes, what: str, module: Any, inputs: Sequence[Tensor]) -> Ran:
+    """What `module`, of the generated class, runs for these inputs in `what`, a mode of bench/names.py."""
+    module.train(what != EVAL)
+    use = module.fusegen_kernels(*inputs)
+    if not use:
+        return Ran(NO_KERNELS, f"PyTorch's operators: {use.reason}")
+    variant = subject.plan.variants[-1 if what == EVAL else 0]
+    programs = [variant.forward, *([variant.backward] if what == STEP else [])]
+    try:
+        found = [subject.choice(program, mode, sizes) for program in programs]
+    except ImportError as problem:  # another copy of the package has registered the ops
+        return Ran(UNKNOWN, f"the launchers cannot be asked: {problem}")
+    return Ran(_THEN.join(each.schedule for each in found), _THEN.join(each.launched for each in found))

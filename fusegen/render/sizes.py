@@ -1,0 +1,25 @@
+"""The sizes of a tensor, as generated code calls them."""
+
+from __future__ import annotations
+
+from fusegen.ir.axes import Dim
+from fusegen.plan.model import Tensor
+from fusegen.plan.units import Unit
+
+_SIZES: dict[Unit, tuple[Dim, ...]] = {
+    Unit.ELEMENT: ("rows", "channels"),
+    Unit.CHANNEL: ("channels",),
+    Unit.ROW: ("rows", 1),
+    Unit.GROUP: ("rows", "groups"),
+    Unit.SCALAR: (),
+}
+
+
+def sizes(tensor: Tensor) -> tuple[Dim, ...]:
+    """Those that a tensor has in PyTorch: names of the sizes of a call, or numbers."""
+    return _SIZES[tensor.unit]
+
+
+def size_text(tensor: Tensor) -> str:
+    """The sizes as a comment has them; a scalar is one value in memory."""
+    return f"[{', '.join(map(str, sizes(tensor) or (1,)))}]"

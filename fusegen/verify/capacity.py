@@ -1,0 +1,96 @@
+"""Whether a comparison fits the memory of the device, and the size that takes the place of one that does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+
+from fusegen.ops.step import WIDTH
+from fusegen.plan.model import Mode
+from fusegen.plan.plan import Plan
+from fusegen.verify.sizes import Sizes, sizes
+
+# What an emulated package may take: tensors are the host's.
+EMULATED_BYTES = 4 << 30
+# Of what is free: blocks of the allocator are larger than their tensors, and libraries have workspaces.
+_USABLE = 15 / 16
+# Extents change by multiples of this, so that rows begin within vectors, lines and warps as they did.
+_STEP = 64
+
+
+def capacity(device: str) -> int:
+    """Bytes that tensors may take together on a device."""
+    if device != "cuda":
+        return EMULATED_BYTES
+    free, _ = torch.cuda.mem_get_info()
+    return int(_USABLE * (free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()))
+
+
+def comparison_bytes(plan: Plan, mode: Mode, size: Sizes) -> int:
+    """About what a fused module, eager and double precision take side by side at most, with all their gradients.
+
+    tests/verify/test_capacity.py measures it. Fused and eager hold each parameter and its gradient. Double precision
+    holds both and the size of the gradient's terms, and judging takes copies.
+    """
+    width = WIDTH[mode.roles["parameter"]]
+    return _weights(plan, size) * (4 * width + 38) + _elements(plan, size) * _element_bytes(plan)
+
+
+def training_bytes(plan: Plan, mode: Mode, size: Sizes) -> int:
+    """The same of a few optimiser steps of both modules, and of the copies that say how far rounding carries them."""
+    width = WIDTH[mode.roles["parameter"]]
+    return _weights(plan, size) * (30 * width + 110) + _elements(plan, size) * (_element_bytes(plan) + 40)
+
+
+def fitting(plan: Plan, size: Sizes, fits: Callable[[Sizes], bool], alike: Callable[[Sizes], bool]) -> Sizes | None:
+    """The size itself where it fits; else the largest with fewer input features, else fewer channels, else fewer rows
+    that fits and is alike; None if there is none. fits: whether a size fits, and then each smaller one. alike: whether
+    a size serves the same purpose."""
+    if fits(size):
+        return size
+    found = (_largest(count, smaller, fits) for count, smaller in _directions(plan, size))
+    return next((each for each in found if each is not None and alike(each)), None)
+
+
+def _directions(plan: Plan, size: Sizes) -> Iterator[tuple[int, Callable[[int], Sizes]]]:
+    """For each extent that the spec leaves open: how many sizes there are with less of it, and the size of a number
+    below that, in falling order."""
+    groups = next((size.symbols[c] for c in plan.chain.group_counts if isinstance(c, str)), 1)
+    wanted = {"rows": size.rows, "source": size.source or 1, "channels": size.channels, "groups": groups}
+    for name in ("source", "channels", "rows"):
+
+        def smaller(index: int, name: str = name) -> Sizes:
+            return sizes(plan, **{**wanted, name: wanted[name] - _STEP * (index + 1)})
+
+        count = (wanted[name] - 1) // _STEP
+        if count and smaller(0).symbols != size.symbols:
+            yield count, smaller
+
+
+def _largest(count: int, smaller: Callable[[int], Sizes], fits: Callable[[Sizes], bool]) -> Sizes | None:
+    """The first of `count` sizes that fits."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(smaller(middle)) else (middle + 1, high)
+    return smaller(low) if low < count else None
+
+
+def _weights(plan: Plan, size: Sizes) -> int:
+    """Elements of the linear layer's weight."""
+    return size.channels * size.source if plan.chain.contraction is not None and size.source else 0
+
+
+def _elements(plan: Plan, size: Sizes) -> int:
+    """Of an activation, or of an input if one is larger."""
+    shapes = [[d if isinstance(d, int) else size.symbols[d] for d in given.shape] for given in plan.chain.inputs]
+    return max(size.rows * size.channels, *map(math.prod, shapes))
+
+
+def _element_bytes(plan: Plan) -> int:
+    """For each element of an activation: double precision keeps what each step returns, and makes copies of parameters
+    and inputs."""
+    chain = plan.chain
+    return 80 + 16 * len(plan.spec.chain) + 24 * len(chain.parameters) + 40 * (len(chain.inputs) - 1)

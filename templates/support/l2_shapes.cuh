@@ -1,0 +1,88 @@
+// Launch shapes of kernels whose tiles of columns stay in the L2.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include <cuda_runtime.h>
+
+#include "column_work.cuh"
+#include "shapes.cuh"
+
+namespace fusegen {
+
+// A row of a tile fills a line of the L2. A block has a slice of a tile's rows.
+constexpr int kL2LineBytes = 128;
+constexpr int kL2Rows = 256;
+constexpr int kL2Threads = 256;
+constexpr int kL2Warps = kL2Threads / 32;
+
+// A launch in which blocks take turns at tiles, as l2_task() in l2_steps.cuh says.
+struct L2Shape {
+  dim3 grid;
+  dim3 block;
+  int tiles;
+  int slices;
+  int lag;  // by how many tiles results are behind sums
+  bool fits;
+};
+
+// How long such a kernel takes, like two_pass_microseconds(). What is read again costs little, a
+// tile something. Fitted with column_microseconds() as it is: in 1024 cases on an H100 and an
+// H200, with rows that fill lines, the schedule that is least by these estimates takes 1.01 times
+// as long as the fastest, in the geometric mean; 1.04 times without the L2-resident schedule.
+inline double l2_microseconds(int64_t rows, int64_t channels, const ColumnWork& work) {
+  const double bytes = double(rows * channels * work.narrowest);
+  const double tiles = double(channels * work.narrowest) / kL2LineBytes;
+  return 17.0 + bytes * (work.moved + 0.2 * work.again) * 350e-9 + 0.06 * tiles;
+}
+
+// What each tile takes of the L2.
+inline int64_t l2_tile_bytes(int64_t rows, const ColumnWork& work) {
+  return rows * (kL2LineBytes / work.narrowest) * work.kept;
+}
+
+// Whether tiles stay in the L2. Rows have to fill lines, or tiles share some. And the L2 has to
+// have room for what is read before it is read again: two tiles in a third of it, or everything in
+// a half.
+inline bool l2_fits(
+    int64_t rows, int64_t channels, bool packed, const ColumnWork& work, int64_t l2_bytes) {
+  if (work.kept == 0 || !packed || channels * work.narrowest % kL2LineBytes != 0) return false;
+  const int64_t tile = l2_tile_bytes(rows, work), whole = rows * channels * work.kept;
+  return 6 * tile <= l2_bytes || 2 * whole <= l2_bytes;
+}
+
+// Whether they do, and are asked for or faster than the two-pass schedule.
+inline bool prefers_l2(
+    const Shapes& shapes, int64_t rows, int64_t channels, bool packed, const ColumnWork& work,
+    int64_t l2_bytes) {
+  return l2_fits(rows, channels, packed, work, l2_bytes) &&
+      (shapes.schedule == kL2IfItFits ||
+       l2_microseconds(rows, channels, work) < two_pass_microseconds(rows, channels, work));
+}
+
+// With `vector` elements of a row in each thread. Not if another schedule is asked for, or if the
+// sizes decide and the two-pass schedule is faster.
+inline L2Shape l2_shape(
+    const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed,
+    const ColumnWork& work, int64_t l2_bytes) {
+  const int width = kL2LineBytes / int(vector * work.narrowest);
+  const int64_t tiles = ceil_div(channels, int64_t(width) * vector);
+  const int64_t slices = ceil_div(rows, kL2Rows);
+  // What is read before it is read again takes a third of the L2, as measured: as much again passes
+  // through it, or half as much.
+  const int64_t bytes = std::max<int64_t>(l2_tile_bytes(rows, work), 1);
+  const int64_t usual = std::max<int64_t>(1, (l2_bytes / 3 + bytes / 2) / bytes);
+  const int64_t lag = std::min(shapes.l2_lag != 0 ? shapes.l2_lag : usual, tiles);
+  const int64_t blocks = (tiles + lag) * (2 * slices + vector);
+  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  const bool decide = shapes.schedule != kPersistent && shapes.schedule != kTwoPass;
+  const bool chosen = shapes.schedule == kL2
+      ? packed
+      : decide && prefers_l2(shapes, rows, channels, packed, work, l2_bytes);
+  return {dim3(unsigned(blocks)), dim3(width, kL2Threads / width), int(tiles), int(slices),
+          int(lag), chosen && rows <= kMost - 2 * kL2Rows && blocks <= kMost};
+}
+
+}  // namespace fusegen
