@@ -30,7 +30,7 @@ def render_module(plan: Plan, sources: str) -> str:
     call = CallRenderer(plan, renderers)
     eager = reference(spec, chain)
     inputs = [tensor.name for tensor in chain.inputs]
-    further = call.further
+    further = call.names.further
     return render(
         "module.py.j2",
         name=spec.name,
