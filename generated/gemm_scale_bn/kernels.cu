@@ -374,7 +374,7 @@ constexpr Tuned kTrainBackwardShapes[] = {
     {90, modes(0), 861, 8192, 8192, {Shapes{}}},  // float32
     // float32
     {90, modes(0), 2047, 8192, 8192,
-        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width,
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_threads_per_row,
         4).with(&Shapes::column_cluster, 1)}},
     {90, modes(0), kAnyRows, 8192, 8192, {Shapes{}}},  // float32
 };

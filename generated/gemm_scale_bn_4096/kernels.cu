@@ -210,7 +210,8 @@ constexpr Tuned kTrainForwardShapes[] = {
     {90, modes(1, 3), 2896, 4096, 4096, {Shapes{}}},  // bfloat16
     // bfloat16
     {90, modes(1, 3), 5792, 4096, 4096,
-        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width, 8)}},
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_threads_per_row,
+        8)}},
     {90, modes(1, 3), 92681, 4096, 4096, {Shapes{}}},  // bfloat16
     // bfloat16
     {90, modes(1, 3), kAnyRows, 4096, 4096,
@@ -390,7 +391,8 @@ constexpr Tuned kTrainBackwardShapes[] = {
     {90, modes(1, 3), 1448, 4096, 4096, {Shapes{}}},  // bfloat16
     // bfloat16
     {90, modes(1, 3), 2896, 4096, 4096,
-        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width, 4)}},
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_threads_per_row,
+        4)}},
     {90, modes(1, 3), kAnyRows, 4096, 4096, {Shapes{}}},  // bfloat16
     {90, modes(2, 4), 1448, 4096, 4096, {Shapes{}}},  // float16
     // float16

@@ -410,18 +410,20 @@ constexpr Tuned kTrainBackwardShapes[] = {
     {90, modes(0), 861, 8192, 8192, {Shapes{}}},  // float32
     // float32
     {90, modes(0), 1217, 8192, 8192,
-        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width,
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_threads_per_row,
         8).with(&Shapes::column_cluster, 4)}},
     {90, modes(0), kAnyRows, 8192, 8192, {Shapes{}}},  // float32
     {90, modes(1, 3), 861, 8192, 8192, {Shapes{}}},  // bfloat16
     // bfloat16
     {90, modes(1, 3), 1217, 8192, 8192,
-        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width, 16)}},
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_threads_per_row,
+        16)}},
     {90, modes(1, 3), kAnyRows, 8192, 8192, {Shapes{}}},  // bfloat16
     {90, modes(2, 4), 861, 8192, 8192, {Shapes{}}},  // float16
     // float16
     {90, modes(2, 4), 1217, 8192, 8192,
-        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width, 16)}},
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_threads_per_row,
+        16)}},
     {90, modes(2, 4), kAnyRows, 8192, 8192, {Shapes{}}},  // float16
 };
 

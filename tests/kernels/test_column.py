@@ -36,7 +36,7 @@ extern "C" int column(
   const Given given{{r0, r1, r2, r3, r4, r5}, {w0, w1, w2, w3, w4, w5, w6, w7}, rows, channels, groups, 1e-5, 0.25};
   Shapes shapes;
   shapes.schedule = kPersistent;
-  shapes.column_width = width;
+  shapes.column_threads_per_row = width;
   shapes.column_cluster = cluster;
   if (program == 2) return run<1>(make_grouped<float>(given), packed, shapes);
 #define FUSEGEN_CASE(number, make, ...) \\
