@@ -56,7 +56,7 @@ def test_nothing_is_told_of_what_is_not_there(name: str) -> None:
     known = read | {tensor.name for tensor in chain.inputs}
     known |= {chain.contraction.product} if chain.contraction else set()
     for variant in summary(plan)["variants"]:
-        assert {*variant["saved"], *variant["inputs_kept"]} <= known
+        assert {*variant["saved"], *variant["inputs_saved"]} <= known
 
 
 def test_what_a_chain_without_a_linear_layer_keeps(tmp_path: Path) -> None:
