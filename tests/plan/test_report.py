@@ -59,9 +59,9 @@ def test_nothing_is_told_of_what_is_not_there(name: str) -> None:
         assert {*variant["saved"], *variant["inputs_saved"]} <= known
 
 
-def test_what_a_chain_without_a_linear_layer_keeps(tmp_path: Path) -> None:
+def test_what_a_chain_without_a_linear_layer_saves(tmp_path: Path) -> None:
     text = report(planned(tmp_path, "op: relu"))
-    assert "\ntrain and eval: keeps its input x for the backward pass\n" in text
+    assert "\ntrain and eval: saves its input x for the backward pass\n" in text
     assert "\ndtypes of activations and result:\n  float32: float32, float32\n" in text
 
 
