@@ -58,7 +58,7 @@ extern "C" int column(
 extern "C" int column_work(int program, int64_t* found) {
   const auto fill = [&](const ColumnWork& work) {
     const int64_t values[] = {work.element, work.narrowest, work.sums, work.exchange, work.moved, work.again,
-                              work.kept};
+                              work.resident};
     for (int i = 0; i < 7; ++i) found[i] = values[i];
   };
   if (program == 0) fill(fusegen::column_work<Normalise<__nv_bfloat16, float, float>, 0>());
