@@ -35,8 +35,9 @@ _KERNEL_FLAGS = [
     "-fsanitize-undefined-trap-on-error",
 ]
 _FAST_FLAGS = [*_ERROR_FLAGS, "-O1"]
-# To step through kernels in a debugger: every line and variable is there, and each statement in its order.
-_DEBUG_FLAGS = ["-g", "-O0"]
+# To step through kernels in a debugger: every line and variable is there, and each statement in its order. What is
+# inlined would have no arguments.
+_DEBUG_FLAGS = ["-g", "-O0", "-D__forceinline__=inline"]
 _DEBUG_VARIABLE = "FUSEGEN_DEBUG_KERNELS"
 # A call of the engine before every access to memory. ThreadSanitizer's own run-time library is not linked.
 _HOOK_FLAGS = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"]
@@ -170,7 +171,7 @@ def compile_kernels(
     checked: whether every access to shared memory and to buffers is looked at before it happens. Without that, a
     mistake shows by what it does: a fault, a damaged canary, a NaN, a result that depends on the order of threads.
 
-    With the environment variable FUSEGEN_DEBUG_KERNELS the kernels are compiled for a debugger: docs/kernels.md.
+    With the environment variable FUSEGEN_DEBUG_KERNELS the kernels are compiled for a debugger: docs/debugging.md.
     """
     source, cache = Path(source).resolve(), Path(cache).resolve()
     cache.mkdir(parents=True, exist_ok=True)
