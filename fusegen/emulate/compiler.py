@@ -16,12 +16,12 @@ from fusegen.emulate.library import INCLUDE, EmulatedLibrary
 
 _NATIVE = INCLUDE.parent / "native"
 _COMPILER = "g++"
-_COMMON_FLAGS = ["-std=c++17", "-g1", "-fPIC"]  # functions and lines are all that errors name
+_COMMON_FLAGS = ["-std=c++17", "-fPIC"]
+_ERROR_FLAGS = ["-g1"]  # functions and lines are all that errors name
 # A fortified longjmp refuses to leave a fibre's stack.
-_ENGINE_FLAGS = [*_COMMON_FLAGS, "-O2", "-U_FORTIFY_SOURCE"]
+_ENGINE_FLAGS = [*_COMMON_FLAGS, *_ERROR_FLAGS, "-O2", "-U_FORTIFY_SOURCE"]
 _KERNEL_FLAGS = [
     *_COMMON_FLAGS,
-    "-O1",
     "-ffp-contract=off",
     "-fno-gnu-unique",  # else statics of equally named templates would be shared by all loaded libraries
     "-Wno-unknown-pragmas",
@@ -29,6 +29,11 @@ _KERNEL_FLAGS = [
     "-fsanitize=alignment,bounds,signed-integer-overflow",
     "-fsanitize-undefined-trap-on-error",
 ]
+_FAST_FLAGS = [*_ERROR_FLAGS, "-O1"]
+# To step through kernels in a debugger: every line and variable is there, and each statement in its order. What is
+# inlined would have no arguments.
+_DEBUG_FLAGS = ["-g", "-O0", "-D__forceinline__=inline"]
+_DEBUG_VARIABLE = "FUSEGEN_DEBUG_KERNELS"
 # A call of the engine before every access to memory. ThreadSanitizer's own run-time library is not linked.
 _HOOK_FLAGS = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"]
 _QUOTED_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
@@ -49,12 +54,15 @@ def compile_kernels(
 
     checked: whether every access to shared memory and to buffers is looked at before it happens. Without that, a
     mistake shows by what it does: a fault, a damaged canary, a NaN, a result that depends on the order of threads.
+
+    With the environment variable FUSEGEN_DEBUG_KERNELS the kernels are compiled for a debugger: docs/debugging.md.
     """
     source, cache = Path(source).resolve(), Path(cache).resolve()
     cache.mkdir(parents=True, exist_ok=True)
     engine = _build_engine(cache)
     defines = [*defines, *_selected(modes)]
-    flags = [*_KERNEL_FLAGS, *(_HOOK_FLAGS if checked else [])]
+    debug = bool(os.environ.get(_DEBUG_VARIABLE))
+    flags = [*_KERNEL_FLAGS, *(_DEBUG_FLAGS if debug else _FAST_FLAGS), *(_HOOK_FLAGS if checked else [])]
     digest = hashlib.sha256(repr((engine.name, flags, defines)).encode())
     _hash_source(source, digest, set())
     target = cache / f"{source.stem}-{digest.hexdigest()[:24]}.so"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-from pathlib import Path
 
 import pytest
 import torch
 
-from fusegen.emulate import Buffer, EmulatedLibrary, EmulationError, compile_kernels
-from fusegen.paths import templates_directory
+from fusegen.emulate import Buffer, EmulationError
+from tests.kernels.building import compiled
 
-RECORDS = Path(__file__).parent / "records.cuh"
-PROGRAMS = (Path(__file__).parent / "column_programs.cuh").read_text(encoding="utf-8")
-ENTRY = """
+SOURCE = """
+#include "column_programs.cuh"
 #include "../support/kernels/column_launch.cuh"
 
 template <int kFirst, int kVec, bool kPacked, class P>
@@ -73,15 +70,6 @@ DTYPES = [  # of T, Out, Param and Acc, by program
     [(torch.float64,) * 4, (torch.float64,) * 4],
 ]
 VECTORS = [4, 4, 2]  # columns of a thread, by dtype
-
-
-def compiled(entry: str, root: Path) -> EmulatedLibrary:
-    """The programs and what calls kernels with them, beside the support headers, as a generated package lies."""
-    shutil.copytree(templates_directory() / "support", root / "support")
-    (root / "programs").mkdir()
-    shutil.copy(RECORDS, root / "programs")
-    (root / "programs" / "kernels.cu").write_text(PROGRAMS + entry, encoding="utf-8")
-    return compile_kernels(root / "programs" / "kernels.cu", cache=root / "cache")
 
 
 def values(*shape: int, seed: int, dtype: torch.dtype, shift: float = 0.0) -> torch.Tensor:
@@ -186,7 +174,7 @@ class Grouped:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    return compiled(ENTRY, tmp_path_factory.mktemp("column"))
+    return compiled(SOURCE, tmp_path_factory.mktemp("column"))
 
 
 @pytest.fixture(scope="module")
