@@ -40,6 +40,8 @@ _QUOTED_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULT
 
 # All libraries share the engine's state, and ctypes lets other Python threads run during a call.
 _lock = threading.Lock()
+# Held while the engine is built, for which all threads would wait anyway.
+_building = threading.Lock()
 
 
 class _Report(ctypes.Structure):
@@ -168,7 +170,8 @@ def compile_kernels(
     """
     source, cache = Path(source).resolve(), Path(cache).resolve()
     cache.mkdir(parents=True, exist_ok=True)
-    engine = _build_engine(cache)
+    with _building:
+        engine = _build_engine(cache)
     defines = [*defines, *_selected(modes)]
     flags = [*_KERNEL_FLAGS, *(_HOOK_FLAGS if checked else [])]
     digest = hashlib.sha256(repr((engine.name, flags, defines)).encode())

@@ -75,13 +75,13 @@ DTYPES = [  # of T, Out, Param and Acc, by program
 VECTORS = [4, 4, 2]  # columns of a thread, by dtype
 
 
-def compiled(entry: str, root: Path) -> EmulatedLibrary:
+def compiled(entry: str, root: Path, cache: Path) -> EmulatedLibrary:
     """The programs and what calls kernels with them, beside the support headers, as a generated package lies."""
     shutil.copytree(templates_directory() / "support", root / "support")
     (root / "programs").mkdir()
     shutil.copy(RECORDS, root / "programs")
     (root / "programs" / "kernels.cu").write_text(PROGRAMS + entry, encoding="utf-8")
-    return compile_kernels(root / "programs" / "kernels.cu", cache=root / "cache")
+    return compile_kernels(root / "programs" / "kernels.cu", cache=cache)
 
 
 def values(*shape: int, seed: int, dtype: torch.dtype, shift: float = 0.0) -> torch.Tensor:
@@ -185,8 +185,8 @@ class Grouped:
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return compiled(ENTRY, tmp_path_factory.mktemp("column"))
+def library(tmp_path_factory, emulation_cache):
+    return compiled(ENTRY, tmp_path_factory.mktemp("column"), emulation_cache)
 
 
 @pytest.fixture(scope="module")

@@ -27,24 +27,24 @@ SIZES = [  # rows, channels, groups
 LONG = [(2, 16400, 2), (1, 20481, 1)]  # of which a thread has several vectors
 
 
-def compiled(root: Path, *, checked: bool) -> EmulatedLibrary:
+def compiled(root: Path, cache: Path, *, checked: bool) -> EmulatedLibrary:
     shutil.copytree(templates_directory() / "support", root / "support")
     (root / "programs").mkdir()
     shutil.copy(PROGRAMS.with_name("records.cuh"), root / "programs")
     source = root / "programs" / "kernels.cu"
     source.write_text(PROGRAMS.read_text(encoding="utf-8"), encoding="utf-8")
-    return compile_kernels(source, cache=root / "cache", checked=checked)
+    return compile_kernels(source, cache=cache, checked=checked)
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return compiled(tmp_path_factory.mktemp("programs"), checked=True)
+def library(tmp_path_factory, emulation_cache):
+    return compiled(tmp_path_factory.mktemp("programs"), emulation_cache, checked=True)
 
 
 @pytest.fixture(scope="module")
-def fast_library(tmp_path_factory):
+def fast_library(tmp_path_factory, emulation_cache):
     """Without a look at every access, for sizes that take long."""
-    return compiled(tmp_path_factory.mktemp("programs"), checked=False)
+    return compiled(tmp_path_factory.mktemp("programs"), emulation_cache, checked=False)
 
 
 class Values:

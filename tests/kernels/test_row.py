@@ -180,14 +180,14 @@ GRADIENT = [
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory) -> EmulatedLibrary:
+def library(tmp_path_factory, emulation_cache) -> EmulatedLibrary:
     root = tmp_path_factory.mktemp("row")
     shutil.copytree(templates_directory() / "support", root / "support")
     (root / "row").mkdir()
     for name in ("records.cuh", "row_programs.cuh"):
         shutil.copy(Path(__file__).with_name(name), root / "row")
     (root / "row" / "kernels.cu").write_text(SOURCE, encoding="utf-8")
-    return compile_kernels(root / "row" / "kernels.cu", cache=root / "cache")
+    return compile_kernels(root / "row" / "kernels.cu", cache=emulation_cache)
 
 
 class Given:

@@ -60,11 +60,11 @@ class Copy:
         return package
 
 
-def build(copy: Copy, mutants: list[tuple[int, Mutant]], root: Path) -> EmulatedLibrary:
+def build(copy: Copy, mutants: list[tuple[int, Mutant]], root: Path, cache: Path) -> EmulatedLibrary:
     """The copy with these mutants in it, compiled."""
     package = copy.write(root)
     add_mutants(package, mutants)
-    return kernels_of(package, copy.dtypes, root / "cache")
+    return kernels_of(package, copy.dtypes, cache)
 
 
 def add_mutants(package: Path, mutants: list[tuple[int, Mutant]]) -> None:
