@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scale_chains import Chain, chains
+from scale_chains import DTYPES, Chain, chains
 from scale_sizes import Size
 from scale_sweep import choices, sweep
 
@@ -17,6 +17,7 @@ from fusegen.bench.clock import Machine
 from fusegen.bench.scale import grouped, read_scale
 from fusegen.bench.scale_text import report
 from fusegen.emulate import compile_kernels
+from fusegen.plan.load import plan_file
 from fusegen.tune.agreement import agreeing
 from fusegen.tune.launchers import EmulatedLaunchers
 from fusegen.tune.tail import Tail
@@ -45,10 +46,13 @@ class HostClock:
 
 def self_test(specs: Sequence[str], dtypes: Sequence[str], cache: Path) -> None:
     """Raises AssertionError where a result is wrong or a row is missing."""
-    launchers = {
-        name: EmulatedLaunchers(compile_kernels(Path("generated") / name / "kernels.cu", cache=cache, checked=False))
-        for name in specs
-    }
+    wanted = {DTYPES[dtype] for dtype in dtypes}
+    launchers = {}
+    for name in specs:
+        plan = plan_file(Path("specs") / f"{name}.yaml")
+        modes = [mode.index for mode in plan.modes if mode.plain and mode.roles["activation"] in wanted]
+        kernels = Path("generated") / name / "kernels.cu"
+        launchers[name] = EmulatedLaunchers(compile_kernels(kernels, cache=cache, modes=modes, checked=False))
     found = chains(specs, dtypes, launchers, "cpu")
     for chain in found:
         for size in chain.allowed(SIZES):

@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+# For this process, before it imports torch, and for those that it starts. Tensors of the tests are tiny, and threads
+# that wait for each other would take most of the time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -36,6 +37,8 @@ _DEBUG_FLAGS = ["-g", "-O0", "-D__forceinline__=inline"]
 _DEBUG_VARIABLE = "FUSEGEN_DEBUG_KERNELS"
 # A call of the engine before every access to memory. ThreadSanitizer's own run-time library is not linked.
 _HOOK_FLAGS = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"]
+# Held while the engine is built, for which all threads would wait anyway.
+_building = threading.Lock()
 _QUOTED_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
@@ -59,7 +62,8 @@ def compile_kernels(
     """
     source, cache = Path(source).resolve(), Path(cache).resolve()
     cache.mkdir(parents=True, exist_ok=True)
-    engine = _build_engine(cache)
+    with _building:
+        engine = _build_engine(cache)
     defines = [*defines, *_selected(modes)]
     debug = bool(os.environ.get(_DEBUG_VARIABLE))
     flags = [*_KERNEL_FLAGS, *(_DEBUG_FLAGS if debug else _FAST_FLAGS), *(_HOOK_FLAGS if checked else [])]

@@ -82,14 +82,14 @@ def forced_shapes(schedule: str) -> Shapes | None:
 
 
 def compiled_shapes(
-    source: str, root: Path, *, modes: Iterable[int] | None = None, checked: bool = False
+    source: str, root: Path, cache: Path, *, modes: Iterable[int] | None = None, checked: bool = False
 ) -> EmulatedLibrary:
-    """The text of a kernels.cu that calls functions of the support headers, compiled below `root`. modes, checked: as
+    """The text of a kernels.cu that calls functions of the support headers, below `root`. cache, modes, checked: as
     compile_kernels() has them."""
     shutil.copytree(templates_directory() / "support", root / "support")
     (root / "shapes").mkdir()
     (root / "shapes" / "kernels.cu").write_text(source, encoding="utf-8")
-    return compile_kernels(root / "shapes" / "kernels.cu", cache=root / "cache", modes=modes, checked=checked)
+    return compile_kernels(root / "shapes" / "kernels.cu", cache=cache, modes=modes, checked=checked)
 
 
 def size(dim: Dim, dynamic: int) -> int:

@@ -21,7 +21,7 @@ PRELUDE = """
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory):
+def build(tmp_path_factory, emulation_cache):
     root = tmp_path_factory.mktemp("generated")
     (root / "support").mkdir()
     for header in ("launch.cuh", "explain.cuh"):
@@ -31,11 +31,11 @@ def build(tmp_path_factory):
         source = root / name / "kernels.cu"
         source.parent.mkdir(exist_ok=True)
         source.write_text(PRELUDE + text)
-        return compile_kernels(source, cache=root / "cache", **kwargs)
+        return compile_kernels(source, cache=emulation_cache, **kwargs)
 
     return build
 
 
 @pytest.fixture(scope="session")
-def shape(tmp_path_factory) -> RowShapes:
-    return RowShapes(tmp_path_factory.mktemp("shapes"))
+def shape(tmp_path_factory, emulation_cache) -> RowShapes:
+    return RowShapes(tmp_path_factory.mktemp("shapes"), emulation_cache)

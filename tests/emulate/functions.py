@@ -59,9 +59,9 @@ def grid(most: float, *more: torch.Tensor) -> torch.Tensor:
 class Functions:
     """C++ expressions of `x` and of the type `Out` of the results that depend on them, compiled for the emulator."""
 
-    def __init__(self, expressions: Sequence[str], folder: Path) -> None:
+    def __init__(self, expressions: Sequence[str], folder: Path, cache: Path) -> None:
         self._count = len(expressions)
-        self._library: EmulatedLibrary = compiled_shapes(_SOURCE % ", ".join(expressions), folder)
+        self._library: EmulatedLibrary = compiled_shapes(_SOURCE % ", ".join(expressions), folder, cache)
 
     def __call__(self, out: str, x: torch.Tensor) -> torch.Tensor:
         """A row for each expression, in double precision. out: the results' dtype, which decides that of x."""

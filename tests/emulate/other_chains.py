@@ -77,7 +77,7 @@ HAND_PICKED = {
     "batch_before_group": Other((BN, RELU, GN)),
     "group_before_batch": Other((GN, SILU, BN)),
     "batch_before_layer": Other((BN, GELU, LN)),
-    "layer_before_batch": Other((LN, "{op: mish}", BN)),
+    "layer_before_batch": Other((LN, "{op: mish}", BN), square=False),
     "batch_before_rms": Other((BN, RMS)),
     "rms_before_batch": Other((RMS, "{op: square}", BN)),
     "group_before_layer": Other((GN, SILU, LN), bias=False),
@@ -97,7 +97,7 @@ HAND_PICKED = {
     "layer_norm_bare_of_batch_norm": Other((BN, "{op: layer_norm, name: ln, affine: false}"), linear=False),
     "layer_norm_of_input": Other((LN, GELU), linear=False),
     "rms_norm_of_input": Other((RMS, SILU), linear=False),
-    "layer_norm_without_bias": Other(("{op: layer_norm, name: ln, bias: false}", SILU)),
+    "layer_norm_without_bias": Other(("{op: layer_norm, name: ln, bias: false}", SILU), square=False),
     "residual": Other(
         (
             "{op: mul, input: x}",

@@ -98,8 +98,8 @@ _DEFAULTS = {
 class RowShapes:
     """Launch shapes for 132 multiprocessors with 200 KiB of shared memory that a block may have for its columns."""
 
-    def __init__(self, directory: Path) -> None:
-        self._library = compiled_shapes(_SOURCE, directory)
+    def __init__(self, directory: Path, cache: Path) -> None:
+        self._library = compiled_shapes(_SOURCE, directory, cache)
         self._found = Buffer.poisoned([len(_FIELDS)], torch.int64)
 
     def __call__(

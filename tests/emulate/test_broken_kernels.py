@@ -126,10 +126,12 @@ def root(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def libraries(root):
+def libraries(root, emulation_cache):
     """Each copy with all of its mutants, compiled."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        built = pool.map(lambda copy: build(copy, OF_COPY[copy.name], directory(root, copy.name)), COPIES.values())
+        built = pool.map(
+            lambda copy: build(copy, OF_COPY[copy.name], directory(root, copy.name), emulation_cache), COPIES.values()
+        )
         return dict(zip(COPIES, built, strict=True))
 
 

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MULTIPROCESSORS = {"matmul_bn_bias_div_swish": 2, "gemm_bias_hardtanh_mish_groupnorm": 2}
 SIZES = {
     "matmul_bn_bias_div_swish": ((700, 140, 1), (67, 131, 1)),  # column, two-pass; in evaluation pointwise
-    "gemm_bias_hardtanh_mish_groupnorm": ((85, 1480, 1), (67, 131, 1), (37, 240, 20)),  # row, two-pass
+    "gemm_bias_hardtanh_mish_groupnorm": ((85, 1480, 1), (67, 131, 1), (37, 48, 4)),  # row, two-pass
 }
 LIMIT = 1e-11
 WITHOUT_EFFECT = {"l2_lag"}

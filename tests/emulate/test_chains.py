@@ -57,11 +57,12 @@ def cases():
 
 
 def prepared(chain, size, training: bool):
-    """The generated module with every parameter and buffer away from its initial value."""
+    """The generated module with every parameter and buffer away from its initial value. The linear layer's weight is
+    small: its product is given."""
     plan = plan_file(ROOT / "specs" / f"{chain.spec}.yaml")
     generated = importlib.import_module(f"generated.{chain.spec}")
     torch.manual_seed(sum(size))
-    module = getattr(generated, plan.spec.class_name)(*chain.arguments(size[1], size[1], size[2]))
+    module = getattr(generated, plan.spec.class_name)(*chain.arguments(4, size[1], size[2]))
     for tensor in (*module.parameters(), *module.buffers()):
         if tensor.is_floating_point():
             tensor.data.uniform_(0.5, 1.5)

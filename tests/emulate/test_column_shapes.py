@@ -44,8 +44,8 @@ KINDS = [(4, 4, 4, True), (4, 8, 4, True), (8, 2, 2, True), (4, 6, 2, False)]
 
 
 @pytest.fixture(scope="module")
-def shape(tmp_path_factory):
-    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"))
+def shape(tmp_path_factory, emulation_cache):
+    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"), emulation_cache)
 
     def shape(
         rows, channels, vector=4, element=4, narrowest=4, packed=True, most_cluster=8, schedule="automatic", width=0,

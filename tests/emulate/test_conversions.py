@@ -46,12 +46,12 @@ DTYPES = [torch.bfloat16, torch.float16]
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
+def library(tmp_path_factory, emulation_cache):
     root = tmp_path_factory.mktemp("conversions")
     for header in ("launch.cuh", "explain.cuh"):
         shutil.copy(ROOT / "templates/support" / header, root)
     (root / "kernels.cu").write_text(SOURCE)
-    return compile_kernels(root / "kernels.cu", cache=root / "cache")
+    return compile_kernels(root / "kernels.cu", cache=emulation_cache)
 
 
 def patterns(dtype):

@@ -49,8 +49,8 @@ ULP = 2.0**-23
 
 
 @pytest.fixture(scope="module")
-def evaluate(tmp_path_factory):
-    return Functions(NAMES, tmp_path_factory.mktemp("functions"))
+def evaluate(tmp_path_factory, emulation_cache):
+    return Functions(NAMES, tmp_path_factory.mktemp("functions"), emulation_cache)
 
 
 def eager(x: torch.Tensor) -> torch.Tensor:

@@ -15,11 +15,11 @@ ULP = 2.0**-23
 
 
 @pytest.fixture(scope="module")
-def evaluate(tmp_path_factory):
+def evaluate(tmp_path_factory, emulation_cache):
     """Phi, the slope of gelu, gelu with a tanh and its slope."""
     slope = "gelu_slope<Out>(x, normal_cdf<Out>(x))"
     expressions = ("normal_cdf<Out>(x)", slope, "gelu_tanh<Out>(x)", "gelu_tanh_backward<Out>(A(1), x)")
-    return Functions(expressions, tmp_path_factory.mktemp("gelu"))
+    return Functions(expressions, tmp_path_factory.mktemp("gelu"), emulation_cache)
 
 
 def exactly(x):

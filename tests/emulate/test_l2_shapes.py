@@ -31,8 +31,8 @@ L2 = 50 << 20
 
 
 @pytest.fixture(scope="module")
-def shape(tmp_path_factory):
-    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"))
+def shape(tmp_path_factory, emulation_cache):
+    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"), emulation_cache)
 
     def shape(
         rows, channels, vector=4, bytes=4, again=1, kept=None, packed=True, schedule="automatic", lag=0, l2=L2

@@ -66,7 +66,8 @@ def root(tmp_path_factory):
 @pytest.fixture(scope="module")
 def package(root, emulation_cache):
     plan = write("on_rows", SPEC, root)
-    return emulate_package(root / plan.spec.name, cache=emulation_cache)
+    modes = [mode.index for mode in plan.modes if mode.autocast or mode.name == "float32"]
+    return emulate_package(root / plan.spec.name, cache=emulation_cache, modes=modes)
 
 
 @pytest.fixture(scope="module")

@@ -114,9 +114,9 @@ extern "C" int64_t size(int mode) {
 """
 
 
-def test_a_library_of_some_modes_has_no_others(tmp_path):
+def test_a_library_of_some_modes_has_no_others(tmp_path, emulation_cache):
     sizes = {None: [4, 8, 4], (1,): [0, 8, 0], (2, 0): [4, 0, 4]}
-    libraries = {modes: compiled_shapes(MODES, tmp_path / str(modes), modes=modes) for modes in sizes}
+    libraries = {modes: compiled_shapes(MODES, tmp_path / str(modes), emulation_cache, modes=modes) for modes in sizes}
     for modes, expected in sizes.items():
         assert [libraries[modes].call_int64("size", mode) for mode in range(3)] == expected
 

@@ -199,8 +199,9 @@ def in_16_bits(name, cache, root, multiprocessors=None, parameter="bfloat16"):
 
 
 def build(module_class, plan, channels: int, groups: int = 4):
-    """An instance with every parameter and buffer away from its initial value."""
-    sizes = {"features": channels, "in_features": channels, "groups_of_gn": groups, "scale_by": 1.25}
+    """An instance with every parameter and buffer away from its initial value. A linear layer's weight is small: its
+    product is given."""
+    sizes = {"features": channels, "in_features": 4, "groups_of_gn": groups, "scale_by": 1.25}
     module = module_class(**{name: sizes[name] for name in plan.spec.arguments})
     for tensor in (*module.parameters(), *module.buffers()):
         if tensor.is_floating_point():

@@ -19,8 +19,8 @@ extern "C" int waits(int64_t* found, int64_t compiled, int64_t capability) {
 
 
 @pytest.fixture(scope="module")
-def waits(tmp_path_factory):
-    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("overlap"))
+def waits(tmp_path_factory, emulation_cache):
+    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("overlap"), emulation_cache)
     found = Buffer.poisoned([1], torch.int64)
 
     def waits(compiled, capability):

@@ -30,8 +30,8 @@ CHANNELS = (1, 2, 3, 7, 8, 9, 12, 33, 129, 132, 1025, 8192, 65_537)
 
 
 @pytest.fixture(scope="module")
-def shape(tmp_path_factory):
-    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"))
+def shape(tmp_path_factory, emulation_cache):
+    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"), emulation_cache)
     found = Buffer.poisoned([len(FIELDS)], torch.int64)
 
     def shape(rows, channels, vector, packed, work=STORES, blocks=0):

@@ -25,8 +25,8 @@ LONG = 8 * 2048
 
 
 @pytest.fixture(scope="module")
-def grid(tmp_path_factory):
-    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"))
+def grid(tmp_path_factory, emulation_cache):
+    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("shapes"), emulation_cache)
     found = Buffer.poisoned([3], torch.int64)
 
     def grid(rows, groups, length, asked=0, cluster=8):

@@ -14,10 +14,10 @@ NEAR = torch.linspace(19.9, 20.1, 201)  # the bound of mish's exponential
 
 
 @pytest.fixture(scope="module")
-def evaluate(tmp_path_factory):
+def evaluate(tmp_path_factory, emulation_cache):
     power = "bounded_exp<Out>(x)"
     expressions = (f"mish<Out>(x, {power})", f"mish_slope<Out>(x, {power})", "silu_slope(x, sigmoid<Out>(x))")
-    return Functions(expressions, tmp_path_factory.mktemp("slopes"))
+    return Functions(expressions, tmp_path_factory.mktemp("slopes"), emulation_cache)
 
 
 def exactly(x):

@@ -26,8 +26,8 @@ DEFAULT = 0
 
 
 @pytest.fixture(scope="module")
-def blocks(tmp_path_factory):
-    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("tuned"))
+def blocks(tmp_path_factory, emulation_cache):
+    library = compiled_shapes(SOURCE, tmp_path_factory.mktemp("tuned"), emulation_cache)
     found = Buffer.poisoned([1], torch.int64)
 
     def blocks(rows, channels, length, mode=0):

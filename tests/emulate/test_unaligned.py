@@ -45,8 +45,8 @@ TYPES = [(8, torch.bfloat16), (8, torch.float32), (4, torch.float32), (2, torch.
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory) -> EmulatedLibrary:
-    return compiled_shapes(SOURCE, tmp_path_factory.mktemp("unaligned"), checked=True)
+def library(tmp_path_factory, emulation_cache) -> EmulatedLibrary:
+    return compiled_shapes(SOURCE, tmp_path_factory.mktemp("unaligned"), emulation_cache, checked=True)
 
 
 @pytest.mark.parametrize("vector, dtype", TYPES)

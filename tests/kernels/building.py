@@ -22,6 +22,6 @@ def written(source: str, root: Path) -> Path:
     return path
 
 
-def compiled(source: str, root: Path, *, checked: bool = True) -> EmulatedLibrary:
-    """For the emulator; `checked` as compile_kernels() has it."""
-    return compile_kernels(written(source, root), cache=root / "cache", checked=checked)
+def compiled(source: str, root: Path, cache: Path, *, checked: bool = True) -> EmulatedLibrary:
+    """For the emulator; cache, checked: see compile_kernels()."""
+    return compile_kernels(written(source, root), cache=cache, checked=checked)

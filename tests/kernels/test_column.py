@@ -173,8 +173,8 @@ class Grouped:
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return compiled(SOURCE, tmp_path_factory.mktemp("column"))
+def library(tmp_path_factory, emulation_cache):
+    return compiled(SOURCE, tmp_path_factory.mktemp("column"), emulation_cache)
 
 
 @pytest.fixture(scope="module")

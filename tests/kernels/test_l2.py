@@ -62,8 +62,8 @@ extern "C" int l2_bounds(int, int64_t* found) {
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return compiled(SOURCE, tmp_path_factory.mktemp("l2"))
+def library(tmp_path_factory, emulation_cache):
+    return compiled(SOURCE, tmp_path_factory.mktemp("l2"), emulation_cache)
 
 
 @pytest.fixture(scope="module")

@@ -25,14 +25,14 @@ LONG = [(2, 16400, 2), (1, 20481, 1)]  # of which a thread has several vectors
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return compiled(SOURCE, tmp_path_factory.mktemp("programs"), checked=True)
+def library(tmp_path_factory, emulation_cache):
+    return compiled(SOURCE, tmp_path_factory.mktemp("programs"), emulation_cache, checked=True)
 
 
 @pytest.fixture(scope="module")
-def fast_library(tmp_path_factory):
+def fast_library(tmp_path_factory, emulation_cache):
     """Without a look at every access, for sizes that take long."""
-    return compiled(SOURCE, tmp_path_factory.mktemp("programs"), checked=False)
+    return compiled(SOURCE, tmp_path_factory.mktemp("programs"), emulation_cache, checked=False)
 
 
 class Values:

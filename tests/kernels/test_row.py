@@ -178,8 +178,8 @@ GRADIENT = [
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory) -> EmulatedLibrary:
-    return compiled(SOURCE, tmp_path_factory.mktemp("row"))
+def library(tmp_path_factory, emulation_cache) -> EmulatedLibrary:
+    return compiled(SOURCE, tmp_path_factory.mktemp("row"), emulation_cache)
 
 
 class Given:

@@ -75,10 +75,10 @@ def kernels(plan: Plan) -> str:
 
 
 @pytest.fixture(scope="module")
-def library(plan: Plan, tmp_path_factory) -> EmulatedLibrary:
+def library(plan: Plan, tmp_path_factory, emulation_cache: Path) -> EmulatedLibrary:
     root = tmp_path_factory.mktemp("generated")
     write_files(render_all([plan]), root)
-    return compile_kernels(root / NAME / "kernels.cu", cache=root / "cache", checked=False)
+    return compile_kernels(root / NAME / "kernels.cu", cache=emulation_cache, modes=MODES.values(), checked=False)
 
 
 def entries(kernels: str, program: str) -> list[str]:

@@ -36,11 +36,6 @@ USUAL = 100_000.0
 ONE = Options(dtypes=("float32",), rows=(8,))
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
     path = tmp_path / "demo.yaml"
@@ -55,9 +50,11 @@ def microseconds(name: str, rows: int, shapes: Shapes) -> float:
     return 0.98 * USUAL if name.endswith("eval_backward") and shapes == Shapes(pointwise_blocks=32) else USUAL
 
 
-def test_from_the_arguments_to_what_is_rendered(spec: Path, cache: Path, capsys: pytest.CaptureFixture) -> None:
+def test_from_the_arguments_to_what_is_rendered(
+    spec: Path, emulation_cache: Path, capsys: pytest.CaptureFixture
+) -> None:
     before = render_package(plan_file(spec))["demo/kernels.cu"]
-    tune_specs([spec], Options(), Bench(cache, microseconds).device())
+    tune_specs([spec], Options(), Bench(emulation_cache, microseconds).device())
     plan = plan_file(spec)
     (architecture,) = plan.tuning
     assert (architecture.target, architecture.gpu, architecture.cuda) == ("sm_90", "NVIDIA Test", "13.0")
@@ -82,25 +79,25 @@ def test_from_the_arguments_to_what_is_rendered(spec: Path, cache: Path, capsys:
     assert "constexpr Tuned kTrainForwardShapes[]" in after and "Tuned" not in before
     # Again with the tuning there: the same is measured, and nothing changes.
     written = tuning_path(spec).read_bytes()
-    tune_specs([spec], Options(rows=(8,), dtypes=("bfloat16",)), Bench(cache, lambda *what: USUAL).device())
+    tune_specs([spec], Options(rows=(8,), dtypes=("bfloat16",)), Bench(emulation_cache, lambda *what: USUAL).device())
     found = [(m.rows, m.shapes) for m in plan_file(spec).tuning[0].measurements if m.dtype == "bfloat16"]
     assert found == [(8, Shapes()), (64, TWO_PASS), (512, TWO_PASS)]
     again = next(m for m in plan_file(spec).tuning[0].measurements if m.shapes == Shapes())
     assert (again.ran, again.default_ran) == ("column", None)
-    tune_specs([spec], Options(), Bench(cache, microseconds).device())
+    tune_specs([spec], Options(), Bench(emulation_cache, microseconds).device())
     assert tuning_path(spec).read_bytes() == written
     assert "nothing to change" not in capsys.readouterr().err
-    tune_specs([spec], Options(), Bench(cache, microseconds).device())
+    tune_specs([spec], Options(), Bench(emulation_cache, microseconds).device())
     assert "nothing to change" in capsys.readouterr().err and tuning_path(spec).read_bytes() == written
 
 
-def test_nothing_is_written_where_the_default_is_fastest(spec: Path, cache: Path, capsys) -> None:
-    tune_specs([spec], ONE, Bench(cache, lambda *what: USUAL).device())
+def test_nothing_is_written_where_the_default_is_fastest(spec: Path, emulation_cache: Path, capsys) -> None:
+    tune_specs([spec], ONE, Bench(emulation_cache, lambda *what: USUAL).device())
     assert not tuning_path(spec).exists()
     assert "the default is fastest everywhere" in capsys.readouterr().err
 
 
-def test_what_was_fast_by_chance_is_not_chosen(spec: Path, cache: Path) -> None:
+def test_what_was_fast_by_chance_is_not_chosen(spec: Path, emulation_cache: Path) -> None:
     called: list[Shapes] = []
 
     def lucky(name: str, rows: int, shapes: Shapes) -> float:
@@ -108,12 +105,12 @@ def test_what_was_fast_by_chance_is_not_chosen(spec: Path, cache: Path) -> None:
         called.append(shapes)
         return USUAL / 2 if shapes == TWO_PASS and len(set(called[-6:])) > 2 else USUAL
 
-    tune_specs([spec], ONE, Bench(cache, lucky).device())
+    tune_specs([spec], ONE, Bench(emulation_cache, lucky).device())
     assert TWO_PASS in called and not tuning_path(spec).exists()
 
 
-def test_a_candidate_with_other_results_ends_it(spec: Path, cache: Path) -> None:
-    bench = Bench(cache, microseconds)
+def test_a_candidate_with_other_results_ends_it(spec: Path, emulation_cache: Path) -> None:
+    bench = Bench(emulation_cache, microseconds)
 
     def damage(name: str, shapes: Shapes, arguments: Struct) -> None:
         if name.endswith("train_backward") and shapes == Shapes("two_pass", pointwise_blocks=32):
@@ -127,8 +124,8 @@ def test_a_candidate_with_other_results_ends_it(spec: Path, cache: Path) -> None
     assert not tuning_path(spec).exists()
 
 
-def test_as_the_command_line_ends(spec: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    bench = Bench(cache, lambda *what: USUAL)
+def test_as_the_command_line_ends(spec: Path, emulation_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    bench = Bench(emulation_cache, lambda *what: USUAL)
     monkeypatch.setattr(command, "require_cuda", lambda: None)
     monkeypatch.setattr(command, "cuda_device", bench.device)
     arguments = ["tune", str(spec), "--dtypes", "fp32", "--rows", "8"]
@@ -149,14 +146,14 @@ def test_as_the_command_line_ends(spec: Path, cache: Path, monkeypatch: pytest.M
     )
 
 
-def test_a_gpu_for_which_nothing_is_built(spec: Path, cache: Path) -> None:
+def test_a_gpu_for_which_nothing_is_built(spec: Path, emulation_cache: Path) -> None:
     with pytest.raises(SpecError, match="demo has no target sm_100"):
-        tune_specs([spec], ONE, Bench(cache, microseconds).device("sm_100"))
+        tune_specs([spec], ONE, Bench(emulation_cache, microseconds).device("sm_100"))
 
 
-def test_a_dtype_that_the_spec_lacks(spec: Path, cache: Path) -> None:
+def test_a_dtype_that_the_spec_lacks(spec: Path, emulation_cache: Path) -> None:
     with pytest.raises(SpecError, match="demo has no dtype 'float16'"):
-        tune_specs([spec], Options(dtypes=("float16",)), Bench(cache, microseconds).device())
+        tune_specs([spec], Options(dtypes=("float16",)), Bench(emulation_cache, microseconds).device())
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from fusegen.plan.load import plan_file
@@ -34,16 +34,17 @@ chain:
 """
 
 
-def emulated(root: Path, cache: Path, name: str, changes: Mapping[str, tuple[str, str]] | None = None) -> Subject:
+def emulated(root: Path, cache: Path, name: str, changes: Sequence[tuple[str, str, str]] = ()) -> Subject:
     """The chain as a subject.
 
-    cache: of what is compiled. changes: file below the output directory -> text and what to put there instead.
+    cache: of what is compiled. changes: a file below the output directory, a text and what to put there
+    instead.
     """
     spec = root / f"{name}.yaml"
     spec.write_text(SPEC.format(name=name), encoding="utf-8")
     plan = plan_file(spec)
     write_files(render_all([plan]), root / name)
-    for path, (old, new) in (changes or {}).items():
+    for path, old, new in changes:
         file = root / name / path.format(name=name)
         text = file.read_text(encoding="utf-8")
         assert old in text, f"{path} has no {old!r}"

@@ -10,11 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.verify.chains import SPEC
-
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
 
 ROOT = Path(__file__).resolve().parents[2]
+# Small: nothing is kept of what a command compiles.
+SPEC = """\
+fusegen: 1
+name: demo
+about: A chain of the tests
+dims: {batch: 64, features: 48}
+arguments:
+  features: {type: dim}
+inputs:
+  x: [batch, features]
+dtypes: [float32]
+chain:
+  - {op: mul, parameter: scale, shape: [features], init: randn}
+  - {op: silu}
+"""
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -26,7 +39,7 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "demo.yaml").write_text(SPEC.format(name="demo"), encoding="utf-8")
+    (tmp_path / "specs" / "demo.yaml").write_text(SPEC, encoding="utf-8")
     assert run("build", "--no-compile", "specs/demo.yaml", cwd=tmp_path).returncode == 0
     return tmp_path
 

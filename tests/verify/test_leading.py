@@ -10,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import fusegen  # noqa: E402
+from fusegen.emulate.package import emulate_package  # noqa: E402
 from fusegen.plan.load import plan_file  # noqa: E402
 from fusegen.render.output import write_files  # noqa: E402
 from fusegen.render.package import render_all  # noqa: E402
 from fusegen.verify.leading import leading_dimensions  # noqa: E402
-from fusegen.verify.packages import open_subject  # noqa: E402
 from fusegen.verify.sizes import SMALL, sizes  # noqa: E402
 from fusegen.verify.subject import Subject  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
@@ -55,7 +55,7 @@ def planned(root: Path, name: str, norm: str):
 def subject(tmp_path_factory, emulation_cache) -> Subject:
     root = tmp_path_factory.mktemp("leading")
     plan = planned(root, "leads", LAYER_NORM)
-    return open_subject(plan, root / "generated", device="cpu", cache=emulation_cache)
+    return Subject(plan, emulate_package(root / "generated" / "leads", cache=emulation_cache, modes=[0]), "cpu")
 
 
 @pytest.fixture
@@ -75,10 +75,11 @@ def failed(subject) -> set[str]:
     return {f"{item.name} {item.note}".strip() for item in found if not item.ok}
 
 
-def test_a_right_module_passes(subject, pair) -> None:
+def test_a_right_module_passes(subject, pair, monkeypatch) -> None:
     assert [item.name for item in leading_dimensions(*pair)] == ["3 dimensions", "1 dimension"]
     assert not failed(subject)
-    assert "leading dimensions" in {finding.check for finding in Suite(subject, full=False).run()}
+    monkeypatch.setattr("fusegen.verify.suite._BEHAVIOUR", {})  # which comes before, and calls compilers
+    assert any(finding.check == "leading dimensions" for finding in Suite(subject, full=False).run())
 
 
 def test_rows_in_another_order_are_caught(subject, operators, monkeypatch) -> None:

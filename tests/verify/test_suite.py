@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import functools
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.verify import behaviour, memory, operators  # noqa: E402
 from fusegen.verify.sizes import SMALL, sizes  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
+from tests.emulate.mutants.scenario import choose  # noqa: E402
 from tests.verify.chains import emulated  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.nvcc]
@@ -66,11 +69,28 @@ WRONG_KERNELS = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG_KERNELS)
-def test_a_wrong_kernel_is_caught(name, tmp_path, emulation_cache) -> None:
-    path, old, new, quantity = WRONG_KERNELS[name]
-    subject = emulated(tmp_path, emulation_cache, f"wrong_{name}", {path: (old, new)})
+@pytest.fixture(scope="module")
+def may_be_wrong(tmp_path_factory, emulation_cache):
+    """A package with all of these in its kernels, compiled once, and what chooses one: its number from 1, or 0."""
+    root, header = tmp_path_factory.mktemp("wrong"), '#include "launchers.h"\n'
+    changes = [("{name}/kernels.cu", header, f'extern "C" {{ int fusegen_mutant = 0; }}\n{header}')]
+    for number, (path, old, new, _) in enumerate(WRONG_KERNELS.values(), start=1):
+        changes.append((path, old, f"(fusegen_mutant == {number} ? ({new}) : ({old}))"))
+    subject = emulated(root, emulation_cache, "may_be_wrong", changes)
+    source = root / "may_be_wrong" / "may_be_wrong" / "kernels.cu"
+    library = compile_kernels(source, cache=emulation_cache, defines=["FUSEGEN_VERIFICATION"])
+    return subject, functools.partial(choose, library)
+
+
+@pytest.mark.parametrize("name", [None, *WRONG_KERNELS])
+def test_a_wrong_kernel_is_caught(name, may_be_wrong) -> None:
+    subject, choose = may_be_wrong
+    choose([None, *WRONG_KERNELS].index(name))
     found = failed(subject)
+    if name is None:
+        assert not found
+        return
+    quantity = WRONG_KERNELS[name][-1]
     assert quantity in found
     assert any(name.startswith("gradcheck") for name in found) == quantity.startswith("grad")
 

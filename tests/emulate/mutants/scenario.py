@@ -60,11 +60,11 @@ class Copy:
         return package
 
 
-def build(copy: Copy, mutants: list[tuple[int, Mutant]], root: Path) -> EmulatedLibrary:
+def build(copy: Copy, mutants: list[tuple[int, Mutant]], root: Path, cache: Path) -> EmulatedLibrary:
     """The copy with these mutants in it, compiled."""
     package = copy.write(root)
     add_mutants(package, mutants)
-    return kernels_of(package, copy.dtypes, root / "cache")
+    return kernels_of(package, copy.dtypes, cache)
 
 
 def add_mutants(package: Path, mutants: list[tuple[int, Mutant]]) -> None:
@@ -134,10 +134,11 @@ class Alike:
 
 @functools.cache
 def prepared(copy: Copy, rows: int, channels: int, groups: int, mean: float, cumulative: bool, root: Path):
-    """The generated module with every parameter and buffer away from its initial value, and what is expected of it."""
+    """The generated module with every parameter and buffer away from its initial value, and what is expected of it. The
+    linear layer's weight is small: its product is given."""
     given, plan, mode = CHAINS[copy.chain], copy.plan, copy.dtypes
     torch.manual_seed(0)
-    module = fusegen.load(given.spec, root)(*given.arguments(channels, channels, groups))
+    module = fusegen.load(given.spec, root)(*given.arguments(4, channels, groups))
     for tensor in (*module.parameters(), *module.buffers()):
         if tensor.is_floating_point():
             tensor.data.uniform_(0.5, 1.5)
