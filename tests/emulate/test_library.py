@@ -121,11 +121,11 @@ def test_a_library_of_some_modes_has_no_others(tmp_path, emulation_cache):
         assert [libraries[modes].call_int64("size", mode) for mode in range(3)] == expected
 
 
-def test_cache_follows_included_files(build):
+def test_cache_follows_included_files(build, sources):
     results = []
     for value in (1, 2):
-        library = build("", "header")
-        (library.path.parent.parent / "header" / "value.h").write_text(f"#define VALUE {value}")
+        (sources / "header").mkdir(exist_ok=True)
+        (sources / "header" / "value.h").write_text(f"#define VALUE {value}")
         library = build('#include "value.h"\nextern "C" int64_t value(int) { return VALUE; }', "header")
         results.append(library.call_int64("value", 0))
     assert results == [1, 2]
