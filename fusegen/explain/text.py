@@ -53,12 +53,12 @@ def choices(plan: Plan, mode: Mode, size: Sizes, cache: Path | None = None) -> I
         library = compile_kernels(source, cache=cache or root, modes=[mode.index], checked=False)
         launchers = EmulatedLaunchers(library)
         for program in plan.programs:
-            groups = 1 if program.groups is None else _size(program.groups, size)
+            groups = 1 if program.groups is None else _groups(program.groups, size)
             call = Call(mode.index, size.rows, size.channels, groups)
             yield program, choice(launchers.explain(Launcher(plan, program).symbol, call))
 
 
-def _size(dim: int | str, size: Sizes) -> int:
+def _groups(dim: int | str, size: Sizes) -> int:
     return dim if isinstance(dim, int) else size.symbols[dim]
 
 

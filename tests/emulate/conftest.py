@@ -21,14 +21,19 @@ PRELUDE = """
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory, emulation_cache):
-    root = tmp_path_factory.mktemp("generated")
-    (root / "support").mkdir()
+def sources(tmp_path_factory):
+    """Where build() writes: a directory for each name."""
+    return tmp_path_factory.mktemp("generated")
+
+
+@pytest.fixture(scope="module")
+def build(sources, emulation_cache):
+    (sources / "support").mkdir()
     for header in ("launch.cuh", "explain.cuh"):
-        shutil.copy(ROOT / "templates/support" / header, root / "support")
+        shutil.copy(ROOT / "templates/support" / header, sources / "support")
 
     def build(text, name="kernels", **kwargs):
-        source = root / name / "kernels.cu"
+        source = sources / name / "kernels.cu"
         source.parent.mkdir(exist_ok=True)
         source.write_text(PRELUDE + text)
         return compile_kernels(source, cache=emulation_cache, **kwargs)

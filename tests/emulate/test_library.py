@@ -136,11 +136,11 @@ def test_kernels_for_a_debugger_have_their_variables(build, monkeypatch):
     assert shown == [False, True]
 
 
-def test_cache_follows_included_files(build):
+def test_cache_follows_included_files(build, sources):
     results = []
     for value in (1, 2):
-        library = build("", "header")
-        (library.path.parent.parent / "header" / "value.h").write_text(f"#define VALUE {value}")
+        (sources / "header").mkdir(exist_ok=True)
+        (sources / "header" / "value.h").write_text(f"#define VALUE {value}")
         library = build('#include "value.h"\nextern "C" int64_t value(int) { return VALUE; }', "header")
         results.append(library.call_int64("value", 0))
     assert results == [1, 2]
