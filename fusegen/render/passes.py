@@ -81,7 +81,7 @@ class PassRenderer:
         return dict(
             sums=[Field(name, REDUCTIONS[node.op].cpp) for node, name in names.items()],
             components=sum(REDUCTIONS[node.op].components for node in sums),
-            terms=[f"sum.{name} = {self.expressions.operand(node.operands[0])};" for node, name in names.items()],
+            terms=[f"term.{name} = {self.expressions.operand(node.operands[0])};" for node, name in names.items()],
         )
 
     def _bits(self, cached: set[Node]) -> int:

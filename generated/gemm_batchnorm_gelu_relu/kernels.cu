@@ -17,7 +17,7 @@
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
 // In element(), x has the elements that are read, y those that are stored, and k what is known
-// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
 // results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
 // elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
@@ -148,9 +148,9 @@ struct TrainForward : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     if constexpr (kPass == 0) {
-      sum.batch_norm_moments_v = x.gemm_product_v;
+      term.batch_norm_moments_v = x.gemm_product_v;
     } else {
       const Acc batch_norm_v = (x.gemm_product_v - k.batch_norm_center_v) * k.batch_norm_scale_v
           + k.batch_norm_bias_v;
@@ -324,7 +324,7 @@ struct TrainBackward : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
     const Acc batch_norm_centered_v = x.gemm_product_v - k.batch_norm_center_v;
     const Acc batch_norm_v = batch_norm_centered_v * k.batch_norm_scale_v + k.batch_norm_bias_v;
     const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
@@ -335,8 +335,8 @@ struct TrainBackward : Program {
         : d_gelu_value_v * slope_of_gelu_value_v;
     cached.d_batch_norm_v = d_batch_norm_v;
     if constexpr (kPass == 0) {
-      sum.grad_batch_norm_bias_v = d_batch_norm_v;
-      sum.batch_norm_centered_d_batch_norm_sum_v = batch_norm_centered_v * d_batch_norm_v;
+      term.grad_batch_norm_bias_v = d_batch_norm_v;
+      term.batch_norm_centered_d_batch_norm_sum_v = batch_norm_centered_v * d_batch_norm_v;
     } else {
       const Acc d_gemm_unscaled_v = d_batch_norm_v
           - (batch_norm_centered_v * k.batch_norm_grad_slope_v + k.batch_norm_grad_mean_v);
@@ -459,7 +459,7 @@ struct EvalForward : Program {
   }
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc batch_norm_v = (x.gemm_product_v - k.batch_norm_center_v) * k.batch_norm_scale_v
         + k.batch_norm_bias_v;
     const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
@@ -559,7 +559,7 @@ struct EvalBackward : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc batch_norm_centered_v = x.gemm_product_v - k.batch_norm_center_v;
     const Acc batch_norm_v = batch_norm_centered_v * k.batch_norm_scale_v + k.batch_norm_bias_v;
     const Acc cdf_v = normal_cdf<Out>(batch_norm_v);
@@ -567,8 +567,8 @@ struct EvalBackward : Program {
     const Acc d_gelu_value_v = relu_backward(x.grad_y_v, gelu_value_v);
     const Acc slope_of_gelu_value_v = gelu_slope<Out>(batch_norm_v, cdf_v);
     const Acc d_batch_norm_v = d_gelu_value_v * slope_of_gelu_value_v;
-    sum.grad_batch_norm_bias_v = d_batch_norm_v;
-    sum.batch_norm_centered_d_batch_norm_sum_v = batch_norm_centered_v * d_batch_norm_v;
+    term.grad_batch_norm_bias_v = d_batch_norm_v;
+    term.batch_norm_centered_d_batch_norm_sum_v = batch_norm_centered_v * d_batch_norm_v;
     y.grad_gemm_product_v = d_batch_norm_v * k.batch_norm_scale_v;
   }
   // What is only stored of them.

@@ -18,7 +18,7 @@
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
 // In element(), x has the elements that are read, y those that are stored, and k what is known
-// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
 // results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
 // elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
@@ -144,7 +144,7 @@ struct Forward : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
     const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
     const Acc plus_bias_v = gemm_v + k.bias_v;
     const Acc hardtanh_value_v = hardtanh(plus_bias_v, Acc(-1), Acc(1));
@@ -153,7 +153,7 @@ struct Forward : Program {
         : mish<Out>(hardtanh_value_v, power_v);
     cached.mish_value_v = mish_value_v;
     if constexpr (kPass == 0) {
-      sum.groupnorm_moments_v = mish_value_v;
+      term.groupnorm_moments_v = mish_value_v;
     } else {
       const Acc groupnorm_hat_v = (mish_value_v - k.groupnorm_mean_v) * k.groupnorm_rstd_v;
       const Acc groupnorm_v = groupnorm_hat_v * k.groupnorm_weight_v + k.groupnorm_bias_v;
@@ -301,7 +301,7 @@ struct Backward : Program {
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
     const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
     const Acc plus_bias_v = gemm_v + k.bias_v;
     const Acc hardtanh_value_v = hardtanh(plus_bias_v, Acc(-1), Acc(1));
@@ -317,17 +317,17 @@ struct Backward : Program {
         : mish_slope<Out>(hardtanh_value_v, power_v);
     cached.slope_of_mish_value_v = slope_of_mish_value_v;
     if constexpr (kPass == 0) {
-      sum.d_groupnorm_hat_sum_v = d_groupnorm_hat_v;
-      sum.d_groupnorm_hat_groupnorm_hat_sum_v = d_groupnorm_hat_groupnorm_hat_v;
+      term.d_groupnorm_hat_sum_v = d_groupnorm_hat_v;
+      term.d_groupnorm_hat_groupnorm_hat_sum_v = d_groupnorm_hat_groupnorm_hat_v;
     } else {
       const Acc d_mish_value_unscaled_v = d_groupnorm_hat_v
           - (groupnorm_hat_v * k.groupnorm_grad_slope_v + k.groupnorm_grad_mean_v);
       const Acc d_mish_value_v = d_mish_value_unscaled_v * k.groupnorm_rstd_v;
       const Acc d_hardtanh_value_v = d_mish_value_v * slope_of_mish_value_v;
       const Acc d_plus_bias_v = hardtanh_backward(d_hardtanh_value_v, plus_bias_v, Acc(-1), Acc(1));
-      sum.grad_groupnorm_bias_v = x.grad_y_v;
-      sum.grad_groupnorm_weight_v = d_groupnorm_weight_v;
-      sum.grad_gemm_bias_v = d_plus_bias_v;
+      term.grad_groupnorm_bias_v = x.grad_y_v;
+      term.grad_groupnorm_weight_v = d_groupnorm_weight_v;
+      term.grad_gemm_bias_v = d_plus_bias_v;
       y.grad_gemm_product_v = d_plus_bias_v;
     }
   }

@@ -16,7 +16,7 @@
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
 // In element(), x has the elements that are read, y those that are stored, and k what is known
-// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
 // results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
 // elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
@@ -141,11 +141,11 @@ struct Forward : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
     const Acc gemm_v = has_bit(kCached, 0) ? cached.gemm_v : x.gemm_product_v + k.gemm_bias_v;
     cached.gemm_v = gemm_v;
     if constexpr (kPass == 0) {
-      sum.group_norm_moments_v = gemm_v;
+      term.group_norm_moments_v = gemm_v;
     } else {
       const Acc group_norm_hat_v = (gemm_v - k.group_norm_mean_v) * k.group_norm_rstd_v;
       const Acc group_norm_v = group_norm_hat_v * k.group_norm_weight_v + k.group_norm_bias_v;
@@ -287,7 +287,7 @@ struct Backward : Program {
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
     const Acc group_norm_hat_v = (gemm_v - k.group_norm_mean_v) * k.group_norm_rstd_v;
     const Acc group_norm_v = group_norm_hat_v * k.group_norm_weight_v + k.group_norm_bias_v;
@@ -297,15 +297,15 @@ struct Backward : Program {
     const Acc d_group_norm_hat_v = d_group_norm_v * k.group_norm_weight_v;
     const Acc d_group_norm_hat_group_norm_hat_v = d_group_norm_weight_v * k.group_norm_weight_v;
     if constexpr (kPass == 0) {
-      sum.d_group_norm_hat_sum_v = d_group_norm_hat_v;
-      sum.d_group_norm_hat_group_norm_hat_sum_v = d_group_norm_hat_group_norm_hat_v;
+      term.d_group_norm_hat_sum_v = d_group_norm_hat_v;
+      term.d_group_norm_hat_group_norm_hat_sum_v = d_group_norm_hat_group_norm_hat_v;
     } else {
       const Acc d_gemm_unscaled_v = d_group_norm_hat_v
           - (group_norm_hat_v * k.group_norm_grad_slope_v + k.group_norm_grad_mean_v);
       const Acc d_gemm_v = d_gemm_unscaled_v * k.group_norm_rstd_v;
-      sum.grad_group_norm_bias_v = d_group_norm_v;
-      sum.grad_group_norm_weight_v = d_group_norm_weight_v;
-      sum.grad_gemm_bias_v = d_gemm_v;
+      term.grad_group_norm_bias_v = d_group_norm_v;
+      term.grad_group_norm_weight_v = d_group_norm_weight_v;
+      term.grad_gemm_bias_v = d_gemm_v;
       y.grad_gemm_product_v = d_gemm_v;
     }
   }

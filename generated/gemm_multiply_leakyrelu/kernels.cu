@@ -16,7 +16,7 @@
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
 // In element(), x has the elements that are read, y those that are stored, and k what is known
-// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
 // results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
 // elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
@@ -99,7 +99,7 @@ struct Forward : Program {
   }
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc times_multiplier_v = x.gemm_product_v * multiplier_v + k.gemm_shift_v;
     const Acc leaky_relu_value_v = leaky_relu(times_multiplier_v, negative_slope_v);
     y.y_v = leaky_relu_value_v;
@@ -179,11 +179,11 @@ struct Backward : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc times_multiplier_v = x.gemm_product_v * multiplier_v + k.gemm_shift_v;
     const Acc d_times_multiplier_v =
         leaky_relu_backward(x.grad_y_v, times_multiplier_v, negative_slope_v);
-    sum.d_times_multiplier_sum_v = d_times_multiplier_v;
+    term.d_times_multiplier_sum_v = d_times_multiplier_v;
     y.grad_gemm_product_v = d_times_multiplier_v * multiplier_v;
   }
   // What is only stored of them.

@@ -16,7 +16,7 @@
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
 // In element(), x has the elements that are read, y those that are stored, and k what is known
-// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
 // results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
 // elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
@@ -145,10 +145,10 @@ struct TrainForward : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc times_scale_scaled_v = x.gemm_product_v * k.scale_v;
     if constexpr (kPass == 0) {
-      sum.bn_moments_v = times_scale_scaled_v;
+      term.bn_moments_v = times_scale_scaled_v;
     } else {
       const Acc bn_centered_v = times_scale_scaled_v - k.bn_center_v;
       const Acc bn_v = bn_centered_v * k.bn_scale_v + k.bn_bias_v;
@@ -316,18 +316,18 @@ struct TrainBackward : Program {
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc bn_centered_v = x.gemm_product_v * k.scale_v - k.bn_center_v;
     if constexpr (kPass == 0) {
-      sum.grad_bn_bias_v = x.grad_y_v;
-      sum.bn_centered_grad_y_sum_v = x.grad_y_v * bn_centered_v;
+      term.grad_bn_bias_v = x.grad_y_v;
+      term.bn_centered_grad_y_sum_v = x.grad_y_v * bn_centered_v;
     } else {
       const Acc bn_hat_v = bn_centered_v * k.bn_rstd_v;
       const Acc d_times_scale_unscaled_v = x.grad_y_v * k.bn_weight_v
           - (bn_hat_v * k.bn_grad_slope_v + k.bn_grad_mean_v);
       const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
       const Acc d_gemm_v = d_times_scale_unscaled_v * k.bn_grad_scale_v;
-      sum.gemm_d_times_scale_unscaled_sum_v = d_times_scale_unscaled_v * gemm_v;
+      term.gemm_d_times_scale_unscaled_sum_v = d_times_scale_unscaled_v * gemm_v;
       y.grad_gemm_product_v = d_gemm_v;
     }
   }
@@ -464,7 +464,7 @@ struct EvalForward : Program {
   }
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc bn_centered_v = x.gemm_product_v * k.scale_v - k.bn_center_v;
     const Acc bn_v = bn_centered_v * k.bn_scale_v + k.bn_bias_v;
     y.y_v = bn_v;
@@ -559,12 +559,12 @@ struct EvalBackward : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
     const Acc bn_centered_v = gemm_v * k.scale_v - k.bn_running_mean_v;
-    sum.grad_bn_bias_v = x.grad_y_v;
-    sum.bn_centered_grad_y_sum_v = x.grad_y_v * bn_centered_v;
-    sum.gemm_grad_y_sum_v = x.grad_y_v * gemm_v;
+    term.grad_bn_bias_v = x.grad_y_v;
+    term.bn_centered_grad_y_sum_v = x.grad_y_v * bn_centered_v;
+    term.gemm_grad_y_sum_v = x.grad_y_v * gemm_v;
     y.grad_gemm_product_v = x.grad_y_v * k.d_bn_hat_scale_v;
   }
   // What is only stored of them.

@@ -17,7 +17,7 @@
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
 // In element(), x has the elements that are read, y those that are stored, and k what is known
-// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
 // results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
 // elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
@@ -97,7 +97,7 @@ struct Forward : Program {
   }
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
     const Acc sigmoid_value_v = sigmoid<Out>(gemm_v);
     const Acc times_scaling_factor_v = sigmoid_value_v * scaling_factor_v;
@@ -175,12 +175,12 @@ struct Backward : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc gemm_v = x.gemm_product_v + k.gemm_bias_v;
     const Acc sigmoid_value_v = sigmoid<Out>(gemm_v);
     const Acc d_gemm_v = sigmoid_backward(x.grad_y_v * scaling_factor_v, sigmoid_value_v);
     const Acc d_gemm_2_v = x.grad_y_v + d_gemm_v;
-    sum.grad_gemm_bias_v = d_gemm_2_v;
+    term.grad_gemm_bias_v = d_gemm_2_v;
     y.grad_gemm_product_v = d_gemm_2_v;
   }
   // What is only stored of them.

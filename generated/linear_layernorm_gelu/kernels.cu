@@ -16,7 +16,7 @@
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
 // In element(), x has the elements that are read, y those that are stored, and k what is known
-// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
 // results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
 // elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
@@ -140,12 +140,12 @@ struct Forward : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
     const Acc linear_v = has_bit(kCached, 0) ? cached.linear_v : x.linear_product_v
         + k.linear_bias_v;
     cached.linear_v = linear_v;
     if constexpr (kPass == 0) {
-      sum.norm_moments_v = linear_v;
+      term.norm_moments_v = linear_v;
     } else {
       const Acc norm_hat_v = (linear_v - k.norm_mean_v) * k.norm_rstd_v;
       const Acc norm_v = norm_hat_v * k.norm_weight_v + k.norm_bias_v;
@@ -294,7 +294,7 @@ struct Backward : Program {
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
     const Acc linear_v = x.linear_product_v + k.linear_bias_v;
     const Acc norm_hat_v = (linear_v - k.norm_mean_v) * k.norm_rstd_v;
     const Acc norm_v = norm_hat_v * k.norm_weight_v + k.norm_bias_v;
@@ -308,14 +308,14 @@ struct Backward : Program {
     const Acc d_norm_hat_v = d_norm_v * k.norm_weight_v;
     const Acc d_norm_hat_norm_hat_v = d_norm_weight_v * k.norm_weight_v;
     if constexpr (kPass == 0) {
-      sum.d_norm_hat_sum_v = d_norm_hat_v;
-      sum.d_norm_hat_norm_hat_sum_v = d_norm_hat_norm_hat_v;
+      term.d_norm_hat_sum_v = d_norm_hat_v;
+      term.d_norm_hat_norm_hat_sum_v = d_norm_hat_norm_hat_v;
     } else {
       const Acc d_linear_v =
           (d_norm_hat_v - (norm_hat_v * k.norm_grad_slope_v + k.norm_grad_mean_v)) * k.norm_rstd_v;
-      sum.grad_norm_bias_v = d_norm_v;
-      sum.grad_norm_weight_v = d_norm_weight_v;
-      sum.grad_linear_bias_v = d_linear_v;
+      term.grad_norm_bias_v = d_norm_v;
+      term.grad_norm_weight_v = d_norm_weight_v;
+      term.grad_linear_bias_v = d_linear_v;
       y.grad_linear_product_v = d_linear_v;
     }
   }

@@ -18,7 +18,7 @@
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
 // In element(), x has the elements that are read, y those that are stored, and k what is known
-// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
 // results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
 // elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
@@ -150,9 +150,9 @@ struct TrainForward : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     if constexpr (kPass == 0) {
-      sum.bn_moments_v = x.matmul_product_v;
+      term.bn_moments_v = x.matmul_product_v;
     } else {
       const Acc over_divide_value_v = (x.matmul_product_v - k.bn_center_v) * k.bn_scale_v
           + k.bn_shift_v;
@@ -341,7 +341,7 @@ struct TrainBackward : Program {
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 2, Sums2<Of>, Nothing>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
     const Acc bn_centered_v = x.matmul_product_v - k.bn_center_v;
     const Acc over_divide_value_v = bn_centered_v * k.bn_scale_v + k.bn_shift_v;
     const Acc gate_v = sigmoid<Out>(over_divide_value_v);
@@ -350,8 +350,8 @@ struct TrainBackward : Program {
         : x.grad_y_v * slope_of_silu_value_v;
     cached.d_over_divide_value_v = d_over_divide_value_v;
     if constexpr (kPass == 0) {
-      sum.d_over_divide_value_sum_v = d_over_divide_value_v;
-      sum.bn_centered_d_over_divide_value_sum_v = bn_centered_v * d_over_divide_value_v;
+      term.d_over_divide_value_sum_v = d_over_divide_value_v;
+      term.bn_centered_d_over_divide_value_sum_v = bn_centered_v * d_over_divide_value_v;
     } else {
       const Acc d_matmul_unscaled_v = d_over_divide_value_v
           - (bn_centered_v * k.bn_grad_slope_v + k.bn_grad_mean_v);
@@ -402,8 +402,8 @@ struct TrainBackward : Program {
   }
   // What pass kPasses sums over the channels.
   static constexpr bool kReducesChannels = true;
-  template <typename K, typename S> FUSEGEN_DEVICE void channel_terms(const K& k, S& sum) const {
-    sum.d_over_divide_value_sum_sum_v = k.d_over_divide_value_sum_v;
+  template <typename K, typename S> FUSEGEN_DEVICE void channel_terms(const K& k, S& term) const {
+    term.d_over_divide_value_sum_sum_v = k.d_over_divide_value_sum_v;
   }
   // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
@@ -524,7 +524,7 @@ struct EvalForward : Program {
   }
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc over_divide_value_v = (x.matmul_product_v - k.bn_center_v) * k.bn_scale_v
         + k.bn_shift_v;
     const Acc gate_v = sigmoid<Out>(over_divide_value_v);
@@ -647,14 +647,14 @@ struct EvalBackward : Program {
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc bn_centered_v = x.matmul_product_v - k.bn_center_v;
     const Acc over_divide_value_v = bn_centered_v * k.bn_scale_v + k.bn_shift_v;
     const Acc gate_v = sigmoid<Out>(over_divide_value_v);
     const Acc slope_of_silu_value_v = silu_slope(over_divide_value_v, gate_v);
     const Acc d_over_divide_value_v = x.grad_y_v * slope_of_silu_value_v;
-    sum.d_over_divide_value_sum_v = d_over_divide_value_v;
-    sum.bn_centered_d_over_divide_value_sum_v = bn_centered_v * d_over_divide_value_v;
+    term.d_over_divide_value_sum_v = d_over_divide_value_v;
+    term.bn_centered_d_over_divide_value_sum_v = bn_centered_v * d_over_divide_value_v;
     y.grad_matmul_product_v = d_over_divide_value_v * k.bn_scale_v;
   }
   // What later passes need of the sums.
@@ -693,8 +693,8 @@ struct EvalBackward : Program {
   }
   // What pass kPasses sums over the channels.
   static constexpr bool kReducesChannels = true;
-  template <typename K, typename S> FUSEGEN_DEVICE void channel_terms(const K& k, S& sum) const {
-    sum.d_over_divide_value_sum_sum_v = k.d_over_divide_value_sum_v;
+  template <typename K, typename S> FUSEGEN_DEVICE void channel_terms(const K& k, S& term) const {
+    term.d_over_divide_value_sum_sum_v = k.d_over_divide_value_sum_v;
   }
   // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {

@@ -17,7 +17,7 @@
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
 // In element(), x has the elements that are read, y those that are stored, and k what is known
-// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
 // results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
 // elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
@@ -141,11 +141,11 @@ struct Forward : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
     const Acc fc_v = has_bit(kCached, 0) ? cached.fc_v : x.fc_product_v + k.fc_bias_v;
     cached.fc_v = fc_v;
     if constexpr (kPass == 0) {
-      sum.gn_moments_v = fc_v;
+      term.gn_moments_v = fc_v;
     } else {
       const Acc gn_hat_v = (fc_v - k.gn_mean_v) * k.gn_rstd_v;
       const Acc gn_v = gn_hat_v * k.gn_weight_v + k.gn_bias_v;
@@ -285,7 +285,7 @@ struct Backward : Program {
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc fc_v = x.fc_product_v + k.fc_bias_v;
     const Acc gn_hat_v = (fc_v - k.gn_mean_v) * k.gn_rstd_v;
     const Acc gn_v = gn_hat_v * k.gn_weight_v + k.gn_bias_v;
@@ -294,14 +294,14 @@ struct Backward : Program {
     const Acc d_gn_hat_v = d_gn_v * k.gn_weight_v;
     const Acc d_gn_hat_gn_hat_v = d_gn_weight_v * k.gn_weight_v;
     if constexpr (kPass == 0) {
-      sum.d_gn_hat_sum_v = d_gn_hat_v;
-      sum.d_gn_hat_gn_hat_sum_v = d_gn_hat_gn_hat_v;
+      term.d_gn_hat_sum_v = d_gn_hat_v;
+      term.d_gn_hat_gn_hat_sum_v = d_gn_hat_gn_hat_v;
     } else {
       const Acc d_fc_v =
           (d_gn_hat_v - (gn_hat_v * k.gn_grad_slope_v + k.gn_grad_mean_v)) * k.gn_rstd_v;
-      sum.grad_gn_bias_v = d_gn_v;
-      sum.grad_gn_weight_v = d_gn_weight_v;
-      sum.grad_fc_bias_v = d_fc_v;
+      term.grad_gn_bias_v = d_gn_v;
+      term.grad_gn_weight_v = d_gn_weight_v;
+      term.grad_fc_bias_v = d_fc_v;
       y.grad_fc_product_v = d_fc_v;
     }
   }

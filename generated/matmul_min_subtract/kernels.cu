@@ -16,7 +16,7 @@
 // x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
 //
 // In element(), x has the elements that are read, y those that are stored, and k what is known
-// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// besides: values of the launch, the channel, the row and the group. `term` takes the terms of this
 // element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
 // results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
 // elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
@@ -104,7 +104,7 @@ struct Forward : Program {
   }
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc linear_v = x.linear_product_v + k.linear_bias_v;
     const Acc minimum_constant_v = minimum(linear_v, k.constant_v);
     const Acc minus_constant_v = minimum_constant_v - k.constant_v;
@@ -202,11 +202,11 @@ struct Backward : Program {
       std::conditional_t<kPass == 0, Sums0<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Nothing>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     const Acc linear_v = x.linear_product_v + k.linear_bias_v;
     const Acc d_linear_v = minimum_backward(x.grad_y_v, linear_v, k.constant_v);
-    sum.d_constant_2_sum_v = -x.grad_y_v + minimum_backward(x.grad_y_v, k.constant_v, linear_v);
-    sum.grad_linear_bias_v = d_linear_v;
+    term.d_constant_2_sum_v = -x.grad_y_v + minimum_backward(x.grad_y_v, k.constant_v, linear_v);
+    term.grad_linear_bias_v = d_linear_v;
     y.grad_linear_product_v = d_linear_v;
   }
   // What later passes need of the sums.
@@ -238,8 +238,8 @@ struct Backward : Program {
   }
   // What pass kPasses sums over the channels.
   static constexpr bool kReducesChannels = true;
-  template <typename K, typename S> FUSEGEN_DEVICE void channel_terms(const K& k, S& sum) const {
-    sum.grad_constant_v = k.d_constant_2_sum_v;
+  template <typename K, typename S> FUSEGEN_DEVICE void channel_terms(const K& k, S& term) const {
+    term.grad_constant_v = k.d_constant_2_sum_v;
   }
   // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {

@@ -73,9 +73,9 @@ struct Normalise : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  __device__ __forceinline__ void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  __device__ __forceinline__ void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     if constexpr (kPass == 0) {
-      sum.moments_v = x.x_v;
+      term.moments_v = x.x_v;
     } else {
       y.y_v = (x.x_v - k.mean_v) * k.scale_v + k.shift_v;
     }
@@ -191,17 +191,17 @@ struct Gradient : Program {
   using Sums = std::conditional_t<kPass == 0, SumsAndMoments<Of>, OneSum<Of>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
     const Acc d_v = kCached & 2 ? cached.d_v : x.grad_y_v * x.gate_v * k.weight_v;
     cached.d_v = d_v;
     if constexpr (kPass == 0) {
-      sum.first_sum_v = d_v;
-      sum.moments_v = x.x_v;
-      sum.second_sum_v = x.x_v * d_v;
-      sum.third_sum_v = x.x_v;
+      term.first_sum_v = d_v;
+      term.moments_v = x.x_v;
+      term.second_sum_v = x.x_v * d_v;
+      term.third_sum_v = x.x_v;
     } else {
       const Acc grad_v = d_v - (x.x_v * k.slope_v + k.d_sum_v * k.inverse_count_v);
-      sum.sum_v = grad_v;
+      term.sum_v = grad_v;
       y.grad_x_v = grad_v;
       y.grad_gate_v = d_v;
     }
@@ -297,9 +297,9 @@ struct Grouped : Program {
   using Sums = std::conditional_t<kPass == 1, OneSum<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  __device__ __forceinline__ void element(const X& x, const K& k, Cached&, S& sum, Y& y) const {
+  __device__ __forceinline__ void element(const X& x, const K& k, Cached&, S& term, Y& y) const {
     if constexpr (kPass == 1) {
-      sum.sum_v = (x.x_v + k.double_row_v) * k.scale_v + k.bias_v;
+      term.sum_v = (x.x_v + k.double_row_v) * k.scale_v + k.bias_v;
     } else {
       y.y_v = x.x_v * k.sum_v + x.z_v * k.scale_v + k.shift_v;
     }

@@ -113,23 +113,23 @@ struct Columns : Base {
       kPass == 0, SumsAndMoments<Of>, std::conditional_t<kPass == 1, OneSum<Of>, TwoSums<Of>>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Nothing&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Nothing&, S& term, Y& y) const {
     const Acc scaled_v = (x.x_v + k.moved_bias_v) * k.half_scale_v;
     if constexpr (kPass == 0) {
       const Acc h_v = scaled_v + k.twice_offset_v;
-      sum.first_sum_v = h_v * h_v;
-      sum.moments_v = h_v;
-      sum.second_sum_v = h_v;
-      sum.third_sum_v = magnitude(h_v);
+      term.first_sum_v = h_v * h_v;
+      term.moments_v = h_v;
+      term.second_sum_v = h_v;
+      term.third_sum_v = magnitude(h_v);
     } else {
       y.y_v = (scaled_v - k.mean_v) * k.inverse_v + x.z_v;
-      sum.sum_v = y.y_v;
+      term.sum_v = y.y_v;
     }
   }
   template <typename K>
-  FUSEGEN_DEVICE void channel_terms(const K& k, TwoSums<TermsIn<Acc>::template Of>& sum) const {
-    sum.total_v = k.y_sum_v;
-    sum.weighted_v = k.y_sum_v * k.moved_bias_v;
+  FUSEGEN_DEVICE void channel_terms(const K& k, TwoSums<TermsIn<Acc>::template Of>& term) const {
+    term.total_v = k.y_sum_v;
+    term.weighted_v = k.y_sum_v * k.moved_bias_v;
   }
   template <int kPass, typename K, typename S>
   FUSEGEN_DEVICE void follow(K& k, const S& total) const {
@@ -250,13 +250,13 @@ struct Rows : Base {
   using Sums = std::conditional_t<kPass == 0, SumsAndMoments<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Nothing&, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Nothing&, S& term, Y& y) const {
     const Acc h_v = x.x_v * k.twice_weight_v + k.bias_v + k.half_scale_v + k.twice_offset_v;
     if constexpr (kPass == 0) {
-      sum.first_sum_v = h_v * h_v;
-      sum.moments_v = h_v;
-      sum.second_sum_v = h_v;
-      sum.third_sum_v = magnitude(h_v);
+      term.first_sum_v = h_v * h_v;
+      term.moments_v = h_v;
+      term.second_sum_v = h_v;
+      term.third_sum_v = magnitude(h_v);
     } else {
       y.y_v = h_v - k.mean_v;
     }

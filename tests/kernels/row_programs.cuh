@@ -115,13 +115,13 @@ struct Normalised : Program {
   using Sums = std::conditional_t<kPass == 0, Sums0<Of>, Nothing>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
     const Acc u_v = kCached & 1 ? cached.u_v : x.x_v + k.bias_v;
     cached.u_v = u_v;
     if constexpr (kPass == 0) {
-      sum.u_moments_v = u_v;
-      sum.dot_sum_v = u_v * x.z_v;
-      sum.z_moments_v = x.z_v;
+      term.u_moments_v = u_v;
+      term.dot_sum_v = u_v * x.z_v;
+      term.z_moments_v = x.z_v;
     } else {
       const Acc hat_v = (u_v - k.mean_v) * k.rstd_v;
       y.y_v = (hat_v * k.twice_weight_v + k.twice_offset_v) * k.more_scale_v + k.dot_v;
@@ -244,21 +244,21 @@ struct Gradient : Program {
       kPass == 0, OneSum<Of>, std::conditional_t<kPass == 1, Sums1<Of>, Sums2<Of>>>;
 
   template <int kPass, unsigned kCached, typename X, typename K, typename S, typename Y>
-  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& sum, Y& y) const {
+  FUSEGEN_DEVICE void element(const X& x, const K& k, Cached& cached, S& term, Y& y) const {
     if constexpr (kPass == 0) {
-      sum.sum_v = x.other_v;
+      term.sum_v = x.other_v;
     } else {
       const Acc hat_v = kCached & 1 ? cached.hat_v : (x.x_v - k.center_v) * k.rstd_v;
       cached.hat_v = hat_v;
       const Acc d_v = x.grad_v * k.weight_v;
       if constexpr (kPass == 1) {
-        sum.d_sum_v = d_v * k.factor_v;
-        sum.hat_d_sum_v = hat_v * d_v;
+        term.d_sum_v = d_v * k.factor_v;
+        term.hat_d_sum_v = hat_v * d_v;
       } else {
         const Acc dx_v = (d_v - hat_v * k.slope_v - k.shift_v) * k.factor_v * k.rstd_v;
-        sum.grad_sum_v = x.grad_v;
-        sum.hat_grad_sum_v = hat_v * x.grad_v;
-        sum.dx_sum_v = dx_v;
+        term.grad_sum_v = x.grad_v;
+        term.hat_grad_sum_v = hat_v * x.grad_v;
+        term.dx_sum_v = dx_v;
         y.y_v = dx_v;
       }
     }

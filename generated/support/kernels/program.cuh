@@ -33,7 +33,7 @@
 //   kCachedInRegisters[pass], kCachedInShared[pass]   those that row and column kernels have cached
 //                             when a pass begins, as bits
 //   Sums<kPass, Of>           what a pass sums: a field Of<reduction> each
-//   element<kPass, kCached>(x, k, cached, sum, y)   an element: the terms that it adds to sums, and
+//   element<kPass, kCached>(x, k, cached, term, y)   an element: its terms of the sums, and
 //                             what is stored of it. Values whose bit is in kCached come from
 //                             `cached`. The compiler drops what a pass does not use
 //   follow<kPass>(k, total)   what later passes need of the sums of a pass
