@@ -50,7 +50,7 @@ def run_all(sizes: Sequence[ScaleRow], cache: Path) -> None:
             torch.cuda.synchronize()
             if profiled:
                 torch.cuda.profiler.start()
-            if status := launch.call():
+            if status := launch():
                 raise SystemExit(f"{row.what} at {row.size}: CUDA error {status}")
             torch.cuda._sleep(1)
             torch.cuda.synchronize()

@@ -15,47 +15,55 @@ from fusegen.verify.findings import Finding, Report
 _FIGURES = ("fused_largest", "eager_largest", "bound_largest", "fused_norm", "eager_norm", "bound_norm")
 _HEAD = """# Numerics
 
-What fusegen promises about accuracy, how `fusegen verify` judges it, and what was measured. This page is written by
-`python benchmarks/numerics.py --render benchmarks/results/numerics_h200.csv`; the CSV was measured by
-`python benchmarks/numerics.py --out DIR` on {device}.
+What fusegen promises about accuracy, how `fusegen verify` judges it, and what was measured. This
+page is written by `python benchmarks/numerics.py --render benchmarks/results/numerics_h200.csv`.
+The CSV was measured by `python benchmarks/numerics.py --out DIR` on {device}.
 
 ## The policy
 
-A fused result is compared with the same chain in double precision, on the same data and the same parameters, beside
-what eager PyTorch makes of it in the same dtype. Its error may be at most
+A fused result is compared with the same chain in double precision, on the same data and the same
+parameters, beside what eager PyTorch makes of it in the same dtype. Its error may be at most
 
     {factor:g} x eager's error + {output_ulps:g} ulp of the computing dtype + {sum_ulps:g} ulp of float32 x sqrt(n)
 
-where n is the length of the reduction behind the quantity (1024 rows for a bias's gradient over 1024 rows). Only the
-last term grows with n, because every reduction is accumulated in float32 whatever the storage dtype is; for float64
-it is double's. The same bound holds for two measures: the largest difference over the largest magnitude of the
-reference, and the relative Frobenius norm. The constants are in `fusegen/verify/policy.py`.
+where n is the length of the reduction behind the quantity (1024 rows for a bias's gradient over
+1024 rows). Only the last term grows with n, because every reduction is accumulated in float32
+whatever the storage dtype is; for float64 it is double's. The same bound holds for two measures:
+the largest difference over the largest magnitude of the reference, and the relative Frobenius norm.
+The constants are in `fusegen/verify/policy.py`.
 
-- **Cancelling sums.** Some gradients are zero in exact arithmetic, such as that of a linear bias in front of a batch
-  norm. Their rounding noise has the size of the terms that cancel, so the error is taken relative to the root of the
-  sum of the squares of these terms.
-- **Kinks.** On which side of relu's zero a value falls can be a matter of its last bit. Where the output is within
-  64 ulps (float32) or 8 ulps (16 bits) of a kink, the incoming gradient is zero. What happens exactly at a kink is
-  tested with chosen values, on which PyTorch's convention is met exactly.
-- **Training.** Three steps of SGD with momentum are judged by how far each parameter has moved. Training amplifies
-  rounding, so eager's error is the worst of nine runs that differ by rounding alone (rows in another order, inputs an
-  ulp up or down).
-- **NaN and infinity.** In the output they are where eager has them. Gradients and buffers are finite where eager's
-  are; whether a sum of infinities is infinite or NaN depends on the order of its terms.
-- **Tails.** A chain that is a function of one value is swept over its arguments on a GPU: every 16-bit number, float32
-  ones of every exponent and more where functions change. Each result and each derivative is judged by its own ulps.
-  Where eager is within 4 of them (float32) or 1 (16 bits), the fused result is within twice as many, subnormal results
-  included; where eager has lost its digits nothing is asked. `tests/gpu/test_tails.py` makes such a chain of every
-  function in the catalogue.
-- **Range.** Constants are multiplied with each other only where the product is a normal number in any case
-  (`fusegen/ir/ranges.py`). Statistics are float32's: a norm of values whose deviation is beyond 1.8e19 over the root of
-  their number has an infinite variance, as in PyTorch's kernels for GPUs, and gives its bias. With deviations of 1e18
-  it is right; around 1e19 squares about the first value may overflow a factor of 3 before Welford's do.
-- **Reproducibility.** Two runs on the same device, with the same sizes and alignment, give the same bits.
-- **float64** exists in verification builds only. `torch.autograd.gradcheck` runs on it: the same kernels, instantiated
-  for double, against finite differences. These see through a detach, so what a chain detaches is held as it was.
+- **Cancelling sums.** Some gradients are zero in exact arithmetic, such as that of a linear bias in
+  front of a batch norm. Their rounding noise has the size of the terms that cancel. The error is
+  relative to the root of the sum of the squares of these terms.
+- **Kinks.** On which side of relu's zero a value falls can be a matter of its last bit. Where the
+  output is within 64 ulps (float32) or 8 ulps (16 bits) of a kink, the incoming gradient is zero.
+  What happens exactly at a kink is tested with chosen values, on which PyTorch's convention is met
+  exactly.
+- **Training.** Three steps of SGD with momentum are judged by how far each parameter has moved.
+  Training amplifies rounding. Eager's error is the worst of nine runs that differ by rounding alone
+  (rows in another order, inputs an ulp up or down).
+- **NaN and infinity.** In the output they are where eager has them. Gradients and buffers are
+  finite where eager's are. Whether a sum of infinities is infinite or NaN depends on the order of
+  its terms.
+- **Tails.** A chain that is a function of one value is swept over its arguments on a GPU: every
+  16-bit number, float32 ones of every exponent and more where functions change. Each result and
+  each derivative is judged by its own ulps. Where eager is within 4 of them (float32) or 1 (16
+  bits), the fused result is within twice as many, subnormal results included. Where eager has lost
+  its digits nothing is asked. `tests/gpu/test_tails.py` makes such a chain of every function in the
+  catalogue.
+- **Range.** Constants are multiplied with each other only where the product is a normal number in
+  any case (`fusegen/ir/ranges.py`). Statistics are float32's: a norm of values whose deviation is
+  beyond 1.8e19 over the root of their number has an infinite variance, as in PyTorch's kernels for
+  GPUs, and gives its bias. With deviations of 1e18 it is right. Around 1e19 squares about the first
+  value may overflow a factor of 3 before Welford's do.
+- **Reproducibility.** Two runs on the same device, with the same sizes and alignment, give the same
+  bits.
+- **float64** exists in verification builds only. `torch.autograd.gradcheck` runs on it: the same
+  kernels, instantiated for double, against finite differences. These see through a detach, so what
+  a chain detaches is held as it was.
 
-TF32 is off, norm parameters, running statistics and inputs are random, and outputs are poisoned before each run.
+TF32 is off, norm parameters, running statistics and inputs are random, and outputs are poisoned
+before each run.
 
 """
 

@@ -16,9 +16,10 @@ _HEAD = """## Is it faster?
 
 {answer}
 
-The table says how many times as fast as the same chain in PyTorch the fused module is, in the geometric mean over the
-chains and from the least to the most: by device time at large shapes, by wall time at small ones. **torch.compile** is
-the fastest of its modes that were measured, **fastest peer** the fastest of these and eager.
+The table says how many times as fast as the same chain in PyTorch the fused module is: the
+geometric mean over the chains, and in brackets the least and the most. Large shapes are by device
+time, small ones by wall time. **torch.compile** is the fastest of its modes that were measured,
+**fastest peer** the fastest of these and eager.
 
 """
 _ANSWER = "On an {gpu}, over the faster of eager PyTorch and `torch.compile`, a fused training step is {gains}."
@@ -31,16 +32,21 @@ large shapes they take {share}.
 _MEMORY = """The most that a training step allocates at a time, beyond its inputs and parameters.
 
 The fused module needs more than `torch.compile` in {more} of {all} rows, by at most {most} times an activation [N, C],
-and less than eager in {less}. For the backward pass it keeps the linear layer's result and the norm's statistics, once
-each. The difference is when these go. The backward pass is one op, whose arguments live until it returns: they are
-still there while the gradients of weight and input are made, though no kernel reads them any more, and that is where
-the peak is. A compiled graph frees them before. Two ops, one for the kernels and one for the products, would free them
-too, at the price of one more node of autograd in each step, which small shapes feel.
+and less than eager in {less}.
+
+For the backward pass it keeps the linear layer's result and the norm's statistics, once each. The
+difference is when they are freed:
+
+- The backward pass is one op, whose arguments live until it returns. They are still there while the
+  gradients of weight and input are made, though no kernel reads them any more. That is the peak.
+- A compiled graph frees them before.
+- Two ops, one for the kernels and one for the products, would free them too. They would take one
+  more node of autograd in each step, which costs time at small shapes.
 
 """
-_README = """On an {gpu} with torch {torch}, a training step (forward and backward pass, gradients of the input and of
-all parameters) is this many times as fast as the same chain in PyTorch, in the geometric mean over the chains and from
-the least to the most:
+_README = """On an {gpu} with torch {torch}, a training step is this many times as fast as the same chain in
+PyTorch. A step is the forward and backward pass, with gradients of the input and of all parameters.
+Figures are the geometric mean over the chains, and in brackets the least and the most:
 
 {table}
 Measured by `fusegen bench`, here for the first chain and the last dtype of the large shapes:

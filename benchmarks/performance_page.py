@@ -35,28 +35,31 @@ RESULTS, PAGE, README = Path("benchmarks/results"), Path("docs/performance.md"),
 _TITLE = "# Performance\n"
 _HEAD = """## How it was measured
 
-Written by `benchmarks/performance_page.py` from the CSVs in [benchmarks/results](../benchmarks/results), which have
-every figure with its quartiles, the versions and the command:
+Written by `benchmarks/performance_page.py` from the CSVs in [benchmarks/results](../benchmarks/results).
+They have every figure with its quartiles, the versions and the command:
 
 {files}
-This page has training steps at full size and what explains them; all other modes and sizes are in the CSVs.
-`fusegen bench` measures:
+This page has training steps at full size and what explains them. All other modes and sizes are in
+the CSVs. `fusegen bench` measures so:
 
-- Before anything is timed, its output, gradients and running statistics are checked as `fusegen verify` does.
-- All subjects are built and warmed up first. Then samples are taken in rounds, every subject once, then every subject
-  again, so that all of them see the same clocks and temperatures of the GPU. A figure is the median of its samples.
-- **Device time** is that between two CUDA events around one call, from an L2 full of other data, queued behind a short
-  delay on the device so that launch latency does not count.
-- **Wall time** is that of a call in a loop of some 40 ms that is synchronised at its ends only: what a caller sees.
-- **contraction** is the linear layer's library calls alone, **tail** the time of the chain without them. The tail's
-  **floor** is a device copy of the fewest bytes that the tail moves: each input read once, each result written once.
-- **schedule**, in the CSV and in the table that `fusegen bench` prints, is what the launchers of the fused module say
-  that they run at that size: the forward direction's and, behind a slash, the backward direction's. **launches** are
-  the kernels with their grids and blocks; a third extent of a grid is the blocks of a cluster. Where PyTorch's
-  operators run, the schedule is `none` and launches say why. Rows from before launchers could be asked have neither.
-- **spread** is the largest distance between the quartiles of a subject in that line, over its median.
-- **peers** are the chain in eager PyTorch and through `torch.compile` in its default mode, with `reduce-overhead` (CUDA
-  graphs) and with `max-autotune-no-cudagraphs`. Below 1, the fused module is faster than the fastest of them.
+- Before anything is timed, output, gradients and running statistics are checked as `fusegen verify`
+  does.
+- All subjects are built and warmed up first. Samples are taken in rounds, every subject once, then
+  every subject again. So all of them see the same clocks and temperatures of the GPU. A figure is
+  the median of its samples.
+
+| word | meaning |
+|---|---|
+| device time | between two CUDA events around one call; the L2 is full of other data, launch latency does not count |
+| wall time | of a call in a loop of some 40 ms that is synchronised at its ends only: what a caller sees |
+| contraction | the linear layer's library calls alone |
+| tail | the time of the chain without the contraction |
+| floor | a device copy of the fewest bytes that the tail moves: each input read once, each result written once |
+| schedule | in the CSV: what the launchers run, forward / backward; `none` where PyTorch's operators run |
+| launches | in the CSV: the kernels with their grids and blocks; a third extent of a grid is the blocks of a cluster |
+| spread | the largest distance between the quartiles of a subject in that line, over its median |
+| peers | eager PyTorch; `torch.compile` by default, with `reduce-overhead` and `max-autotune-no-cudagraphs` |
+| fused / best peer | below 1, the fused module is faster than the fastest of the peers |
 """
 _NOT_IN_ROUNDS = """That was before `fusegen bench`: one subject after another, while the clocks of the GPU moved, so
 that ratios between 0.85 and 1.15 tell little; neither spread nor floors.

@@ -12,46 +12,66 @@ Markdown = Callable[[Sequence[Line]], str]
 
 _KERNELS = """## Kernels on {device}
 
-By `benchmarks/kernel_times.py`: device time of each kernel in one forward and backward pass, in microseconds, beside a
-device copy that moves as many bytes, and the ratio of the two. Those of a training step; evaluation is in the CSV.
+By `benchmarks/kernel_times.py`: device time of each kernel in a training step, in microseconds, the
+time of a device copy of as many bytes, and the ratio of the two. Evaluation is in the CSV.
 """
 _LIMITS = """## What bounds the kernels on {device}
 
-By `benchmarks/kernel_limits.py`, as Nsight Compute counts it, each kernel from cold caches: the time, the share of the
-memory's peak, the share of all slots in which instructions could be issued that were used, the same for the unit that
-computes exponentials and reciprocals, the share of the warps that a multiprocessor could hold, and the instructions of
-all threads for each element of the activations. An H200 at 1.7 GHz that copies 4200 GB/s has about 41 slots for each
-element of which a kernel moves 6 bytes, as a backward pass in 16 bits does, and 82 in float32: no kernel with more
-instructions than that runs at the copy's speed. The special unit takes an instruction of a warp in 8 slots of a
-scheduler, so two sigmoids of each element, an exponential and a reciprocal each (gemm_groupnorm_swish_multiply_swish),
-are 32 of the 27 slots that a forward pass in 16 bits has: it cannot run at the copy's speed either.
+By `benchmarks/kernel_limits.py`: what Nsight Compute counts of each kernel, from cold caches.
+
+| column | meaning |
+|---|---|
+| us | the time |
+| dram_percent | share of the memory's peak |
+| issue_percent | share of the slots in which an instruction could be issued |
+| special_percent | the same of the unit that computes exponentials and reciprocals |
+| warps_percent | share of the warps that a multiprocessor could hold |
+| per_element | instructions of all threads for each element of the activations |
+
+An H200 at 1.7 GHz copies 4200 GB/s. A kernel that moves 6 bytes of an element, as a backward pass in
+16 bits does, then has about 41 slots for it; 82 in float32. A kernel with more instructions does not
+run at the copy's speed.
+
+The special unit takes an instruction of a warp in 8 slots of a scheduler. Two sigmoids of each
+element (gemm_groupnorm_swish_multiply_swish), an exponential and a reciprocal each, take 32 slots. A
+forward pass in 16 bits has 27. It does not run at the copy's speed either.
 """
 _JUMPS = """## What is behind the largest jumps, {device}
 
-By `benchmarks/jump_limits.py`, as Nsight Compute counts it: for each program and dtype the two sizes between which an
-element's time differs most, first the one where it is shorter. Of each program the kernel that takes longest, from cold
-caches: picoseconds for each element, shares as in *What bounds the kernels* and of what the L1 can do, and the slots of
-warps for each element, those of lanes that have nothing to do included. Where rows, or groups of channels, begin within
-vectors, an element takes more of them: they are moved by smaller accesses, and lanes are idle at their ends.
+By `benchmarks/jump_limits.py`: what Nsight Compute counts, from cold caches. For each program and
+dtype there are the two sizes between which an element's time differs most, the faster one first, and
+of each program the kernel that takes longest.
+
+The columns are picoseconds for each element, shares as in *What bounds the kernels* and of what the
+L1 can do, and the slots of warps for each element, those of idle lanes included.
+
+Where rows, or groups of channels, begin within vectors, an element takes more slots: smaller
+accesses move it, and lanes are idle at the ends of rows.
 """
 _HOST = """## The host's time at small shapes, {device}
 
-By `benchmarks/host_time.py`, in microseconds: one step is the forward pass and the gradients of the input and all
-parameters, timed until the host may go on. **bare** is an `autograd.Function` with as many inputs and gradients that
-computes nothing: what autograd itself takes, of the fused step too. **ops** are the fused module's two C++ ops, each
-called alone in a loop: three library products, the kernels' launches, the tensors. **bare and ops** is the bare
-Function with calls of the two ops in it, whose results it drops. It takes longer than the parts alone: presumably, as
-what each of them executes is no longer in the caches when its turn comes. That is about the least that a step takes
-whose ops are called by a Python Function, and eager over it about the most that is gained that way.
+By `benchmarks/host_time.py`, in microseconds. A step is the forward pass and the gradients of the
+input and all parameters, timed until the host may go on. This is the smallest size; the CSV has
+larger ones.
 
-**one thread**: with the autograd engine in the calling thread. Otherwise each step hands over to the engine's thread of
-the device and back, which takes as long as the machine takes to wake a thread, and the caches of two cores. This is the
-smallest size; the CSV has larger ones.
+| subject | what it is |
+|---|---|
+| bare | an `autograd.Function` with as many inputs and gradients that computes nothing: what autograd itself takes |
+| ops | the fused module's two C++ ops, each in a loop: three library products, launches, tensors |
+| bare and ops | the bare Function with calls of the two ops in it, whose results it drops |
+| one thread | with the autograd engine in the calling thread |
+
+**bare and ops** is about the least that a step takes whose ops are called by a Python Function. It
+takes longer than its parts alone, presumably because each evicts the other's code from the caches.
+
+Without **one thread**, each step hands over to the engine's thread of the device and back. That
+takes as long as the machine takes to wake a thread, and the caches of two cores.
 """
 _BUILD = """## Builds and imports
 
-By `benchmarks/build_times.py`, in seconds, on {cores} cores with a load of {load} when it began: medians of the wall
-time, and the CPU time of a build with all of its compilers. What is wanted is the wall time on two idle cores.
+By `benchmarks/build_times.py`, in seconds, on {cores} cores with a load of {load} when it began:
+medians of the wall time, and the CPU time of a build with all of its compilers. What is wanted is
+the wall time on two idle cores.
 """
 
 

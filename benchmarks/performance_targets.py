@@ -23,46 +23,62 @@ _HEAD = """## What is wanted, and what stands in the way, {device}
 
 """
 _TAILS = """
-**Tails and kernels.** In float32 most are within what is wanted. Of those that are not, and of those in 16 bits, the
-row kernels have more instructions for each element, or more of the special unit's, than a copy leaves slots for (*What
-bounds the kernels*): an element of 16 bits takes half as long to move and as long to compute. The column kernels of the
-backward pass use up neither the slots nor the memory: over 1024 rows a tile whose rows are 64 bytes takes 128 KB of
-shared memory, so a multiprocessor has one at a time and reads nothing while it sums and stores. Nor do the L2-resident
-kernels: batch norm over 16384 rows reads twice what no block holds, the second time from the L2, and what comes from
-there comes beside what comes from the memory.
+**Tails and kernels.** In float32 most are within what is wanted. What stands in the way of the others:
+
+- *Row kernels* have more instructions for each element, or more of the special unit's, than a copy
+  leaves slots for (*What bounds the kernels*). An element of 16 bits takes half as long to move and
+  as long to compute.
+- *Column kernels of the backward pass* use up neither the slots nor the memory. Over 1024 rows a tile
+  whose rows are 64 bytes takes 128 KB of shared memory. A multiprocessor has one tile at a time, and
+  reads nothing while it sums and stores.
+- *L2-resident kernels* use up neither, either. Batch norm over 16384 rows reads twice what no block
+  holds, the second time from the L2. These reads are besides those from memory.
 """
 _ROWS = """
-**Batch norm over many rows.** A cluster of eight blocks has shared memory for some 113 bytes of each of 16384 rows, of
-all tensors. From {least} rows and {bytes} MiB on this is how long it takes to hold columns so, and to keep tiles of
-columns in the L2 from their sums to their results, over the two-pass schedule, which reads the memory twice, about as
-fast as a copy; and the launcher's choice over a copy of the fewest bytes. Geometric means. **begin at**: whether rows
-fill lines of 128 bytes, of which a tile has one in each row, only begin at multiples of 16 bytes, or neither. Of many
-more than {most} rows a tile takes so much of the L2 that it has no room for the next ones.
+**Batch norm over many rows.** A cluster of eight blocks has shared memory for some 113 bytes of each
+of 16384 rows, of all tensors. From {least} rows and {bytes} MiB on, the table has the time of column
+tiles in shared memory and of tiles in the L2 over that of the two-pass schedule, which reads the
+memory twice at about a copy's speed; and the time of the launcher's choice over a copy of the fewest
+bytes. Figures are geometric means.
+
+**begin at** says whether rows fill lines of 128 bytes, begin at multiples of 16 bytes, or neither. With
+many more than {most} rows a tile takes so much of the L2 that it has no room for the next ones.
 
 {table}"""
 _GAIN = """
-**{gain} times faster in bf16.** The contraction is the same library call for everybody. This is how much faster than
-the fastest peer a training step would be whose tail took no longer than a copy, the floor:
+**{gain} times faster in bf16.** The contraction is the same library call for everybody. The table says
+how much faster than the fastest peer a training step is, and would be with a tail as fast as a copy:
 
 {table}"""
 _SMALL = """
-**Small shapes.** With the autograd engine in one thread, the two ops behind a Function in Python that does nothing else
-are {least} times as fast as eager's step. The fused step, whose node is in C++ (`templates/support/autograd.cpp`), is
-{fused} times as fast, and takes {over} of theirs (*The host's time*). What is left are the ops: three library products,
-the kernels' launches and the tensors; and the Python of the module.
+**Small shapes.** With the autograd engine in one thread (*The host's time*):
+
+- The two ops behind a Function in Python that does nothing else are {least} times as fast as
+  eager's step.
+- The fused step is {fused} times as fast, and takes {over} of their time. Its node is in
+  C++ (`templates/support/autograd.cpp`).
+
+What is left is the time of the ops (three library products, the kernels' launches and the tensors)
+and of the Python of the module.
 """
 _BUILD = """
-**Builds.** A cold build takes the CPU time of its compilers, divided by the cores (*Builds and imports*): instances of
-the kernels for the dtypes of five modes with vectors and without, {kernels} CPU seconds of {spec}; a
-binding, {binding}; and, the first time in an output directory, the library that differentiates the ops,
-{library}, and the Python module of all packages, {module}. Of all that the headers of pybind11 alone are {pybind},
-which says how fast the machine is. Where the cores have other work besides, all of it takes longer.
+**Builds.** A cold build takes the CPU time of its compilers, divided by the cores (*Builds and imports*):
+
+| part | CPU, s |
+|---|---|
+| kernels of {spec}, for the dtypes of five modes, with vectors and without | {kernels} |
+| a binding | {binding} |
+| once for an output directory: the library that differentiates the ops | {library} |
+| once for an output directory: the Python module of all packages | {module} |
+| of all that, the headers of pybind11 alone | {pybind} |
+
+The last line says how fast the machine is. Where the cores have other work, all of it takes longer.
 """
 _SCALE = """
-**Scale.** The jumps are beside sizes that fill vectors and warps: where rows or groups begin within a vector, threads
-idle at their ends and elements are moved by smaller accesses, so that an element takes up to several times as many
-instructions (*What is behind the largest jumps*). The largest are beside rows of 8 elements of 16 bits, one vector, and
-groups of 32 elements, whose lanes fill warps.
+**Scale.** The jumps are beside sizes that fill vectors and warps (*What is behind the largest jumps*).
+Where rows or groups begin within a vector, threads idle at their ends and smaller accesses move the
+elements. An element then takes up to several times as many instructions. The largest jumps are
+beside rows of 8 elements of 16 bits, one vector, and groups of 32 elements, whose lanes fill warps.
 """
 _CHOICES = """
 Of the {poor} choices more than {most} times as slow as the best, {persistent} are persistent

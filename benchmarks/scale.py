@@ -4,7 +4,7 @@
     PYTHONPATH=. python benchmarks/scale.py --self-test                                  without one
 
 The kernels alone, without the contraction: every program of a chain, at each size with the schedule that its launcher
-chooses and with each that can be asked for. Their results must agree before anything is timed. Sizes are powers of two
+chooses and with each that can be forced. Their results must agree before anything is timed. Sizes are powers of two
 of bytes in several aspect ratios, then what lies beside them: one more, four more, the nearest prime. Device time from
 a flushed L2, behind a delay, the schedules and a copy of the fewest bytes in turn. Ends with the worst choices and the
 largest jumps between neighbouring sizes.

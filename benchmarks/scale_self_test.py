@@ -14,7 +14,7 @@ from scale_sizes import Size
 from scale_sweep import choices, sweep
 
 from fusegen.bench.clock import Machine
-from fusegen.bench.scale import read_scale
+from fusegen.bench.scale import grouped, read_scale
 from fusegen.bench.scale_text import report
 from fusegen.emulate import compile_kernels
 from fusegen.plan.load import plan_file
@@ -66,6 +66,9 @@ def self_test(specs: Sequence[str], dtypes: Sequence[str], cache: Path) -> None:
         programs = sum(2 * len(chain.plan.variants) for chain in found)
         assert sum(row.schedule == "automatic" for row in rows) == 2 * programs
         assert {row.schedule for row in rows} == {"automatic", "persistent", "l2", "two_pass"}
+        for same in grouped(rows, "spec", "program", "dtype", "rows", "channels"):
+            forced = {row.schedule for row in same} - {"automatic"}
+            assert not forced or same[0].chosen in forced, f"{same[0].what} {same[0].size}: {same[0].chosen}"
     report(rows)
     print(f"{len(rows)} rows as they must be; their times mean nothing")
 
@@ -86,7 +89,7 @@ def _beside_double(chain: Chain, size: Any) -> None:
         for program in (forward, backward):
             for schedule, launch in agreeing(program, choices(program.program)).items():
                 program.reset()
-                assert launch.call() == 0
+                assert launch() == 0
                 for name, value in program.outputs.items():
                     if name not in expected:
                         continue  # saved statistics

@@ -1,11 +1,11 @@
-"""Measures programs at sizes: the schedule that a launcher chooses, and each that can be asked for."""
+"""Measures programs at sizes: the schedule that a launcher chooses, and each that can be forced."""
 
 from __future__ import annotations
 
 import gc
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -13,9 +13,8 @@ import torch
 from scale_chains import Chain
 
 from fusegen.bench.clock import Clock
-from fusegen.bench.rounds import Spread
 from fusegen.bench.scale import ScaleRow, append_scale
-from fusegen.plan.candidates import schedule_names
+from fusegen.plan.candidates import forced_name, schedule_names
 from fusegen.plan.model import Program
 from fusegen.plan.shapes import AUTOMATIC, Shapes
 from fusegen.tune.agreement import agreeing
@@ -24,14 +23,12 @@ from fusegen.tune.tail import TailError, TailProgram
 from fusegen.verify.sizes import Sizes
 
 COPY = "copy"
-# Below this difference in time, the workspace tells better which schedule was chosen.
-_SAME_TIME = 1.05
 # What takes so many times as long as the launcher's choice is measured once.
 _FAR = 10.0
 
 
 def choices(program: Program) -> dict[str, Shapes | None]:
-    """The launcher's own choice, then the schedules that can be asked for."""
+    """The launcher's own choice, then the schedules that can be forced."""
     return {AUTOMATIC: None, **{name: Shapes(name) for name in schedule_names(program)}}
 
 
@@ -41,7 +38,7 @@ def rows_of(clock: Clock, chain: Chain, program: TailProgram, versions: str) -> 
     # Random data, see fusegen/bench/work.py; half of the bytes are read and half are written.
     source = torch.randn(max(program.bytes // 8, 1), device=chain.device)
     target = torch.empty_like(source)
-    calls = {COPY: lambda: target.copy_(source), **{name: launch.call for name, launch in launches.items()}}
+    calls = {COPY: lambda: target.copy_(source), **launches}
     times = measure(clock, calls, most=1)
     # The two-pass schedule with tiny groups takes seconds otherwise.
     close = {name: call for name, call in calls.items() if times[name].median < _FAR * times[AUTOMATIC].median}
@@ -49,7 +46,7 @@ def rows_of(clock: Clock, chain: Chain, program: TailProgram, versions: str) -> 
     copy = times.pop(COPY).median
     forced = {name: time for name, time in times.items() if name != AUTOMATIC}
     best = min(forced, key=lambda name: forced[name].median, default=AUTOMATIC)
-    chosen = _chosen(times, {name: launch.workspace_bytes for name, launch in launches.items()})
+    chosen = forced_name(program.choice().schedule)
     tail = program.tail
     groups = max((tail.extent(count) for count in chain.plan.chain.group_counts), default=1)
     return [
@@ -77,19 +74,6 @@ def rows_of(clock: Clock, chain: Chain, program: TailProgram, versions: str) -> 
         )
         for schedule, spread in times.items()
     ]
-
-
-def _chosen(times: Mapping[str, Spread], workspace: Mapping[str, int]) -> str:
-    """Which of the schedules `automatic` is: the only one, else by time, else by the workspace they need."""
-    forced = [name for name in times if name != AUTOMATIC]
-    if len(forced) < 2:
-        return forced[0] if forced else AUTOMATIC
-    fast, slow = sorted(forced, key=lambda name: times[name].median)[:2]
-    if times[slow].median < _SAME_TIME * times[fast].median:
-        same = [name for name in forced if workspace[name] == workspace[AUTOMATIC]]
-        if len(same) == 1:
-            return same[0]
-    return min(forced, key=lambda name: abs(times[name].median - times[AUTOMATIC].median))
 
 
 def sweep(

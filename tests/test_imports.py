@@ -26,7 +26,8 @@ LAYERS = (
     ("bench",),
     ("tune",),
     ("explain",),
-    ("fusegen", "cli"),
+    ("fusegen", "commands"),
+    ("cli",),
     ("__main__",),
 )
 LEVELS = {package: level for level, packages in enumerate(LAYERS) for package in packages}

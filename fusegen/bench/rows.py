@@ -29,7 +29,7 @@ class Row:
     device_ms - contraction_ms. copy_gb_s, contraction_tflop_s: the ceilings of the GPU. targets: what the kernels were
     compiled for. schedule: what the launchers of the fused module ran: the forward direction's, and behind a slash the
     backward direction's; "none" where PyTorch's operators ran. launches: the kernels with their grids and blocks, or
-    why there are none. Both are empty for other subjects, and in rows from before launchers could be asked.
+    why there are none. Both are empty for other subjects, and in rows from before launchers could tell.
     """
 
     run: str

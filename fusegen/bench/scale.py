@@ -27,7 +27,8 @@ class ScaleRow:
 
     microseconds: median of device time from a flushed L2, with its quartiles. bytes: the fewest that the program moves,
     every input and every output once; copy_microseconds: a device copy of as many in the same rounds. chosen: the
-    schedule that `automatic` took. best: the fastest that was asked for. automatic_over_best: its time over theirs.
+    schedule that `automatic` took, as its launcher says. best: the fastest forced schedule. automatic_over_best: its
+    time over theirs.
     """
 
     spec: str

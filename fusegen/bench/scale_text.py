@@ -12,12 +12,16 @@ from fusegen.plan.shapes import AUTOMATIC
 _HEAD = """
 ## Scale on {device}
 
-By `benchmarks/scale.py`, {versions}: the kernels of each program, without the contraction, at activations of {least} to
-{most} MiB whose rows and channels are powers of two, odd, prime or unaligned. Shares are the time of a copy of the
-fewest bytes over that of the program, in the median and at least, by these bytes. Sizes are rows x channels / groups.
-**choice / best**: time with the schedule that the launcher chooses over that of the fastest. **largest jump**: time per
-element over that of a neighbouring size. Sizes whose kernels or launch shapes have changed since they were measured are
-left out.
+By `benchmarks/scale.py`, {versions}: the kernels of each program, without the contraction, at
+activations of {least} to {most} MiB. Rows and channels are powers of two, odd, prime or unaligned.
+Sizes are rows x channels / groups. Sizes whose kernels or launch shapes have changed since they were
+measured are left out.
+
+| column | meaning |
+|---|---|
+| shares | the time of a copy of the fewest bytes over that of the program, median and least, by these bytes |
+| choice / best | time with the schedule that the launcher chooses over that of the fastest |
+| largest jump | time per element over that of a neighbouring size |
 """
 _WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}
 

@@ -21,7 +21,7 @@ _THEN = " / "
 @dataclass(frozen=True)
 class Ran:
     """schedule: the name of the forward direction's, and the backward direction's where there is one; NO_KERNELS where
-    PyTorch's operators run, UNKNOWN where the launchers cannot be asked. launches: the kernels of each direction with
+    PyTorch's operators run, UNKNOWN where the launchers cannot tell. launches: the kernels of each direction with
     their launch configurations, or why there are none to name."""
 
     schedule: str
@@ -44,5 +44,5 @@ def ran(subject: Subject, mode: Mode, sizes: Sizes, what: str, module: Any, inpu
     try:
         found = [subject.choice(program, mode, sizes) for program in programs]
     except ImportError as problem:  # another copy of the package has registered the ops
-        return Ran(UNKNOWN, f"the launchers cannot be asked: {problem}")
+        return Ran(UNKNOWN, f"the launchers cannot tell: {problem}")
     return Ran(_THEN.join(each.schedule for each in found), _THEN.join(each.launched for each in found))

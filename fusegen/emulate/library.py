@@ -1,47 +1,22 @@
-"""Compiles emitted sources for the emulator and calls their launchers."""
+"""Calls the launchers of emitted sources that were compiled for the emulator, and says what went wrong."""
 
 from __future__ import annotations
 
 import ctypes
-import functools
-import hashlib
 import os
-import re
 import subprocess
-import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fusegen.emulate.buffer import Buffer
-from fusegen.emulate.errors import EmulationBuildError, EmulationError
+from fusegen.emulate.errors import EmulationError
 from fusegen.runtime.structs import Struct
 
-_HERE = Path(__file__).resolve().parent
-_INCLUDE = _HERE / "include"
-_NATIVE = _HERE / "native"
-_COMPILER = "g++"
-_COMMON_FLAGS = ["-std=c++17", "-g1", "-fPIC"]  # functions and lines are all that errors name
-# A fortified longjmp refuses to leave a fibre's stack.
-_ENGINE_FLAGS = [*_COMMON_FLAGS, "-O2", "-U_FORTIFY_SOURCE"]
-_KERNEL_FLAGS = [
-    *_COMMON_FLAGS,
-    "-O1",
-    "-ffp-contract=off",
-    "-fno-gnu-unique",  # else statics of equally named templates would be shared by all loaded libraries
-    "-Wno-unknown-pragmas",
-    # What a GPU answers with a fault or with a wrong address, without the sanitizer's run-time library.
-    "-fsanitize=alignment,bounds,signed-integer-overflow",
-    "-fsanitize-undefined-trap-on-error",
-]
-# A call of the engine before every access to memory. ThreadSanitizer's own run-time library is not linked.
-_HOOK_FLAGS = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"]
-_QUOTED_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+INCLUDE = Path(__file__).resolve().parent / "include"
 
 # All libraries share the engine's state, and ctypes lets other Python threads run during a call.
 _lock = threading.Lock()
-# Held while the engine is built, for which all threads would wait anyway.
-_building = threading.Lock()
 
 
 class _Report(ctypes.Structure):
@@ -148,96 +123,13 @@ class EmulatedLibrary:
             return f"kernel at {offset:#x}", f"{self.path.name}+{offset:#x}"
         # Innermost first; a device function of the stand-in headers interests nobody, but who called it does.
         frames = list(zip(lines[::2], lines[1::2], strict=True))
-        function, line = next((frame for frame in frames if str(_INCLUDE) not in frame[1]), frames[0])
+        function, line = next((frame for frame in frames if str(INCLUDE) not in frame[1]), frames[0])
         return function, os.path.basename(line).partition(" ")[0]  # drops "(discriminator 4)"
-
-
-def compile_kernels(
-    source: Path,
-    *,
-    cache: Path,
-    defines: Sequence[str] = (),
-    modes: Iterable[int] | None = None,
-    checked: bool = True,
-) -> EmulatedLibrary:
-    """Compiles a kernels.cu unless the cache has it. The key is the content of everything that goes in.
-
-    modes: the dtype configurations to compile, by the index that the plan has for each; None: all of them. A launcher
-    refuses the others. Each takes the compiler a few seconds.
-
-    checked: whether every access to shared memory and to buffers is looked at before it happens. Without that, a
-    mistake shows by what it does: a fault, a damaged canary, a NaN, a result that depends on the order of threads.
-    """
-    source, cache = Path(source).resolve(), Path(cache).resolve()
-    cache.mkdir(parents=True, exist_ok=True)
-    with _building:
-        engine = _build_engine(cache)
-    defines = [*defines, *_selected(modes)]
-    flags = [*_KERNEL_FLAGS, *(_HOOK_FLAGS if checked else [])]
-    digest = hashlib.sha256(repr((engine.name, flags, defines)).encode())
-    _hash_source(source, digest, set())
-    target = cache / f"{source.stem}-{digest.hexdigest()[:24]}.so"
-    if not target.exists():
-        options = [f"-D{define}" for define in defines]
-        # $ORIGIN: the engine lies beside the library, wherever the cache is moved to.
-        link = ["-shared", str(engine), "-Wl,-rpath,$ORIGIN"]
-        _compile([*flags, *options, "-x", "c++", str(source)], link, target)
-    return EmulatedLibrary(target)
-
-
-def _selected(modes: Iterable[int] | None) -> list[str]:
-    """The macro of kernels/entry.cuh that says which dtype configurations are compiled."""
-    return [] if modes is None else [f"FUSEGEN_MODES={sum(1 << mode for mode in set(modes)):#x}u"]
-
-
-def _build_engine(cache: Path) -> Path:
-    digest = hashlib.sha256(repr((_compiler_version(), _ENGINE_FLAGS)).encode())
-    for path in sorted([*_INCLUDE.iterdir(), *_NATIVE.iterdir()]):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    target = cache / f"libfusegen_emulate-{digest.hexdigest()[:24]}.so"
-    if not target.exists():
-        link = ["-shared", f"-Wl,-soname,{target.name}", "-ldl", "-lpthread"]
-        _compile([*_ENGINE_FLAGS, str(_NATIVE / "engine.cpp")], link, target)
-    return target
-
-
-def _compile(arguments: Sequence[str], link: Sequence[str], target: Path) -> None:
-    """Another process may do the same at the same time: whoever ends last replaces an equal file.
-
-    In two steps: a linker that is told of -fsanitize=thread adds its run-time library.
-    """
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as directory:
-        compiled, output = Path(directory) / "object.o", Path(directory) / target.name
-        compile_ = [f"-I{_INCLUDE}", *arguments, "-c", "-o", str(compiled)]
-        for command in (compile_, [str(compiled), *link, "-o", str(output)]):
-            done = subprocess.run([_COMPILER, *command], capture_output=True, text=True)
-            if done.returncode:
-                raise EmulationBuildError(done.stderr.strip())
-        os.replace(output, target)
 
 
 def _watched(buffer: Buffer) -> _Watched:
     open_, close = buffer.pages()
     return _Watched(open_, close, buffer.pointer, buffer.nbytes, buffer.dtype.itemsize, buffer.poison == 0xFF)
-
-
-def _hash_source(path: Path, digest: hashlib._Hash, seen: set[Path]) -> None:
-    """Adds a file and what it includes in quotes; the emulator's own headers are in the engine's key."""
-    if path in seen or not path.is_file():
-        return
-    seen.add(path)
-    text = path.read_bytes()
-    digest.update(len(text).to_bytes(8, "little") + text)
-    for name in _QUOTED_INCLUDE.findall(text):
-        _hash_source((path.parent / os.fsdecode(name)).resolve(), digest, seen)
-
-
-@functools.cache
-def _compiler_version() -> str:
-    try:
-        return subprocess.run([_COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
-    except OSError as error:
-        raise EmulationBuildError(f"cannot run {_COMPILER}: {error}") from None
 
 
 def _buffers(args: Sequence[object]) -> Iterator[tuple[str, Buffer]]:

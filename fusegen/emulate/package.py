@@ -15,8 +15,8 @@ from types import ModuleType
 
 from filelock import FileLock
 
+from fusegen.emulate.compiler import compile_kernels
 from fusegen.emulate.errors import EmulationBuildError
-from fusegen.emulate.library import compile_kernels
 from fusegen.paths import AUTOGRAD, SUPPORT
 
 

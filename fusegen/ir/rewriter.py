@@ -13,7 +13,7 @@ class Rewriter:
     """Goes over the nodes of a program once, in topological order.
 
     Exactness: a leaf that is not `inexact` may hold numbers that cancel a bias exactly. Nothing is folded across its
-    first addition then, as x + (b - mean) may have lost what (x + b) - mean has kept. Any other value has a rounding
+    first addition then, as x + (b - mean) may have lost what is left in (x + b) - mean. Any other value has a rounding
     error of its own, as large as that of the folded coefficient.
 
     forms: each node of the program as an affine form over a node of the new graph. moments_of: for moments, the form

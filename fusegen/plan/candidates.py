@@ -8,16 +8,21 @@ from fusegen.plan.model import Program
 from fusegen.plan.model import Schedule as PlanSchedule
 from fusegen.plan.shapes import AUTOMATIC, DEFAULT, L2, PERSISTENT, TUNABLES, TWO_PASS, Shapes
 
-_CHOICE = {"row": PERSISTENT, "column": PERSISTENT, "l2": L2, "two_pass": TWO_PASS}
+_FORCED = {"row": PERSISTENT, "column": PERSISTENT, "l2": L2, "two_pass": TWO_PASS}
+
+
+def forced_name(schedule: str) -> str:
+    """What `Shapes.schedule` calls a schedule; one that cannot be forced keeps its name."""
+    return _FORCED.get(schedule, schedule)
 
 
 def schedule_names(program: Program) -> tuple[str, ...]:
-    """What can be asked of a program's launcher, besides the automatic choice."""
-    return tuple(_CHOICE[each.kind] for each in program.schedules) if len(program.schedules) > 1 else ()
+    """The schedules that a program's launcher can be forced to take."""
+    return tuple(forced_name(each.kind) for each in program.schedules) if len(program.schedules) > 1 else ()
 
 
 def tunable_names(program: Program, schedule: str | None) -> tuple[str, ...]:
-    """The tunables that a program's kernels read in one of its schedules. None: nothing is asked for, and where there
+    """The tunables that a program's kernels read in one of its schedules. None: no schedule is forced, and where there
     is a choice nobody can tell which kernels run."""
     names = schedule_names(program) or (None,)
     return next((_tunables(s) for name, s in zip(names, program.schedules, strict=True) if name == schedule), ())

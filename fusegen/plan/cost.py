@@ -20,7 +20,7 @@ from fusegen.plan.kernel import KernelSpec
 from fusegen.plan.model import Program
 from fusegen.plan.units import Unit, unit_of
 
-_PILOT_SUMS, _SUM_AND_DISTANCES = 3, 4
+_SHIFTED_SUMS, _SUM_AND_DISTANCES = 3, 4
 _PER_VECTOR = 0.25  # of what is computed once for the neighbouring columns of a thread, four in float32
 
 
@@ -47,7 +47,7 @@ class _Counting:
 
     needed: the passes and kernels that need a node. once, twice: passes in which it is used at least so often.
     border: those for which it is at hand. loops: bits of passes that compute small values for each element, by
-    whether only the kernels of whole rows do.
+    whether only the kernels of full rows do.
     """
 
     def __init__(self, specs: Sequence[KernelSpec], nodes: Sequence[Node], given: Collection[Node]) -> None:
@@ -83,7 +83,7 @@ class _Counting:
                 self._use(node, bit)
             if spec.kind == "row":
                 for node in pass_.sums:
-                    if node.op == "moments":  # kept in registers for the passes that follow
+                    if node.op == "moments":  # stays in registers for the passes that follow
                         self.border[node.operands[0]] |= own & -(bit << 1)
         for tensor in spec.vector_stores:
             self.needed[tensor.node] |= kernel
@@ -99,7 +99,7 @@ class _Counting:
 
     def _count_sums(self, spec: KernelSpec, sums: Sequence[Node], bit: int) -> None:
         moments = sum(node.op == "moments" for node in sums)
-        self.elements += moments * (_SUM_AND_DISTANCES if spec.kind == "row" else _PILOT_SUMS)
+        self.elements += moments * (_SUM_AND_DISTANCES if spec.kind == "row" else _SHIFTED_SUMS)
         for node in sums:
             if node.op == "sum":
                 self.elements += 1
@@ -160,8 +160,8 @@ class _Counting:
         """The kernels, with their passes, whose own sums a small value follows from."""
         found: dict[Node, int] = {}
         for node in self.nodes:
-            behind = 0
+            sums = 0
             for operand in node.operands if node not in self.given else ():
-                behind |= found[operand]
-            found[node] = behind & ~self.border[node] | self.own[node]
+                sums |= found[operand]
+            found[node] = sums & ~self.border[node] | self.own[node]
         return found

@@ -14,7 +14,7 @@ from fusegen.plan.schedule import Scheduler
 class Folding:
     """Makes a program's schedules, from the graph as it is and from simplified ones, and takes the cheapest.
 
-    rounded: see `simplify`.
+    inexact: see `simplify`.
     """
 
     def __init__(
@@ -24,9 +24,9 @@ class Folding:
         inputs: Sequence[Tensor],
         outputs: Sequence[Tensor],
         reasons: Sequence[str] = (),
-        rounded: Collection[Node] = (),
+        inexact: Collection[Node] = (),
     ) -> None:
-        self.graph, self.name, self.reasons, self.rounded = graph, name, reasons, rounded
+        self.graph, self.name, self.reasons, self.inexact = graph, name, reasons, inexact
         self.inputs, self.outputs = inputs, outputs
         self.given = {tensor.node for tensor in inputs}
 
@@ -37,21 +37,21 @@ class Folding:
     def program(self) -> Program:
         """The cheapest program that was found.
 
-        Everything is folded at first. Then each value, from the first to the last, is kept as it is in the spec
+        Everything is folded at first. Then each value, from the first to the last, stays as it is in the spec
         where that costs less. No schedule may become dearer for the sake of another.
         """
-        kept = self._candidates()
-        opaque: set[Node] = set()
-        best, folded = self._simplified(opaque)
+        candidates = self._candidates()
+        barriers: set[Node] = set()
+        best, folded = self._simplified(barriers)
         least = _total(best)
-        for node in kept:
+        for node in candidates:
             if node not in folded:
                 continue
-            attempt, changed = self._simplified(opaque | {node})
+            attempt, changed = self._simplified(barriers | {node})
             cost = _total(attempt)
             if cost < least:
-                best, least, opaque, folded = attempt, cost, opaque | {node}, changed
-        plain, _ = self._simplified(kept)
+                best, least, barriers, folded = attempt, cost, barriers | {node}, changed
+        plain, _ = self._simplified(candidates)
         found, limits = best.costs, plain.costs
         better = found.keys() == limits.keys() and all(found[k].elements <= limits[k].elements for k in found)
         return (best if better else plain).program()
@@ -60,13 +60,13 @@ class Folding:
         nodes = ancestors([tensor.node for tensor in self.outputs], self.given)
         return [n for n in nodes if n.op in ELEMENT_WISE and n.is_full and n not in self.given]
 
-    def _simplified(self, opaque: Collection[Node]) -> tuple[Scheduler, Collection[Node]]:
-        """The schedules of the simplified graph, and the values that are folded: keeping another one changes nothing.
+    def _simplified(self, barriers: Collection[Node]) -> tuple[Scheduler, Collection[Node]]:
+        """The schedules of the simplified graph, and the values that are folded: another barrier changes nothing.
 
         No kernel is made before a graph has been chosen.
         """
         nodes = [tensor.node for tensor in self.outputs]
-        found, folded = simplify(self.graph, nodes, self.given, self.rounded, opaque)
+        found, folded = simplify(self.graph, nodes, self.given, self.inexact, barriers)
         outputs = [replace(tensor, node=found[tensor.node]) for tensor in self.outputs]
         return Scheduler(self.name, self.inputs, outputs, self.reasons), folded
 

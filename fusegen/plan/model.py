@@ -12,7 +12,7 @@ from fusegen.plan.units import Unit, unit_of
 
 Role = str
 """Which dtype a tensor has: "activation", "output", "parameter", "accumulator", "count", or "input <name>". A count is
-that of the batches behind running statistics: a kernel that moves them reads it or adds one, by the momentum's sign.
+that of the batches of running statistics: a kernel that moves them reads it or adds one, by the momentum's sign.
 "channel" is the role of the numbers of the channels, which lie nowhere: kernels make them."""
 
 
@@ -106,9 +106,9 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Kernels that compute a program in order. kind: "row" and "column" are persistent, they hold data in
-    registers or shared memory; "l2" holds it in the L2; "two_pass" and "pointwise" hold none. operations: of arithmetic
-    for each element, see fusegen.plan.cost."""
+    """Kernels that compute a program in order. kind: "row" and "column" are persistent, their data stays in
+    registers or shared memory, that of "l2" in the L2. operations: of arithmetic for each element, see
+    fusegen.plan.cost."""
 
     kind: Literal["row", "column", "l2", "two_pass", "pointwise"]
     kernels: tuple[Kernel, ...]
@@ -131,13 +131,13 @@ class Phase:
 
 @dataclass(frozen=True)
 class Program:
-    """One direction of one variant of a chain, behind its contraction.
+    """One direction of one variant of a chain, after its contraction.
 
     phases: the reductions that full-size results or other reductions wait for, in order. terminal: sums of columns that
     nothing of the kind waits for, which the last pass takes. scalar_sums: of all channels. first_resident: the phase
-    from which on persistent kernels may keep elements; the number of phases where none may.
+    from which on persistent kernels may cache elements; the number of phases where none may.
 
-    schedules: alternatives, the launcher takes the first that suits the sizes; the last fits every size.
+    schedules: alternatives, the launcher takes the first that is eligible; the last fits every size.
     scalar_reductions: kernels for scalar results, run after any schedule.
     """
 

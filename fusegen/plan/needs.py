@@ -15,7 +15,7 @@ from fusegen.plan.units import Unit, unit_of
 
 
 class Needs:
-    """The reductions behind the outputs of a program.
+    """The reductions that the outputs of a program need.
 
     nodes: everything it needs, in order. reductions: but those to scalars, `scalar_sums`. terminal: sums of columns
     that nothing but results of channels and scalars waits for. phases: the other reductions, in order.
@@ -49,16 +49,16 @@ class Needs:
         return tuple(n for n in self.reductions if unit_of(n.axes) is Unit.CHANNEL and n not in awaited)
 
     def _walk(self, own: Mapping[Node, int] | None = None) -> dict[Node, int]:
-        """For each node the highest number of a reduction among it and what is behind it. own: those numbers; without
-        them, one more than the highest number behind."""
+        """For each node the highest number of a reduction among it and what it follows from. own: those numbers;
+        without them, one more than the highest number of its operands."""
         waiting = set(self.reductions).difference(self.terminal)
         found: dict[Node, int] = {}
         for node in self.nodes:
-            behind = 0 if node in self.given else max((found[o] for o in node.operands), default=0)
+            before = 0 if node in self.given else max((found[o] for o in node.operands), default=0)
             if own is None:
-                found[node] = behind + (node in waiting)
+                found[node] = before + (node in waiting)
             else:
-                found[node] = max(behind, own.get(node, 0))
+                found[node] = max(before, own.get(node, 0))
         return found
 
     def _phases(self) -> list[Phase]:
@@ -88,23 +88,23 @@ class Needs:
             lists[self.level[node]].append(node)
         return lists
 
-    def kept(self, level: int) -> list[Tensor]:
+    def stored(self, level: int) -> list[Tensor]:
         """What must reach memory once so many phases are done: results, and values that later passes use."""
         outputs = [t for t in self.vector_outputs if max(self.level[t.node], 1) == level]
         return self._with_scratch(outputs, self._first_uses[level])
 
-    def kept_at_last(self, known: int, stored: Collection[str]) -> list[Tensor]:
+    def stored_at_last(self, known: int, earlier: Collection[str]) -> list[Tensor]:
         """The same once every reduction but the scalar ones is done. known: the level up to which values are in memory.
-        stored: names of results that are there already."""
-        outputs = [t for t in self.vector_outputs if t.name not in stored and self.level[t.node] <= self.last]
-        return self._with_scratch(outputs, self._behind_scalar_sums(known))
+        earlier: names of results that are there already."""
+        outputs = [t for t in self.vector_outputs if t.name not in earlier and self.level[t.node] <= self.last]
+        return self._with_scratch(outputs, self._needed_by_scalar_sums(known))
 
     def _with_scratch(self, outputs: Sequence[Tensor], needed: Iterable[Node]) -> list[Tensor]:
         there = {t.node for t in outputs if t.role == "accumulator"}
         scratch = [Tensor(n.name, n, "accumulator", scratch=True) for n in needed if n not in there]
         return [*outputs, *scratch]
 
-    def _behind_scalar_sums(self, known: int) -> list[Node]:
+    def _needed_by_scalar_sums(self, known: int) -> list[Node]:
         found: set[Node] = set()
         stack = [operand for node in self.scalar_sums for operand in node.operands]
         seen: set[Node] = set()

@@ -139,18 +139,18 @@ class Passes:
 
     @cached_property
     def needed_by_elements(self) -> list[set[Node]]:
-        """For each pass, and behind them for the channels that become scalars, the values and tensors that an element
+        """For each pass, and after them for the channels that become scalars, the values and tensors that an element
         needs when all that follows from earlier sums is at hand."""
         used = [each.small for each in self.passes]
         used.append(frozenset(operand for node in self.program.scalar_sums for operand in node.operands))
-        return [self._behind(nodes) for nodes in used]
+        return [self._with_operands(nodes) for nodes in used]
 
     @cached_property
     def _border(self) -> set[Node]:
         """Tensors, and what follows from sums."""
         return {*self.given, *(n for n in (*self.small, *self._pass_of) if self.place(n) != BEFORE)}
 
-    def _behind(self, nodes: Iterable[Node]) -> set[Node]:
+    def _with_operands(self, nodes: Iterable[Node]) -> set[Node]:
         """These and what they follow from, back to tensors and to what follows from sums."""
         return set(ancestors(nodes, self._border))
 
@@ -180,7 +180,7 @@ class Passes:
     def derived(self) -> list[Node]:
         """What follows from tensors alone, and is needed by elements or by what follows from sums."""
         needed = {n for each in self.needed_by_elements for n in each}
-        needed |= self._behind(operand for node in self.followed for operand in node.operands)
+        needed |= self._with_operands(operand for node in self.followed for operand in node.operands)
         scalars = {n for n in self.small if n.axes == SCALAR}
         return [n for n in self.small if self.place(n) == BEFORE and (n in needed or n in scalars)]
 
@@ -234,10 +234,10 @@ class Passes:
         operands: list[list[Node]] = [[] for _ in self.needed_by_elements]
         for node in self.followed:
             operands[self.place(node)] += node.operands
-        return [n | self._behind(more) for n, more in zip(self.needed_by_elements, operands, strict=True)]
+        return [n | self._with_operands(more) for n, more in zip(self.needed_by_elements, operands, strict=True)]
 
     def uses(self, tensor: Tensor, made: int = BEFORE) -> int:
-        """The passes behind the one that made a tensor, as bits, whose elements or what follows need it."""
+        """The passes after the one that made a tensor, as bits, whose elements or what follows need it."""
         return sum(1 << i for i, needed in enumerate(self._needed) if i > made and tensor.node in needed)
 
     def tensors_of_elements(self, index: int) -> list[Tensor]:

@@ -72,21 +72,21 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     names = {name: graph.claim(f"grad_{name}") for name in leaves}
     gradients = differentiate(graph, chain.result, grad, list(leaves.values()))
     outputs, reasons = _gradient_outputs(chain, gradients, names)
-    saved = _saved([tensor.node for tensor in outputs], grad)
-    kept = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in saved]
+    nodes = _saved([tensor.node for tensor in outputs], grad)
+    saved = [Tensor(node.name, node, _role(spec, chain, node, found)) for node in nodes]
     forward_outputs = [Tensor(result, chain.result, "output")]
-    forward_outputs += kept
+    forward_outputs += saved
     forward_outputs += [Tensor(buffer, value, "parameter", optional=True) for buffer, value in chain.updates.items()]
     sources = _sources(chain)
     forward_outputs += [tensor for tensor in sources if tensor.role == "count"]
     # A product has a rounding error of its own; what the module is given may be exact.
-    rounded = {chain.source} if chain.contraction else set()
-    forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, rounded=rounded).program()
+    inexact = {chain.source} if chain.contraction else set()
+    forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, inexact=inexact).program()
     grad_tensor = Tensor(grad.name, grad, "output")
-    read = [grad_tensor, *sources, *kept]
-    backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, rounded).program()
+    read = [grad_tensor, *sources, *saved]
+    backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, inexact).program()
     needs_source = any(tensor.node is chain.source for tensor in backward.inputs)
-    return Variant(name, chain, forward, backward, tuple(kept), needs_source, result, grad.name)
+    return Variant(name, chain, forward, backward, tuple(saved), needs_source, result, grad.name)
 
 
 def _leaves(chain: Chain) -> list[Node]:
@@ -129,7 +129,7 @@ def _gradient_outputs(
         outputs.append(gradient(parameter.name, node, "parameter"))
         if any(other.op == "vanishing" for other in ancestors([gradients[node]])):
             reasons.append(
-                f"the gradient of {parameter.attribute} is zero: a normalisation subtracts the mean behind it"
+                f"the gradient of {parameter.attribute} is zero: a normalisation after it subtracts the mean"
             )
     return outputs, reasons
 

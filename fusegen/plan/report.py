@@ -23,8 +23,8 @@ def report(plan: Plan) -> str:
         lines += [f"contraction  {c['name']}: {c['in_features']} -> {c['out_features']} by {c['by']}"]
         lines += [f"             {line}" for line in _bias(plan, c)] + [""]
     for variant in data["variants"]:
-        kept = [*variant["saved"], *(f"its input {name}" for name in variant["inputs_kept"])]
-        lines += [f"{variant['name']}: keeps {_enumeration(kept) or 'nothing'} for the backward pass"]
+        saved = [*variant["saved"], *(f"its input {name}" for name in variant["inputs_saved"])]
+        lines += [f"{variant['name']}: saves {_enumeration(saved) or 'nothing'} for the backward pass"]
         for program in variant["programs"]:
             lines += ["", *_program(plan, program)]
         lines.append("")
@@ -93,7 +93,7 @@ def _architecture(plan: Plan, architecture: Architecture) -> list[str]:
 
 
 def _ran(measurements: Sequence[Measurement], least: int, range_: Range) -> str:
-    """The schedules that launchers ran at the sizes that were measured in a range, which begins behind `least` rows."""
+    """The schedules that launchers ran at the sizes that were measured in a range, which begins after `least` rows."""
     inside = [m for m in measurements if m.rows > least and m.rows <= (range_.most_rows or m.rows)]
     found = [f"{m.ran} at {m.rows} rows" for m in inside if m.ran is not None]
     return f"; ran {', '.join(found)}" if found else ""

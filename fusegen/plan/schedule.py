@@ -99,7 +99,7 @@ class Scheduler:
         return [*found, Alternative(kind, kernels, len(prefix), self._why_last(kind))]
 
     def _schedules(self) -> tuple[list[Schedule], Known]:
-        """The schedules with their kernels, and what lies in memory behind the last one."""
+        """The schedules with their kernels, and what lies in memory after the last one."""
         schedules = []
         shared, begin = _built(self.alternatives[0].kernels[: self.alternatives[0].shared], self.given)
         for each in self.alternatives:
@@ -130,7 +130,7 @@ class Scheduler:
     def _why_resident(self, phase: Phase) -> str:
         unit = {"row": "row", "group": "group of channels", "column": "tile of columns"}[_reduced(phase)]
         place = "shared memory" if phase.unit is Unit.CHANNEL else "registers"
-        return f"a whole {unit} stays in {place} from its reduction to its use: its kernel reads it once"
+        return f"a {unit} stays in {place} from its reduction to its use: its kernel reads it once"
 
     def _why_l2(self) -> str:
         return "a tile of columns stays in the L2 from its reduction to its use: the memory is read once"
@@ -146,13 +146,15 @@ class Scheduler:
         """Kernels that bring the results of some phases to memory, from where later kernels read them."""
         found: list[KernelSpec] = []
         for position, phase in enumerate(self.phases[begin:end], begin + 1):
-            keep = self.needs.kept(position)
+            stores = self.needs.stored(position)
             number = "" if len(self.phases) == 1 else f"_{position}"
             if phase.unit is not Unit.CHANNEL:
                 name, about = f"{self.name}_row_reduction{number}", f"what each {_reduced(phase)} is reduced to"
                 pass_ = PassSpec(phase.sums)
                 found.append(
-                    KernelSpec(name, "row_reduction", [pass_], keep, groups=phase.axes.blocks("C") or 1, purpose=about)
+                    KernelSpec(
+                        name, "row_reduction", [pass_], stores, groups=phase.axes.blocks("C") or 1, purpose=about
+                    )
                 )
             else:
                 name, about = f"{self.name}_partials{number}", "column sums, one partial result per block of rows"
@@ -160,7 +162,7 @@ class Scheduler:
                     KernelSpec(name, "pointwise", [PassSpec(phase.sums)], partial_sums=phase.sums, purpose=about)
                 )
                 name, about = f"{self.name}_final_reduction{number}", "combines the partial results of each column"
-                found.append(KernelSpec(name, "final_reduction", (), keep, finished=phase.sums, purpose=about))
+                found.append(KernelSpec(name, "final_reduction", (), stores, finished=phase.sums, purpose=about))
         return found
 
     @property
@@ -174,7 +176,7 @@ class Scheduler:
         about = "every result in one pass" if not self.phases else "results, with what is reduced at hand"
         terminal = self.needs.terminal
         spec = KernelSpec(f"{self.name}{suffix}", "pointwise", [self._last_pass], partial_sums=terminal, purpose=about)
-        stored = [t.name for level in range(1, self.needs.last) for t in self.needs.kept(level)]
+        stored = [t.name for level in range(1, self.needs.last) for t in self.needs.stored(level)]
         return [spec, *self._reduce_terminal(len(self.phases), stored)]
 
     def _reduce_terminal(self, known: int, stored: Sequence[str]) -> list[KernelSpec]:
@@ -182,13 +184,13 @@ class Scheduler:
         terminal = self.needs.terminal
         if not terminal:
             return []
-        keep = self.needs.kept_at_last(known, stored)
+        stores = self.needs.stored_at_last(known, stored)
         about = "column sums from partial results"
-        return [KernelSpec(f"{self.name}_column_sums", "final_reduction", (), keep, finished=terminal, purpose=about)]
+        return [KernelSpec(f"{self.name}_column_sums", "final_reduction", (), stores, finished=terminal, purpose=about)]
 
     def _stored_before(self) -> list[str]:
         """The results of the phases before the resident ones."""
-        return [t.name for level in range(1, self.first_resident + 1) for t in self.needs.kept(level)]
+        return [t.name for level in range(1, self.first_resident + 1) for t in self.needs.stored(level)]
 
     def _row(self, phases: Sequence[Phase]) -> list[KernelSpec]:
         """One kernel that keeps a row or a group in registers through all phases."""
@@ -207,10 +209,10 @@ class Scheduler:
 
     def _column(self, phases: Sequence[Phase]) -> list[KernelSpec]:
         """One kernel that keeps a tile of columns in shared memory through all phases."""
-        keep = self.needs.kept_at_last(self.first_resident, self._stored_before())
+        stores = self.needs.stored_at_last(self.first_resident, self._stored_before())
         passes = [*(PassSpec(phase.sums) for phase in phases), self._last_pass]
         return [
-            KernelSpec(f"{self.name}_column", "column", passes, keep, purpose="each tile of columns in shared memory")
+            KernelSpec(f"{self.name}_column", "column", passes, stores, purpose="each tile of columns in shared memory")
         ]
 
     def _l2(self, partials: Kernel, final: Kernel, apply_: Kernel, *others: Kernel) -> tuple[Kernel, ...]:
@@ -242,7 +244,7 @@ class Scheduler:
 
 
 def _built(specs: Sequence[KernelSpec], known: Mapping[Node, Tensor]) -> tuple[list[Kernel], Known]:
-    """Kernels that run one after the other; what they leave in memory is known to those behind."""
+    """Kernels that run one after the other; what they leave in memory is known to those that follow."""
     kernels, known = [], dict(known)
     for spec in specs:
         kernels.append(spec.build(known))

@@ -22,7 +22,7 @@ class Shapes:
     pointwise_blocks: int = 0
     row_waves: int = 1
     row_share: int = 0
-    column_width: int = 0
+    column_threads_per_row: int = 0
     column_cluster: int = 0
     l2_lag: int = 0
     row_reduction_blocks: int = 0
@@ -55,7 +55,7 @@ TUNABLES = {
     "pointwise_blocks": Tunable("pointwise", (0, 2, 4, 8, 16, 32), sums=True),
     "row_waves": Tunable("row", (1, 2)),
     "row_share": Tunable("row", (0, 1, 2)),
-    "column_width": Tunable("column", (0, 2, 4, 8, 16)),
+    "column_threads_per_row": Tunable("column", (0, 2, 4, 8, 16)),
     "column_cluster": Tunable("column", (0, 1, 2, 4, 8), cluster=True),
     "l2_lag": Tunable("l2", (0, 1, 2, 4, 8)),
     "row_reduction_blocks": Tunable("row_reduction", (0, 1, 4, 8), cluster=True),

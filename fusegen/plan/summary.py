@@ -87,7 +87,7 @@ def _variant(plan: Plan, variant: Variant) -> dict[str, Any]:
     return {
         "name": variant.name or "train and eval",
         "saved": _saved(variant),
-        "inputs_kept": _inputs_kept(variant),
+        "inputs_saved": _inputs_saved(variant),
         "programs": [_program(plan, variant.forward), _program(plan, variant.backward)],
     }
 
@@ -98,7 +98,7 @@ def _saved(variant: Variant) -> list[str]:
     return [*([c.product] if c and variant.needs_source else []), *(tensor.name for tensor in variant.saved)]
 
 
-def _inputs_kept(variant: Variant) -> list[str]:
+def _inputs_saved(variant: Variant) -> list[str]:
     """The module's inputs that the backward op reads."""
     c = variant.chain.contraction
     read = {tensor.name for tensor in variant.backward.inputs} | ({c.source} if c else set())

@@ -17,7 +17,7 @@ class Measurement:
 
     shapes: the fastest, the default where none is clearly faster. microseconds: what it takes, beside the default.
     ran, launches: the schedule that the launcher ran with these shapes, and its kernels with their grids and blocks.
-    default_ran: the schedule that it ran by default, where shapes are others. None where launchers were not asked.
+    default_ran: the schedule that it ran by default, where shapes are others. None where no launcher said so.
     """
 
     program: str
@@ -54,7 +54,7 @@ Tuning = tuple[Architecture, ...]
 
 @dataclass(frozen=True)
 class Range:
-    """Launch shapes for all rows behind the range before, up to `most_rows`; None: however many.
+    """Launch shapes for all rows after the range before, up to `most_rows`; None: however many.
 
     channels: with which they were measured. length: those of a group, all channels where there are no groups.
     """
@@ -68,7 +68,7 @@ class Range:
 def ranges(measurements: tuple[Measurement, ...]) -> tuple[Range, ...]:
     """Which shapes serve which rows: those of the nearest size in ratio, so that ranges end at geometric means. Between
     two sizes with different shapes, none but the default holds for more than sqrt(2) times or fewer than 1 / sqrt(2)
-    times the rows that it was measured with: what suits a tile of so many rows need not suit another.
+    times the rows that it was measured with: what is fastest for a tile of so many rows need not be for another.
 
     measurements: of one program in one dtype, by rows. None where all are the default. Where the
     persistent or the L2-resident schedule was measured, other sizes of the range may not fit.

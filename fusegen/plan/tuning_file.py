@@ -71,7 +71,7 @@ class _Machine(SpecPart):
 
 
 class _File(SpecPart):
-    """The whole file."""
+    """All of the file."""
 
     fusegen_tuning: Annotated[int, AfterValidator(_version), Plain("the number of the format version")]
     architectures: dict[str, _Machine]

@@ -26,40 +26,41 @@ class Unit(StrEnum):
 
 
 @dataclass(frozen=True)
-class Runs:
-    """The axes of a tensor in memory, those next to each other that are kept, or reduced, taken together:
-    [batch][outer][kept][inner], of which outer and inner are reduced. An axis in blocks is kept, then reduced."""
+class Collapsed:
+    """The axes of a tensor in memory, parallel or reduced ones that are next to each other taken together:
+    [batch][outer][parallel][inner], of which outer and inner are reduced. An axis in blocks is parallel, then
+    reduced."""
 
     batch: tuple[str, ...] = ()
     outer: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    parallel: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
 
 
-def collapse(axes: Axes, order: Sequence[str] = ORDER) -> Runs | None:
-    """How a pass over memory reduces elements to one value for each element of `axes`; None where kept and reduced axes
-    take turns more often than a kernel can follow."""
-    parts = [(name, kept) for name in order for kept in _parts(axes, name)]
-    runs = [(kept, tuple(name for name, _ in part)) for kept, part in groupby(parts, key=lambda part: part[1])]
-    names = [names for _, names in runs]
-    match [kept for kept, _ in runs]:
+def collapse(axes: Axes, order: Sequence[str] = ORDER) -> Collapsed | None:
+    """How a pass over memory reduces elements to one value for each element of `axes`; None where parallel and
+    reduced axes alternate more often than a kernel can follow."""
+    parts = [(name, parallel) for name in order for parallel in _parts(axes, name)]
+    merged = [(parallel, tuple(name for name, _ in part)) for parallel, part in groupby(parts, lambda part: part[1])]
+    names = [names for _, names in merged]
+    match [parallel for parallel, _ in merged]:
         case []:
-            return Runs()
+            return Collapsed()
         case [True]:
-            return Runs(batch=names[0])
+            return Collapsed(batch=names[0])
         case [False]:
-            return Runs(inner=names[0])
+            return Collapsed(inner=names[0])
         case [True, False]:
-            return Runs(batch=names[0], inner=names[1])
+            return Collapsed(batch=names[0], inner=names[1])
         case [False, True, *rest] if len(rest) < 2:
-            return Runs((), *names)
+            return Collapsed((), *names)
         case [True, False, True, *rest] if len(rest) < 2:
-            return Runs(*names)
+            return Collapsed(*names)
     return None
 
 
 def _parts(axes: Axes, name: str) -> tuple[bool, ...]:
-    """Of an axis: whether each part of it is kept."""
+    """Of an axis: whether each part of it is parallel."""
     if name not in axes:
         return (False,)
     return (True,) if axes.blocks(name) is None else (True, False)
@@ -68,13 +69,13 @@ def _parts(axes: Axes, name: str) -> tuple[bool, ...]:
 @cache
 def unit_of(axes: Axes) -> Unit:
     """The unit that kernels have for one value for each element of `axes`."""
-    runs = collapse(axes)
-    if runs is not None and not runs.outer:
-        if not runs.inner:
+    collapsed = collapse(axes)
+    if collapsed is not None and not collapsed.outer:
+        if not collapsed.inner:
             return Unit.ELEMENT
-        if not runs.batch:
+        if not collapsed.batch:
             return Unit.SCALAR
-        return Unit.GROUP if any(axes.blocks(name) is not None for name in runs.batch) else Unit.ROW
-    if runs is None or runs.batch or runs.inner:
+        return Unit.GROUP if any(axes.blocks(name) is not None for name in collapsed.batch) else Unit.ROW
+    if collapsed is None or collapsed.batch or collapsed.inner:
         raise InternalError(f"no kernel has one value for each element of {axes} in memory order {ORDER}")
     return Unit.CHANNEL

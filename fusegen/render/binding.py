@@ -7,7 +7,8 @@ from fusegen.plan.plan import Plan
 from fusegen.render.environment import render
 from fusegen.render.launchers_header import namespace
 from fusegen.render.layout import tidy
-from fusegen.render.operators import dtype_field, ops
+from fusegen.render.op import dtype_field
+from fusegen.render.operators import ops
 from fusegen.render.types import type_roles
 
 _SCALAR_TYPE = {"float32": "Float", "bfloat16": "BFloat16", "float16": "Half", "float64": "Double"}

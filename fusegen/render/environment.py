@@ -24,8 +24,8 @@ class CompiledTemplates(FileSystemBytecodeCache):
     """
 
     def __init__(self, templates: Path) -> None:
-        kept = Path(cache_from_source(os.fspath(templates / "template.py"))).parent
-        super().__init__(os.fspath(kept), f"%s.{sys.implementation.cache_tag}.jinja2")
+        directory = Path(cache_from_source(os.fspath(templates / "template.py"))).parent
+        super().__init__(os.fspath(directory), f"%s.{sys.implementation.cache_tag}.jinja2")
         self._made_by = jinja2.__version__ + hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
     def get_source_checksum(self, source: str) -> str:
@@ -41,10 +41,10 @@ class CompiledTemplates(FileSystemBytecodeCache):
         if sys.dont_write_bytecode:
             return
         with suppress(OSError):  # a directory that is not ours, a full disk
-            kept = Path(self.directory)
-            kept.mkdir(parents=True, exist_ok=True)
+            directory = Path(self.directory)
+            directory.mkdir(parents=True, exist_ok=True)
             super().dump_bytecode(bucket)
-            (kept / (self.pattern % bucket.key)).chmod(0o644)  # for all users of an installation
+            (directory / (self.pattern % bucket.key)).chmod(0o644)  # for all users of an installation
 
 
 @cache

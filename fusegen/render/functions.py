@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fusegen.ir.axes import Dim
 from fusegen.plan.model import Variant
 from fusegen.plan.plan import Plan
-from fusegen.render.operators import OpRenderer, dtype_field
+from fusegen.render.op import dtype_field
+from fusegen.render.operators import OpRenderer
 from fusegen.render.sizes import sizes
 from fusegen.render.types import type_roles
 

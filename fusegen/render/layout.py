@@ -23,7 +23,7 @@ def _broken(line: str, further: int = 4) -> list[str]:
     indent = len(line) - len(line.lstrip())
     if line.lstrip().startswith("//"):
         return _comment(line)
-    if "  // " in line:  # what is said behind the code is said before it
+    if "  // " in line:  # a comment after the code goes before it
         code, said = line.split("  // ", 1)
         return [*_broken(f"{' ' * indent}// {said}"), *_broken(code.rstrip(), further)]
     at = _break_point(line)
@@ -58,12 +58,12 @@ def _break_point(line: str) -> int | None:
 
 
 def _of_template(before: str) -> bool:
-    """Whether `<` or `>` behind this text is a bracket: comparisons and shifts have a space in front of them."""
+    """Whether `<` or `>` behind this text is a bracket: comparisons and shifts have a space before them."""
     return not before.rstrip("<>").endswith((" ", "-"))
 
 
 def _candidate(line: str, at: int) -> int | None:
-    """The break that the character at `at` allows: behind a comma, a semicolon or an assignment; before an operator."""
+    """The break that the character at `at` allows: after a comma, a semicolon or an assignment; before an operator."""
     if line.startswith((", ", "; "), at):
         return at + 1
     if line.startswith(" = ", at):

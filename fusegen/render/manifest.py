@@ -1,4 +1,4 @@
-"""The manifest: which files below the output directory are fusegen's, and what they held when they were written.
+"""The manifest: which files below the output directory are fusegen's, and their digests when they were written.
 
 It alone says which version of fusegen wrote it: an upgrade that changes nothing else touches one file.
 """

@@ -30,7 +30,7 @@ def render_module(plan: Plan, sources: str) -> str:
     call = CallRenderer(plan, renderers)
     eager = reference(spec, chain)
     inputs = [tensor.name for tensor in chain.inputs]
-    further = call.further
+    further = call.names.further
     return render(
         "module.py.j2",
         name=spec.name,
@@ -38,6 +38,7 @@ def render_module(plan: Plan, sources: str) -> str:
         formula=chain_lines(plan),
         class_name=spec.class_name,
         sources=sources,
+        uses_sequence=any(argument.type == "shape" for argument in spec.arguments.values()),
         uses_functional=any("F." in line for line in eager),
         modes=_modes(plan, further),
         dtypes=[as_tuple([TORCH[mode.roles[r]] for r in type_roles(mode.roles)]) for mode in plan.modes],

@@ -36,9 +36,9 @@ def write_files(files: Files, directory: Path, *, remove: Sequence[str] = (), ov
         changed = [path for path, text in files.items() if _write(directory / path, text)]
         for path in remove:
             _remove(directory / path)
-        kept = {path: listed for path, listed in known.items() if (directory / path).exists()}
+        remaining = {path: listed for path, listed in known.items() if (directory / path).exists()}
         written = {path: digest(text.encode()) for path, text in files.items()}
-        _write(directory / MANIFEST, manifest_text({**kept, **written}))
+        _write(directory / MANIFEST, manifest_text({**remaining, **written}))
     except OSError as error:
         reason = error.strerror or str(error)
         raise SpecError([Diagnostic("FG502", f"cannot write the files below {directory}: {reason}")]) from error

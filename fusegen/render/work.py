@@ -93,7 +93,7 @@ def _only_stored(kernel: Kernel) -> set[Node]:
     known = {t.node for t in kernel.vectors}
     needed = [operand for p in kernel.passes for n in (*p.values, *p.sums) for operand in n.operands]
     needed += [t.node for p in kernel.passes for t in p.stores]
-    behind = set(ancestors(needed, known))
+    inner = set(ancestors(needed, known))
     stored = [t.node for p in kernel.passes for t in p.vector_stores]
-    found = {n for n in ancestors(stored, known) if not n.is_reduction and n not in behind}
+    found = {n for n in ancestors(stored, known) if not n.is_reduction and n not in inner}
     return {n for n in found if unit_of(n.axes) is Unit.CHANNEL}

@@ -22,22 +22,22 @@ Name = TypeVar("Name")
 
 def agreeing(program: TailProgram, choices: Mapping[Name, Shapes | None]) -> dict[Name, Launch]:
     """A launch for each choice that fits. Raises TailError unless all have the results of the first."""
-    calls: dict[Name, Launch] = {}
+    launches: dict[Name, Launch] = {}
     expected: dict[str, Tensor] = {}
     for name, shapes in choices.items():
         launch = program.launch(shapes)
         program.reset()
-        status = launch.call()
-        if status == DOES_NOT_FIT and calls:
+        status = launch()
+        if status == DOES_NOT_FIT and launches:
             continue
         if status:
             raise TailError(f"{program.program.name}, {name}: CUDA error {status}")
-        if not calls and len(choices) > 1:
+        if not launches and len(choices) > 1:
             expected = {name: tensor.clone() for name, tensor in program.outputs.items()}
         if problem := wrong(program, expected or program.outputs):
             raise TailError(f"{program.program.name}, {name}: {problem}")
-        calls[name] = launch
-    return calls
+        launches[name] = launch
+    return launches
 
 
 def wrong(found: TailProgram, expected: Mapping[str, Tensor]) -> str | None:

@@ -137,11 +137,10 @@ def _measurement(program: TailProgram, dtype: str, device: Device) -> Measuremen
     """One program, all its candidates in the same rounds, the fastest beside the default in rounds of their own. Raises
     TailError where they disagree."""
     launches = agreeing(program, {shapes: shapes for shapes in candidates(program.program)})
-    calls = {shapes: launch.call for shapes, launch in launches.items()}
-    times = measure(device.clock, calls, most=_SAMPLES, budget_ms=_BUDGET_MS)
+    times = measure(device.clock, launches, most=_SAMPLES, budget_ms=_BUDGET_MS)
     best, tail, groups = fastest(times), program.tail, program.program.groups
     if best != DEFAULT:  # of so many one is fast by chance: it has to be so again
-        times = measure(device.clock, {each: calls[each] for each in (best, DEFAULT)}, most=_SAMPLES)
+        times = measure(device.clock, {each: launches[each] for each in (best, DEFAULT)}, most=_SAMPLES)
         best = fastest(times)
     chosen = program.choice(best)
     return Measurement(

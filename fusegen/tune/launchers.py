@@ -25,7 +25,7 @@ from fusegen.paths import SUPPORT
 from fusegen.runtime.launchers import Call, text_of
 from fusegen.runtime.structs import Struct
 
-# cudaErrorInvalidConfiguration: what a launcher answers where the schedule that was asked for does not fit.
+# cudaErrorInvalidConfiguration: what a launcher answers where the forced schedule does not fit.
 DOES_NOT_FIT = 9
 _FLAGS = (
     *("-O3", "-std=c++17", "--expt-relaxed-constexpr", "-shared", "--threads=0", "--split-compile=0"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -26,12 +26,8 @@ class TailError(FusegenError):
     """A launcher failed, or one program has different results in two shapes."""
 
 
-@dataclass(frozen=True)
-class Launch:
-    """One program in one shape, ready to be called again and again; it returns a cudaError_t."""
-
-    call: Callable[[], int]
-    workspace_bytes: int
+# One program in one shape, ready to be called again and again; it returns a cudaError_t.
+Launch = Callable[[], int]
 
 
 class TailProgram:
@@ -68,8 +64,11 @@ class TailProgram:
         )
         call = replace(call, workspace=_address(workspace), stream=stream)
         run = tail.launchers.bind(launcher.symbol, call, arguments)
-        kept = (workspace, tensors)
-        return Launch(lambda _=kept: run(), bytes_)
+
+        def launch(_owners: object = (workspace, tensors)) -> int:
+            return run()
+
+        return launch
 
     def choice(self, shapes: Shapes | None = None) -> Choice:
         """What the launcher says that it runs in these shapes. None: as it chooses."""
@@ -83,7 +82,7 @@ class TailProgram:
 
 
 class Tail:
-    """Tensors of one size for the programs of a chain, behind its contraction.
+    """Tensors of one size for the programs of a chain, after its contraction.
 
     module: an instance of the generated class on `device`, whose parameters, buffers and constants are used.
     """
@@ -103,11 +102,11 @@ class Tail:
         """
         forward = TailProgram(self, variant.forward)
         forward.reset()
-        status = forward.launch().call()
+        status = forward.launch()()
         if status:
             raise TailError(f"{variant.forward.name} returned CUDA error {status}")
-        kept = {t.name for t in variant.saved}
-        self.tensors |= {name: tensor.clone() for name, tensor in forward.outputs.items() if name in kept}
+        saved = {t.name for t in variant.saved}
+        self.tensors |= {name: tensor.clone() for name, tensor in forward.outputs.items() if name in saved}
         yield forward
         del forward
         yield TailProgram(self, variant.backward)

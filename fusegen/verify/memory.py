@@ -16,19 +16,21 @@ _ROUNDING = 512
 
 def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
     """Bytes saved for backward: at most eager's, with a sixteenth for statistics, which are kept in float32. Peak of a
-    training step (CUDA only): at most eager's and one activation, with a sixteenth of it for partial results.
+    training step (CUDA only): at most eager's and what the fused module saves, one activation at least, with a
+    sixteenth of an activation for partial results.
 
-    The fused backward starts from the matrix product, which eager frees where its last operator needs only its own
-    output; that is the one activation more.
+    The fused backward is one operator, which holds what is saved until its end. Eager frees each tensor behind the
+    operator that needs it, so that its peak, in the products of the linear layer, has none of them.
     """
     grad_output = draw_gradient(original, inputs)
     mine, theirs = (saved_bytes(module, inputs) for module in (fused, original))
     statistics = 8 * sum(grad_output.shape) + 4 * _ROUNDING
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics)]
+    saved = mine
     if inputs[0].device.type == "cuda":
         mine, theirs = (peak_bytes(module, inputs, grad_output) for module in (fused, original))
         activation = grad_output.numel() * grad_output.element_size()
-        limit = theirs + activation + activation // 16 + statistics
+        limit = theirs + max(saved, activation) + activation // 16 + statistics
         found.append(_judged("peak of a training step", mine, theirs, limit))
     return found
 

@@ -13,9 +13,16 @@
 // program.cuh says what each member is for, schedules.cuh which kernels run, and
 // `fusegen plan SPEC --rows N` what runs at some size.
 //
-// Names: x_v is the value of what the chain calls x, or in `reads` and `writes` where x lies in
-// memory; x_ptr where others lie; x_arg an argument of the launcher. d_x is the gradient at one
-// element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
+// Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
+// x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
+//
+// In element(), x has the elements that are read, y those that are stored, and k what is known
+// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
+// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
+// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+//
+// A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
 
 #include "../support/activations.cuh"
@@ -116,6 +123,7 @@ struct TrainForward : Program {
     k.batch_norm_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b01>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(Uses<0b01>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
@@ -177,6 +185,7 @@ struct TrainForward : Program {
           + k.batch_norm_factor_v * k.batch_norm_variance_v * k.batch_norm_bessel_v;
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(batch_norm_mean_ptr, &Channel::batch_norm_mean_v);
@@ -189,13 +198,15 @@ struct TrainForward : Program {
       }
     }
   }
-  // Not for a cumulative average: all threads read its count, so the caller has raised it.
+  // Counts the batch. Where all threads read the count, for a cumulative average (a negative
+  // momentum), the module has raised it before.
   template <int kPass> FUSEGEN_DEVICE void count() const {
     if constexpr (kPass == 0) {
       if (batch_norm_momentum_v >= 0
           && batch_norm_num_batches_tracked_ptr != nullptr) ++*batch_norm_num_batches_tracked_ptr;
     }
   }
+  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), batch_norm_scale_ptr, Unit::kChannel, false);
     f(Index<0>(), batch_norm_center_ptr, Unit::kChannel, false);
@@ -276,6 +287,7 @@ struct TrainBackward : Program {
     k.inverse_count_v = reciprocal(Acc(rows));
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b11>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(Uses<0b11>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
@@ -352,6 +364,7 @@ struct TrainBackward : Program {
       k.grad_gemm_bias_v = k.grad_batch_norm_weight_v * k.batch_norm_weight_v * Acc(0);
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_gemm_bias_ptr, &Channel::grad_gemm_bias_v);
@@ -363,6 +376,7 @@ struct TrainBackward : Program {
       }
     }
   }
+  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), batch_norm_grad_slope_ptr, Unit::kChannel, false);
     f(Index<0>(), batch_norm_grad_mean_ptr, Unit::kChannel, false);
@@ -430,6 +444,7 @@ struct EvalForward : Program {
     Acc gemm_bias_v, batch_norm_weight_v, batch_norm_bias_v, batch_norm_running_mean_v,
         batch_norm_running_var_v, batch_norm_scale_v, batch_norm_center_v;
   };
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(Uses<0b1>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
@@ -519,6 +534,7 @@ struct EvalBackward : Program {
         batch_norm_running_var_v, batch_norm_rstd_v, batch_norm_scale_v, batch_norm_center_v,
         grad_gemm_bias_v, grad_batch_norm_weight_v, grad_batch_norm_bias_v;
   };
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(Uses<0b1>(), batch_norm_weight_ptr, true, &Channel::batch_norm_weight_v);
@@ -565,6 +581,7 @@ struct EvalBackward : Program {
       k.grad_gemm_bias_v = k.grad_batch_norm_bias_v * k.batch_norm_rstd_v * k.batch_norm_weight_v;
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_gemm_bias_ptr, &Channel::grad_gemm_bias_v);

@@ -14,9 +14,16 @@
 // program.cuh says what each member is for, schedules.cuh which kernels run, and
 // `fusegen plan SPEC --rows N` what runs at some size.
 //
-// Names: x_v is the value of what the chain calls x, or in `reads` and `writes` where x lies in
-// memory; x_ptr where others lie; x_arg an argument of the launcher. d_x is the gradient at one
-// element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
+// Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
+// x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
+//
+// In element(), x has the elements that are read, y those that are stored, and k what is known
+// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
+// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
+// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+//
+// A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
 
 #include "../support/activations.cuh"
@@ -103,12 +110,14 @@ struct Forward : Program {
     k.inverse_group_length = Acc(1) / Acc(group_length);
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b11>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(Uses<0b11>(), bias_ptr, true, &Channel::bias_v);
     f(Uses<0b10>(), groupnorm_weight_ptr, true, &Channel::groupnorm_weight_v);
     f(Uses<0b10>(), groupnorm_bias_ptr, true, &Channel::groupnorm_bias_v);
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void group_tensors(const F& f) const {
     if constexpr (kFrom > 0) {
       f(Uses<0b10>(), groupnorm_mean_ptr, true, &Group::groupnorm_mean_v);
@@ -160,6 +169,7 @@ struct Forward : Program {
       k.groupnorm_rstd_v = rsqrt(groupnorm_variance_v + groupnorm_eps_v);
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(groupnorm_mean_ptr, &Group::groupnorm_mean_v);
@@ -247,11 +257,13 @@ struct Backward : Program {
     k.inverse_count_v = reciprocal(Acc(group_length));
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b11>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(Uses<0b11>(), bias_ptr, true, &Channel::bias_v);
     f(Uses<0b11>(), groupnorm_weight_ptr, true, &Channel::groupnorm_weight_v);
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void group_tensors(const F& f) const {
     f(Uses<0b11>(), groupnorm_mean_ptr, true, &Group::groupnorm_mean_v);
     f(Uses<0b11>(), groupnorm_rstd_ptr, true, &Group::groupnorm_rstd_v);
@@ -336,6 +348,7 @@ struct Backward : Program {
       k.grad_groupnorm_bias_v = total.grad_groupnorm_bias_v;
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       if constexpr (!kResident) {
@@ -350,6 +363,7 @@ struct Backward : Program {
       f(grad_groupnorm_bias_ptr, &Channel::grad_groupnorm_bias_v);
     }
   }
+  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), groupnorm_grad_slope_ptr, Unit::kGroup, false);
     f(Index<0>(), groupnorm_grad_mean_ptr, Unit::kGroup, false);

@@ -12,9 +12,16 @@
 // program.cuh says what each member is for, schedules.cuh which kernels run, and
 // `fusegen plan SPEC --rows N` what runs at some size.
 //
-// Names: x_v is the value of what the chain calls x, or in `reads` and `writes` where x lies in
-// memory; x_ptr where others lie; x_arg an argument of the launcher. d_x is the gradient at one
-// element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
+// Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
+// x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
+//
+// In element(), x has the elements that are read, y those that are stored, and k what is known
+// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
+// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
+// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+//
+// A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
 
 #include "../support/activations.cuh"
@@ -101,11 +108,13 @@ struct Forward : Program {
     k.inverse_group_length = Acc(1) / Acc(group_length);
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b11>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(Uses<0b10>(), group_norm_weight_ptr, true, &Channel::group_norm_weight_v);
     f(Uses<0b10>(), group_norm_bias_ptr, true, &Channel::group_norm_bias_v);
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void group_tensors(const F& f) const {
     if constexpr (kFrom > 0) {
       f(Uses<0b10>(), group_norm_mean_ptr, true, &Group::group_norm_mean_v);
@@ -153,6 +162,7 @@ struct Forward : Program {
       k.group_norm_rstd_v = rsqrt(group_norm_variance_v + group_norm_eps_v);
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(group_norm_mean_ptr, &Group::group_norm_mean_v);
@@ -242,11 +252,13 @@ struct Backward : Program {
     k.inverse_count_v = reciprocal(Acc(group_length));
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b11>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(Uses<0b11>(), group_norm_weight_ptr, true, &Channel::group_norm_weight_v);
     f(Uses<0b11>(), group_norm_bias_ptr, true, &Channel::group_norm_bias_v);
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void group_tensors(const F& f) const {
     f(Uses<0b11>(), group_norm_mean_ptr, true, &Group::group_norm_mean_v);
     f(Uses<0b11>(), group_norm_rstd_ptr, true, &Group::group_norm_rstd_v);
@@ -314,6 +326,7 @@ struct Backward : Program {
       k.grad_group_norm_bias_v = total.grad_group_norm_bias_v;
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       if constexpr (!kResident) {
@@ -327,6 +340,7 @@ struct Backward : Program {
       f(grad_group_norm_bias_ptr, &Channel::grad_group_norm_bias_v);
     }
   }
+  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), group_norm_grad_slope_ptr, Unit::kGroup, false);
     f(Index<0>(), group_norm_grad_mean_ptr, Unit::kGroup, false);

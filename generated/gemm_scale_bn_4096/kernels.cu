@@ -12,9 +12,16 @@
 // program.cuh says what each member is for, schedules.cuh which kernels run, and
 // `fusegen plan SPEC --rows N` what runs at some size.
 //
-// Names: x_v is the value of what the chain calls x, or in `reads` and `writes` where x lies in
-// memory; x_ptr where others lie; x_arg an argument of the launcher. d_x is the gradient at one
-// element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
+// Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
+// x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
+//
+// In element(), x has the elements that are read, y those that are stored, and k what is known
+// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
+// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
+// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+//
+// A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
 
 #include "../support/activations.cuh"
@@ -110,6 +117,7 @@ struct TrainForward : Program {
     k.bn_bessel_v = Acc(rows) / (Acc(rows) - Acc(1));
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b01>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(Uses<0b11>(), scale_ptr, true, &Channel::scale_v);
@@ -170,6 +178,7 @@ struct TrainForward : Program {
           + k.bn_factor_v * k.bn_variance_v * k.bn_bessel_v;
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(bn_mean_ptr, &Channel::bn_mean_v);
@@ -182,13 +191,15 @@ struct TrainForward : Program {
       }
     }
   }
-  // Not for a cumulative average: all threads read its count, so the caller has raised it.
+  // Counts the batch. Where all threads read the count, for a cumulative average (a negative
+  // momentum), the module has raised it before.
   template <int kPass> FUSEGEN_DEVICE void count() const {
     if constexpr (kPass == 0) {
       if (bn_momentum_v >= 0
           && bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
     }
   }
+  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), bn_center_ptr, Unit::kChannel, false);
     f(Index<0>(), bn_scale_ptr, Unit::kChannel, false);
@@ -210,7 +221,8 @@ constexpr Tuned kTrainForwardShapes[] = {
     {90, modes(1, 3), 2896, 4096, 4096, {Shapes{}}},  // bfloat16
     // bfloat16
     {90, modes(1, 3), 5792, 4096, 4096,
-        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width, 8)}},
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_threads_per_row,
+        8)}},
     {90, modes(1, 3), 92681, 4096, 4096, {Shapes{}}},  // bfloat16
     // bfloat16
     {90, modes(1, 3), kAnyRows, 4096, 4096,
@@ -286,6 +298,7 @@ struct TrainBackward : Program {
     k.inverse_count_v = reciprocal(Acc(rows));
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b11>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(Uses<0b11>(), scale_ptr, true, &Channel::scale_v);
@@ -358,6 +371,7 @@ struct TrainBackward : Program {
       k.grad_scale_v = total.gemm_d_times_scale_unscaled_sum_v * k.bn_rstd_v;
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_gemm_bias_ptr, &Channel::grad_gemm_bias_v);
@@ -372,6 +386,7 @@ struct TrainBackward : Program {
       f(grad_scale_ptr, &Channel::grad_scale_v);
     }
   }
+  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), bn_grad_slope_ptr, Unit::kChannel, false);
     f(Index<0>(), bn_grad_mean_ptr, Unit::kChannel, false);
@@ -390,7 +405,8 @@ constexpr Tuned kTrainBackwardShapes[] = {
     {90, modes(1, 3), 1448, 4096, 4096, {Shapes{}}},  // bfloat16
     // bfloat16
     {90, modes(1, 3), 2896, 4096, 4096,
-        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width, 4)}},
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_threads_per_row,
+        4)}},
     {90, modes(1, 3), kAnyRows, 4096, 4096, {Shapes{}}},  // bfloat16
     {90, modes(2, 4), 1448, 4096, 4096, {Shapes{}}},  // float16
     // float16
@@ -454,6 +470,7 @@ struct EvalForward : Program {
     Acc gemm_bias_v, scale_v, bn_weight_v, bn_bias_v, bn_running_mean_v, bn_running_var_v,
         bn_center_v, bn_scale_v;
   };
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(Uses<0b1>(), scale_ptr, true, &Channel::scale_v);
@@ -540,6 +557,7 @@ struct EvalBackward : Program {
     Acc gemm_bias_v, scale_v, bn_weight_v, bn_running_mean_v, bn_running_var_v, bn_rstd_v,
         d_bn_hat_scale_v, grad_gemm_bias_v, grad_scale_v, grad_bn_weight_v, grad_bn_bias_v;
   };
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b1>(), gemm_bias_ptr, kAddsBias<T>, &Channel::gemm_bias_v);
     f(Uses<0b1>(), scale_ptr, true, &Channel::scale_v);
@@ -581,6 +599,7 @@ struct EvalBackward : Program {
       k.grad_gemm_bias_v = k.grad_bn_bias_v * k.scale_v * k.bn_rstd_v * k.bn_weight_v;
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_gemm_bias_ptr, &Channel::grad_gemm_bias_v);

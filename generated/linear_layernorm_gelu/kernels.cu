@@ -12,9 +12,16 @@
 // program.cuh says what each member is for, schedules.cuh which kernels run, and
 // `fusegen plan SPEC --rows N` what runs at some size.
 //
-// Names: x_v is the value of what the chain calls x, or in `reads` and `writes` where x lies in
-// memory; x_ptr where others lie; x_arg an argument of the launcher. d_x is the gradient at one
-// element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
+// Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
+// x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
+//
+// In element(), x has the elements that are read, y those that are stored, and k what is known
+// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
+// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
+// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+//
+// A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
 
 #include "../support/activations.cuh"
@@ -100,11 +107,13 @@ struct Forward : Program {
     k.inverse_row_length = Acc(1) / Acc(channels);
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b11>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
     f(Uses<0b10>(), norm_weight_ptr, true, &Channel::norm_weight_v);
     f(Uses<0b10>(), norm_bias_ptr, true, &Channel::norm_bias_v);
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
     if constexpr (kFrom > 0) {
       f(Uses<0b10>(), norm_mean_ptr, true, &Row::norm_mean_v);
@@ -154,6 +163,7 @@ struct Forward : Program {
       k.norm_rstd_v = rsqrt(norm_variance_v + norm_eps_v);
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(norm_mean_ptr, &Row::norm_mean_v);
@@ -240,11 +250,13 @@ struct Backward : Program {
     k.inverse_count_v = reciprocal(Acc(channels));
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b11>(), linear_bias_ptr, kAddsBias<T>, &Channel::linear_bias_v);
     f(Uses<0b11>(), norm_weight_ptr, true, &Channel::norm_weight_v);
     f(Uses<0b11>(), norm_bias_ptr, true, &Channel::norm_bias_v);
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void row_tensors(const F& f) const {
     f(Uses<0b11>(), norm_mean_ptr, true, &Row::norm_mean_v);
     f(Uses<0b11>(), norm_rstd_ptr, true, &Row::norm_rstd_v);
@@ -324,6 +336,7 @@ struct Backward : Program {
       k.grad_norm_bias_v = total.grad_norm_bias_v;
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       if constexpr (!kResident) {
@@ -337,6 +350,7 @@ struct Backward : Program {
       f(grad_norm_bias_ptr, &Channel::grad_norm_bias_v);
     }
   }
+  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), norm_grad_slope_ptr, Unit::kRow, false);
     f(Index<0>(), norm_grad_mean_ptr, Unit::kRow, false);

@@ -14,9 +14,16 @@
 // program.cuh says what each member is for, schedules.cuh which kernels run, and
 // `fusegen plan SPEC --rows N` what runs at some size.
 //
-// Names: x_v is the value of what the chain calls x, or in `reads` and `writes` where x lies in
-// memory; x_ptr where others lie; x_arg an argument of the launcher. d_x is the gradient at one
-// element, grad_x a result. Functions of <Out> are as exact as results of that type can show.
+// Names: x_v is the value of x, and in `reads` and `writes` the tensor x; x_ptr is another tensor;
+// x_arg is an argument of the launcher. d_x is the gradient at one element, grad_x a result.
+//
+// In element(), x has the elements that are read, y those that are stored, and k what is known
+// besides: values of the launch, the channel, the row and the group. `sum` takes the terms of this
+// element; the kernel adds them up, and `total` has the results. Functions of <Out> are as exact as
+// results of that type can show. Bits such as 0b01 are passes in Uses and fields of a record
+// elsewhere, from the lowest on. Pass kPasses, where there is one, sums over the channels.
+//
+// A build compiles the forward and the backward programs apart, by FUSEGEN_..._ONLY.
 #include "launchers.h"
 
 #include "../support/activations.cuh"
@@ -116,6 +123,7 @@ struct TrainForward : Program {
     k.inverse_divide_value_v = reciprocal(divide_value_v);
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b01>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
     f(Uses<0b01>(), bn_weight_ptr, true, &Channel::bn_weight_v);
@@ -176,6 +184,7 @@ struct TrainForward : Program {
           + k.bn_factor_v * k.bn_variance_v * k.bn_bessel_v;
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(bn_mean_ptr, &Channel::bn_mean_v);
@@ -188,13 +197,15 @@ struct TrainForward : Program {
       }
     }
   }
-  // Not for a cumulative average: all threads read its count, so the caller has raised it.
+  // Counts the batch. Where all threads read the count, for a cumulative average (a negative
+  // momentum), the module has raised it before.
   template <int kPass> FUSEGEN_DEVICE void count() const {
     if constexpr (kPass == 0) {
       if (bn_momentum_v >= 0
           && bn_num_batches_tracked_ptr != nullptr) ++*bn_num_batches_tracked_ptr;
     }
   }
+  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), bn_scale_ptr, Unit::kChannel, false);
     f(Index<0>(), bn_center_ptr, Unit::kChannel, false);
@@ -284,6 +295,7 @@ struct TrainBackward : Program {
     k.inverse_count_v = reciprocal(Acc(rows));
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b011>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
     f(Uses<0b011>(), bn_weight_ptr, true, &Channel::bn_weight_v);
@@ -372,6 +384,7 @@ struct TrainBackward : Program {
       k.grad_bias_v = total.d_over_divide_value_sum_sum_v * k.inverse_divide_value_v;
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_matmul_bias_ptr, &Channel::grad_matmul_bias_v);
@@ -387,10 +400,12 @@ struct TrainBackward : Program {
       f(grad_bias_ptr, &Scalars::grad_bias_v);
     }
   }
+  // What pass kPasses sums over the channels.
   static constexpr bool kReducesChannels = true;
   template <typename K, typename S> FUSEGEN_DEVICE void channel_terms(const K& k, S& sum) const {
     sum.d_over_divide_value_sum_sum_v = k.d_over_divide_value_sum_v;
   }
+  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), d_over_divide_value_sum_ptr, Unit::kChannel, true);
     f(Index<0>(), bn_grad_slope_ptr, Unit::kChannel, false);
@@ -410,18 +425,20 @@ constexpr Tuned kTrainBackwardShapes[] = {
     {90, modes(0), 861, 8192, 8192, {Shapes{}}},  // float32
     // float32
     {90, modes(0), 1217, 8192, 8192,
-        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width,
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_threads_per_row,
         8).with(&Shapes::column_cluster, 4)}},
     {90, modes(0), kAnyRows, 8192, 8192, {Shapes{}}},  // float32
     {90, modes(1, 3), 861, 8192, 8192, {Shapes{}}},  // bfloat16
     // bfloat16
     {90, modes(1, 3), 1217, 8192, 8192,
-        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width, 16)}},
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_threads_per_row,
+        16)}},
     {90, modes(1, 3), kAnyRows, 8192, 8192, {Shapes{}}},  // bfloat16
     {90, modes(2, 4), 861, 8192, 8192, {Shapes{}}},  // float16
     // float16
     {90, modes(2, 4), 1217, 8192, 8192,
-        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_width, 16)}},
+        {Shapes{}.with(&Shapes::schedule, kPersistentIfItFits).with(&Shapes::column_threads_per_row,
+        16)}},
     {90, modes(2, 4), kAnyRows, 8192, 8192, {Shapes{}}},  // float16
 };
 
@@ -491,6 +508,7 @@ struct EvalForward : Program {
     k.inverse_divide_value_v = reciprocal(divide_value_v);
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b1>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
     f(Uses<0b1>(), bn_weight_ptr, true, &Channel::bn_weight_v);
@@ -593,6 +611,7 @@ struct EvalBackward : Program {
     k.inverse_divide_value_v = reciprocal(divide_value_v);
     return k;
   }
+  // In memory when pass kFrom begins: the passes that use it, where it is, whether it is there.
   template <int kFrom, typename F> FUSEGEN_BOTH void channel_tensors(const F& f) const {
     f(Uses<0b01>(), matmul_bias_ptr, kAddsBias<T>, &Channel::matmul_bias_v);
     f(Uses<0b01>(), bn_weight_ptr, true, &Channel::bn_weight_v);
@@ -660,6 +679,7 @@ struct EvalBackward : Program {
       k.grad_bias_v = total.d_over_divide_value_sum_sum_v * k.inverse_divide_value_v;
     }
   }
+  // Where that is stored; kResident: by a persistent kernel, which has the rest on chip.
   template <int kPass, bool kResident, typename F> FUSEGEN_BOTH void results(const F& f) const {
     if constexpr (kPass == 0) {
       f(grad_matmul_bias_ptr, &Channel::grad_matmul_bias_v);
@@ -671,10 +691,12 @@ struct EvalBackward : Program {
       f(grad_bias_ptr, &Scalars::grad_bias_v);
     }
   }
+  // What pass kPasses sums over the channels.
   static constexpr bool kReducesChannels = true;
   template <typename K, typename S> FUSEGEN_DEVICE void channel_terms(const K& k, S& sum) const {
     sum.d_over_divide_value_sum_sum_v = k.d_over_divide_value_sum_v;
   }
+  // In the workspace: the pass that stores it, where, of what, whether every schedule needs it.
   template <typename F> void scratch(const F& f) {
     f(Index<0>(), d_over_divide_value_sum_ptr, Unit::kChannel, true);
   }

@@ -98,7 +98,7 @@ struct Backward final : Node {
   }
 
  private:
-  // Two threads may run a kept graph at a time.
+  // Two threads may run a retained graph at a time.
   void push_saved(Stack& stack) {
     const std::lock_guard<std::mutex> lock(mutex_);
     TORCH_CHECK(!released, torch::autograd::ERR_BACKWARD_TWICE);
@@ -182,19 +182,19 @@ class Forward final : public c10::OperatorKernel {
     }
     node->set_next_edges(std::move(edges));
     // `run` takes the arguments off the stack.
-    std::vector<IValue> kept;
+    std::vector<IValue> saved;
     for (const Source& source : ops_.sources) {
       const bool useless = source.is_operand && !requires_grad(inputs[1 - source.index]);
-      kept.push_back(source.is_result || useless ? IValue() : arguments[source.index]);
+      saved.push_back(source.is_result || useless ? IValue() : arguments[source.index]);
     }
     run(keys, stack);
 
     const auto results = torch::jit::last(*stack, ops_.forward.schema().returns().size());
     Variable y = results[0].toTensor();
     torch::autograd::set_history(y, pointer);
-    for (size_t i = 0; i < kept.size(); ++i) {
+    for (size_t i = 0; i < saved.size(); ++i) {
       const Source& source = ops_.sources[i];
-      const IValue& value = source.is_result ? results[source.index] : kept[i];
+      const IValue& value = source.is_result ? results[source.index] : saved[i];
       if (!source.is_tensor) {
         node->scalars.push_back(value);
       } else {

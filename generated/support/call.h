@@ -13,7 +13,7 @@ struct Call {
   int64_t mode;  // the dtypes, by their place in kModes of bindings.cpp
   int64_t rows, channels;
   int64_t groups = 1;              // of channels in a row; 1 where a program has none
-  const Shapes* forced = nullptr;  // launch shapes; null: those that suit the sizes
+  const Shapes* forced = nullptr;  // launch shapes; null: by the sizes
   void* workspace = nullptr;       // of as many bytes as the launcher's `_workspace` says
   void* stream = nullptr;          // a cudaStream_t
 };

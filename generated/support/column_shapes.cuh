@@ -116,7 +116,7 @@ inline Column column_shape(
   int widest = 2;
   while (widest < (rows > 64 ? 16 : 32) && widest * vector < channels) widest *= 2;
   for (int width = 2; width <= widest; width *= 2) {
-    if (shapes.column_width != 0 && shapes.column_width != width) continue;
+    if (shapes.column_threads_per_row != 0 && shapes.column_threads_per_row != width) continue;
     for (int cluster = 1; cluster <= most_cluster; cluster *= 2) {
       const bool forced = shapes.column_cluster == cluster;
       if (!forced && (shapes.column_cluster != 0 || (cluster > 1 && rows < 96 * cluster))) continue;

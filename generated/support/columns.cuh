@@ -5,9 +5,8 @@
 // on the kernel:
 // - the pointwise kernel takes several rows at a time, which together end with a vector (RowTile);
 // - kernels of segments, which are rows or groups of their channels, take the aligned vectors that
-//   a
-//   segment overlaps with, masked (MaskedVector), or neighbours from the segment's first element on
-//   (UnalignedVector, in unaligned.cuh);
+//   a segment overlaps with, masked (MaskedVector), or neighbours from the segment's first element
+//   on (UnalignedVector, in unaligned.cuh);
 // - kernels with tiles of columns take single elements (Columns that are not packed).
 #pragma once
 

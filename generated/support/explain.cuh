@@ -44,7 +44,7 @@ class Explanation {
     add(line);
   }
 
-  // Of the whole text, with its end.
+  // Of all text, with its end.
   int64_t bytes() const { return bytes_ + 1; }
 
  private:

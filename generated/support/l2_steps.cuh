@@ -1,11 +1,12 @@
 // Kernels that read the memory once though they need sums of columns before results: a tile of
 // columns is still in the L2 when it is read again.
 //
-// Blocks take turns in the order of their indices. A step sums up the slices of one tile's rows
-// and, in between, makes the results of the tile `lag` steps before; what follows from a tile's
-// sums is worked out at the beginning of the step behind it. A counter for each tile says how much
-// of that is done, and a block waits for it. It waits for blocks before it only. Those have started
-// by then, as blocks do in this order on every GPU so far, so somebody can always go on.
+// Steps follow each other in the order of the blocks' indices. A step sums up the slices of one
+// tile's rows and, in between, makes the results of the tile `lag` steps before; what follows from
+// a tile's sums is worked out at the beginning of the next step. A counter for each tile says how
+// much of that is done, and a block waits for it. It waits for blocks before it only. Those have
+// started by then, as blocks start in this order on every GPU so far, so some block can always go
+// on.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +65,8 @@ __device__ __forceinline__ void wait_for_parts(const unsigned* counter, int part
   __syncthreads();
 }
 
-// Where a block leaves partial results of `columns` columns: those of the next sum `stride` behind.
+// Where a block stores partial results of `columns` columns; those of the next sum are `stride`
+// further.
 template <typename Acc>
 struct L2Partials {
   Acc* first;
@@ -77,7 +79,7 @@ struct L2Partials {
 };
 
 // Leaves the sums of N values of each array over the block's rows. `shared` holds kL2Warps *
-// blockDim.x * N values for each array; returned is what lies behind them.
+// blockDim.x * N values for each array; returns what follows them.
 template <int N, typename Acc, typename... More>
 __device__ __forceinline__ Acc* leave_sums(
     Acc* shared, const L2Partials<Acc>& partials, Acc (&first)[N], More (&... more)[N]) {
@@ -107,7 +109,7 @@ __device__ __forceinline__ Acc* leave_sums(
 // `count` of them of this thread, which the sums are of; the first row has some. What the rows of a
 // warp have is merged in pairs, that of the warps around the mean of the first one, which has its
 // share of the rows (Chan, Golub and LeVeque 1983, section 3).
-// `shared` holds kL2Warps * (2 blockDim.x * N + 1) values; returned is what lies behind them.
+// `shared` holds kL2Warps * (2 blockDim.x * N + 1) values; returns what follows them.
 template <int N, typename Acc>
 __device__ __forceinline__ Acc* leave_moments(
     Acc* shared, const L2Partials<Acc>& partials, const ShiftedSums<Acc> (&sums)[N], Acc count,

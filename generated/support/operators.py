@@ -33,8 +33,8 @@ class Package:
         self.name, self.sources, self.device = name, sources, device
         self.dtypes = [dict(zip(roles, row, strict=True)) for row in dtypes]
         for row in self.dtypes:
-            wide = row["activation"] == torch.float64
-            row["accumulator"] = torch.float64 if wide else torch.float32
+            is_double = row["activation"] == torch.float64
+            row["accumulator"] = torch.float64 if is_double else torch.float32
         self._module = module
         self.library = Path(file).with_name("_C.so")
         _import_once(module, Path(file).resolve())
@@ -265,7 +265,7 @@ def _describe(op, fake, flops):
 
 
 def _check_devices(op, arguments):
-    """One argument on `meta` sends the whole call here: the values of the others would be lost."""
+    """One argument on `meta` sends the call here: the values of the others would be lost."""
     first = arguments[0]
     for argument, value in zip(_arguments(op), arguments, strict=False):
         if isinstance(value, Tensor) and value.device != first.device:

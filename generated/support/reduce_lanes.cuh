@@ -1,7 +1,7 @@
 // Reductions of a segment's values over the threads that share it, in a fixed order: results are
 // bitwise reproducible, and every thread gets the same bits.
 //
-// A segment has some lanes of a warp, or a block of one row of whole warps.
+// A segment has some lanes of a warp, or a block of one row of full warps.
 #pragma once
 
 #include <cstdint>

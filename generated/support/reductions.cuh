@@ -20,9 +20,9 @@ struct Largest {};
 struct FirstLargest {};
 struct LargestTies {};
 
-// Records that are combined as a whole: what an element makes one of, how two become one, and the
-// same function of each value. Without an element there is what changes no other record. To combine
-// them is exact: no order of them gives another result.
+// Combined records: what an element makes one of, how two become one, and the same function of each
+// value. Without an element there is what changes no other record. To combine them is exact: no
+// order of them gives another result.
 template <typename Acc>
 struct Extreme {
   Acc value = Acc(-INFINITY);

@@ -12,26 +12,26 @@
 
 namespace fusegen {
 
-// A row of a tile fills a line of the L2. A block has a slice of a tile's rows.
+// A row of a tile fills a cache line. A block has a slice of a tile's rows.
 constexpr int kL2LineBytes = 128;
 constexpr int kL2Rows = 256;
 constexpr int kL2Threads = 256;
 constexpr int kL2Warps = kL2Threads / 32;
 
-// A launch in which blocks take turns at tiles, as l2_task() in l2_steps.cuh says.
+// A launch whose blocks go through the tiles in steps, as l2_task() in l2_steps.cuh says.
 struct L2Shape {
   dim3 grid;
   dim3 block;
   int tiles;
   int slices;
-  int lag;  // by how many tiles results are behind sums
+  int lag;  // tiles from the one that is summed to the one whose results are stored
   bool fits;
 };
 
 // How long such a kernel takes, like two_pass_microseconds(). What is read again costs little, a
 // tile something. Fitted with column_microseconds() as it is: in 1024 cases on an H100 and an
-// H200, with rows that fill lines, the schedule that is least by these estimates takes 1.01 times
-// as long as the fastest, in the geometric mean; 1.04 times without the L2-resident schedule.
+// H200, with rows that fill cache lines, the schedule that is least by these estimates takes 1.01
+// times as long as the fastest, in the geometric mean; 1.04 times without the L2-resident schedule.
 inline double l2_microseconds(int64_t rows, int64_t channels, const ColumnWork& work) {
   const double bytes = double(rows * channels * work.narrowest);
   const double tiles = double(channels * work.narrowest) / kL2LineBytes;
@@ -40,20 +40,20 @@ inline double l2_microseconds(int64_t rows, int64_t channels, const ColumnWork& 
 
 // What each tile takes of the L2.
 inline int64_t l2_tile_bytes(int64_t rows, const ColumnWork& work) {
-  return rows * (kL2LineBytes / work.narrowest) * work.kept;
+  return rows * (kL2LineBytes / work.narrowest) * work.resident;
 }
 
-// Whether tiles stay in the L2. Rows have to fill lines, or tiles share some. And the L2 has to
-// have room for what is read before it is read again: two tiles in a third of it, or everything in
-// a half.
+// Whether tiles stay in the L2. Rows have to fill cache lines, or tiles share some. And the L2 has
+// to have room for what is read before it is read again: two tiles in a third of it, or everything
+// in a half.
 inline bool l2_fits(
     int64_t rows, int64_t channels, bool packed, const ColumnWork& work, int64_t l2_bytes) {
-  if (work.kept == 0 || !packed || channels * work.narrowest % kL2LineBytes != 0) return false;
-  const int64_t tile = l2_tile_bytes(rows, work), whole = rows * channels * work.kept;
-  return 6 * tile <= l2_bytes || 2 * whole <= l2_bytes;
+  if (work.resident == 0 || !packed || channels * work.narrowest % kL2LineBytes != 0) return false;
+  const int64_t tile = l2_tile_bytes(rows, work), all = rows * channels * work.resident;
+  return 6 * tile <= l2_bytes || 2 * all <= l2_bytes;
 }
 
-// Whether they do, and are asked for or faster than the two-pass schedule.
+// Whether they do, and are preferred by a tuning or faster than the two-pass schedule.
 inline bool prefers_l2(
     const Shapes& shapes, int64_t rows, int64_t channels, bool packed, const ColumnWork& work,
     int64_t l2_bytes) {
@@ -62,7 +62,7 @@ inline bool prefers_l2(
        l2_microseconds(rows, channels, work) < two_pass_microseconds(rows, channels, work));
 }
 
-// With `vector` elements of a row in each thread. Not if another schedule is asked for, or if the
+// With `vector` elements of a row in each thread. Not if another schedule is forced, or if the
 // sizes decide and the two-pass schedule is faster.
 inline L2Shape l2_shape(
     const Shapes& shapes, int64_t rows, int64_t channels, int vector, bool packed,

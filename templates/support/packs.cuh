@@ -1,6 +1,7 @@
 // How a thread loads and stores its columns of a row, and values of them.
 #pragma once
 
+#include "channel_numbers.cuh"
 #include "columns.cuh"
 
 namespace fusegen {
@@ -16,22 +17,10 @@ __device__ __forceinline__ T read(T* from) {
   return *from;
 }
 
-// The number of a channel. Programs have it as a tensor of one value per channel that is not in
-// memory: the loads of channel tensors compute it from the columns.
-struct ChannelNumber {
-  int value;
-};
-constexpr const ChannelNumber* kChannelNumbers = nullptr;
-
-__device__ __forceinline__ int widen(ChannelNumber number) { return number.value; }
-
 // Element `at` of a tensor of one value per channel.
 template <typename T>
 __device__ __forceinline__ auto read_at(T* tensor, int64_t at) {
   return read(tensor + at);
-}
-__device__ __forceinline__ ChannelNumber read_at(const ChannelNumber*, int64_t at) {
-  return {int(at)};
 }
 
 // The type of what is loaded from a pointer, to const or not.
@@ -95,34 +84,7 @@ __device__ __forceinline__ LoadedFrom<T, N> load_pack(const ColumnsOf<N>& column
   return load_single(columns, row + columns.first);
 }
 
-// The thread's channel numbers; columns that do not exist have any number.
-template <typename Numbers, int N, typename ColumnsOf>
-__device__ __forceinline__ Numbers channel_numbers(const ColumnsOf& columns) {
-  Pack<ChannelNumber, N> pack;
-#pragma unroll
-  for (int v = 0; v < N; ++v) pack[v] = {int(columns.at(v))};
-  Numbers numbers;
-  static_assert(sizeof(numbers) == sizeof(pack));
-  memcpy(&numbers, &pack, sizeof(numbers));
-  return numbers;
-}
-template <int N, bool kPacked>
-__device__ __forceinline__ Loaded<ChannelNumber, N, kPacked> load_pack(
-    const Columns<N, kPacked>& columns, const ChannelNumber*) {
-  return channel_numbers<Loaded<ChannelNumber, N, kPacked>, N>(columns);
-}
-template <template <int> typename ColumnsOf, int N>
-__device__ __forceinline__ Loaded<ChannelNumber, N> load_pack(
-    const ColumnsOf<N>& columns, const ChannelNumber*) {
-  return channel_numbers<Loaded<ChannelNumber, N>, N>(columns);
-}
-template <int N>
-__device__ __forceinline__ Loaded<ChannelNumber, N> load_pack(
-    const Columns<N, true>& columns, const ChannelNumber* tensor, int64_t, int64_t) {
-  return load_pack(columns, tensor);
-}
-
-// The same where the thread may have none: zero then.
+// The thread's values of one per channel, or zero where the thread has none.
 template <typename ColumnsOf, typename T>
 __device__ __forceinline__ auto load_constants(const ColumnsOf& columns, T* row) {
   using Constants = decltype(load_pack(columns, row));

@@ -1,4 +1,4 @@
-// Sums and moments of a segment that is read in turns, by one block or by those of a cluster.
+// Sums and moments of a segment that is read in iterations, by one block or by those of a cluster.
 #pragma once
 
 #include "cluster.cuh"
@@ -9,7 +9,7 @@ namespace fusegen {
 // Values that sum_over_segment() has at a time, at most.
 constexpr int kSegmentSums = 2;
 
-// How many values of shared memory that takes: of the block's warps, and behind them its own.
+// How many values of shared memory that takes: of the block's warps, then its own.
 constexpr int kSegmentExchange = (32 + 1) * kSegmentSums;
 
 // Reduces each value over the threads that share a segment; every one of them gets the results, to

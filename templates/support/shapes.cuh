@@ -9,7 +9,7 @@
 
 namespace fusegen {
 
-// Hands out 256-byte aligned pieces of a workspace, which may be null where no piece is asked for.
+// Hands out 256-byte aligned pieces of a workspace, which may be null where no piece is taken.
 // Made without a workspace it only counts the bytes.
 class Scratch {
  public:
@@ -67,11 +67,11 @@ enum class Aligned {
 };
 
 enum Schedule : int64_t {
-  kAutomatic = 0,           // what suits the sizes
+  kAutomatic = 0,           // by the sizes
   kPersistent = 1,          // in registers or in shared memory; an error where that does not fit
   kL2 = 2,                  // in the L2; an error where rows do not begin at multiples of a vector
   kTwoPass = 3,             // fits every size
-  kPersistentIfItFits = 4,  // else what suits the sizes
+  kPersistentIfItFits = 4,  // else by the sizes
   kL2IfItFits = 5,          // else likewise
 };
 
@@ -79,13 +79,13 @@ enum Schedule : int64_t {
 // has the same fields, with the values that are measured and verified.
 struct Shapes {
   int64_t schedule = kAutomatic;
-  int64_t pointwise_blocks = 0;      // blocks a multiprocessor of a pass with sums; 0 the fastest
-  int64_t row_waves = 1;             // blocks of a row kernel for each that is resident
-  int64_t row_share = 0;             // 1 the least of a segment for a thread, 2 twice that
-  int64_t column_width = 0;          // vectors of a row of a column tile; 0 likewise
-  int64_t column_cluster = 0;        // blocks that share a column tile; 0 likewise
-  int64_t l2_lag = 0;                // by how many tiles results are behind sums; 0 likewise
-  int64_t row_reduction_blocks = 0;  // blocks that share a segment that is read twice; 0 likewise
+  int64_t pointwise_blocks = 0;        // blocks per multiprocessor of a pass with sums; 0 the best
+  int64_t row_waves = 1;               // blocks of a row kernel for each that is resident
+  int64_t row_share = 0;               // 1 the least of a segment for a thread, 2 twice that
+  int64_t column_threads_per_row = 0;  // threads per row of a column tile; 0 likewise
+  int64_t column_cluster = 0;          // blocks that share a column tile; 0 likewise
+  int64_t l2_lag = 0;                  // tiles from sums to results; 0 likewise
+  int64_t row_reduction_blocks = 0;    // blocks that share a segment read twice; 0 likewise
 
   // The same with another value of one field.
   constexpr Shapes with(int64_t Shapes::*field, int64_t value) const {
@@ -183,25 +183,25 @@ inline FinalReductionShape final_reduction_shape(int64_t channels, int64_t parti
   return {dim3(unsigned(ceil_div(channels, width))), dim3(width, kThreads / width)};
 }
 
-// Where segments have several blocks: blocks of a multiprocessor at most, and turns of a segment at
-// least. As measured: beyond that it takes longer to bring them together than they save.
+// Where segments have several blocks: blocks of a multiprocessor at most, and iterations of a
+// segment at least. As measured: beyond that it takes longer to bring them together than they save.
 constexpr int kRowReductionBlocks = 4;
-constexpr int kRowReductionTurns = 4;
+constexpr int kRowReductionIterations = 4;
 
 // As many segments at a time as the grid may have, and in z the blocks that share one: a cluster of
-// more than one where segments are few and long, and each of its blocks has a turn of `turn`
-// elements.
+// more than one where segments are few and long, and each of its blocks has an iteration, which
+// reads `step` elements.
 inline dim3 row_reduction_grid(
-    const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int64_t turn,
+    const Shapes& shapes, int64_t rows, int64_t groups, int64_t length, int64_t step,
     int most_cluster, int multiprocessors) {
   const int64_t segments = rows * groups;
-  const auto suits = [&](int64_t blocks) {
+  const auto eligible = [&](int64_t blocks) {
     const int usable = usable_multiprocessors(int(blocks), multiprocessors);
-    const int64_t turns = std::max<int64_t>(blocks, kRowReductionTurns);
-    return segments * blocks <= kRowReductionBlocks * usable && length >= turns * turn;
+    const int64_t iterations = std::max<int64_t>(blocks, kRowReductionIterations);
+    return segments * blocks <= kRowReductionBlocks * usable && length >= iterations * step;
   };
   int64_t blocks = 1;
-  while (2 * blocks <= most_cluster && suits(2 * blocks)) blocks *= 2;
+  while (2 * blocks <= most_cluster && eligible(2 * blocks)) blocks *= 2;
   if (shapes.row_reduction_blocks != 0) {
     blocks = std::min<int64_t>(shapes.row_reduction_blocks, most_cluster);
   }

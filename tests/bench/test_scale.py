@@ -113,7 +113,7 @@ def test_the_page_has_it_only_where_it_was_measured(tmp_path) -> None:
     assert scale_section([], page._markdown) == ""
     append_scale(tmp_path / "scale_test.csv", [row(64, 1024, 80.0), row(64, 1025, 160.0)])
     text = page.page_of(tmp_path)
-    assert "## Scale on NVIDIA Test" in text and "| demo | forward | fp32 | 2 |" in text and "0.2502 MiB whose" in text
+    assert "## Scale on NVIDIA Test" in text and "| demo | forward | fp32 | 2 |" in text and "to 0.2502 MiB." in text
 
 
 @pytest.mark.parametrize("grouped", [False, True])

@@ -100,4 +100,4 @@ def test_the_reason_why_no_kernels_run(subjects, extension) -> None:
 def test_an_extension_that_is_not_there(subjects) -> None:
     subject = subjects["batch"]
     found = what_ran(subject, TRAIN, sizes(subject.plan, 9, 5, 7, 1))
-    assert found.schedule == "unknown" and found.launches.startswith("the launchers cannot be asked: ")
+    assert found.schedule == "unknown" and found.launches.startswith("the launchers cannot tell: ")

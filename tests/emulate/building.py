@@ -69,7 +69,9 @@ def forced_shapes(schedule: str) -> Shapes | None:
     if schedule.startswith("clusters of "):
         return Shapes("persistent", column_cluster=int(schedule.removeprefix("clusters of ")))
     if schedule.startswith("wide clusters of "):
-        return Shapes("persistent", column_width=4, column_cluster=int(schedule.removeprefix("wide clusters of ")))
+        return Shapes(
+            "persistent", column_threads_per_row=4, column_cluster=int(schedule.removeprefix("wide clusters of "))
+        )
     if schedule == "two_pass in eight blocks":
         return Shapes("two_pass", pointwise_blocks=8)
     if schedule.startswith("two_pass, segments in "):

@@ -18,7 +18,7 @@ extern "C" int shape(int vector, int64_t* found, double* times, int64_t rows, in
   const fusegen::ColumnWork work{element, narrowest, 8, 8, 3, 2, kept};
   fusegen::Shapes shapes;
   shapes.schedule = schedule;
-  shapes.column_width = width;
+  shapes.column_threads_per_row = width;
   shapes.column_cluster = cluster;
   const fusegen::Column tile = fusegen::column_shape(
       shapes, rows, channels, vector, packed, work, limit, 50 << 20, int(most_cluster), 132);
@@ -85,7 +85,7 @@ def test_every_shape_covers_the_tensor_and_fits(shape, kind, most_cluster, sched
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_asked_for_is_what_comes(shape, kind):
     for rows, channels in SIZES:
-        for width in TUNABLES["column_width"].values:
+        for width in TUNABLES["column_threads_per_row"].values:
             for cluster in TUNABLES["column_cluster"].values:
                 tile = shape(rows, channels * kind[0], *kind, 8, "persistent", width, cluster)
                 if tile["fits"]:

@@ -121,6 +121,21 @@ def test_a_library_of_some_modes_has_no_others(tmp_path, emulation_cache):
         assert [libraries[modes].call_int64("size", mode) for mode in range(3)] == expected
 
 
+def test_kernels_for_a_debugger_have_their_variables(build, monkeypatch):
+    source = 'extern "C" int64_t twice(int x) { const int64_t its_double = 2 * int64_t(x); return its_double; }'
+    shown = []
+    for debug in (False, True):
+        if debug:
+            monkeypatch.setenv("FUSEGEN_DEBUG_KERNELS", "1")
+        library = build(source, "debug")
+        assert library.call_int64("twice", 21) == 42
+        dump = subprocess.run(
+            ["readelf", "--debug-dump=info", library.path], capture_output=True, text=True, check=True
+        )
+        shown.append("its_double" in dump.stdout)
+    assert shown == [False, True]
+
+
 def test_cache_follows_included_files(build, sources):
     results = []
     for value in (1, 2):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fusegen.errors import InternalError
+from fusegen.ir import graph as graph_module
 from fusegen.ir.axes import CHANNEL, MATRIX, ROW, SCALAR
 from fusegen.ir.graph import Graph, Node, ancestors, reductions, verify
+from fusegen.ir.reductions import REDUCTIONS
 
 
 def test_equal_expressions_are_one_node() -> None:
@@ -85,6 +87,11 @@ def test_reductions_are_told_from_the_rest() -> None:
     mean = graph.add("mean", moments, name="mean")
     assert list(reductions(graph.nodes)) == [total, moments]
     assert mean.axes == ROW and not mean.is_leaf and x.is_leaf
+
+
+def test_the_graph_knows_every_reduction_by_its_name() -> None:
+    """Of the graph as of the entries, which have rules that need the graph."""
+    assert graph_module.REDUCTIONS == REDUCTIONS.keys()
 
 
 def test_verify_accepts_a_sound_graph() -> None:

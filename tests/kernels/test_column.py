@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-from pathlib import Path
 
 import pytest
 import torch
 
-from fusegen.emulate import Buffer, EmulatedLibrary, EmulationError, compile_kernels
-from fusegen.paths import templates_directory
+from fusegen.emulate import Buffer, EmulationError
+from tests.kernels.building import compiled
 
-RECORDS = Path(__file__).parent / "records.cuh"
-PROGRAMS = (Path(__file__).parent / "column_programs.cuh").read_text(encoding="utf-8")
-ENTRY = """
+SOURCE = """
+#include "column_programs.cuh"
 #include "../support/kernels/column_launch.cuh"
 
 template <int kFirst, int kVec, bool kPacked, class P>
@@ -36,7 +33,7 @@ extern "C" int column(
   const Given given{{r0, r1, r2, r3, r4, r5}, {w0, w1, w2, w3, w4, w5, w6, w7}, rows, channels, groups, 1e-5, 0.25};
   Shapes shapes;
   shapes.schedule = kPersistent;
-  shapes.column_width = width;
+  shapes.column_threads_per_row = width;
   shapes.column_cluster = cluster;
   if (program == 2) return run<1>(make_grouped<float>(given), packed, shapes);
 #define FUSEGEN_CASE(number, make, ...) \\
@@ -58,7 +55,7 @@ extern "C" int column(
 extern "C" int column_work(int program, int64_t* found) {
   const auto fill = [&](const ColumnWork& work) {
     const int64_t values[] = {work.element, work.narrowest, work.sums, work.exchange, work.moved, work.again,
-                              work.kept};
+                              work.resident};
     for (int i = 0; i < 7; ++i) found[i] = values[i];
   };
   if (program == 0) fill(fusegen::column_work<Normalise<__nv_bfloat16, float, float>, 0>());
@@ -73,15 +70,6 @@ DTYPES = [  # of T, Out, Param and Acc, by program
     [(torch.float64,) * 4, (torch.float64,) * 4],
 ]
 VECTORS = [4, 4, 2]  # columns of a thread, by dtype
-
-
-def compiled(entry: str, root: Path, cache: Path) -> EmulatedLibrary:
-    """The programs and what calls kernels with them, beside the support headers, as a generated package lies."""
-    shutil.copytree(templates_directory() / "support", root / "support")
-    (root / "programs").mkdir()
-    shutil.copy(RECORDS, root / "programs")
-    (root / "programs" / "kernels.cu").write_text(PROGRAMS + entry, encoding="utf-8")
-    return compile_kernels(root / "programs" / "kernels.cu", cache=cache)
 
 
 def values(*shape: int, seed: int, dtype: torch.dtype, shift: float = 0.0) -> torch.Tensor:
@@ -186,7 +174,7 @@ class Grouped:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory, emulation_cache):
-    return compiled(ENTRY, tmp_path_factory.mktemp("column"), emulation_cache)
+    return compiled(SOURCE, tmp_path_factory.mktemp("column"), emulation_cache)
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from fusegen.emulate import Buffer
-from tests.kernels.test_column import DTYPES, PROGRAM, VECTORS, Gradient, Normalise, close, compiled
+from tests.kernels.building import compiled
+from tests.kernels.test_column import DTYPES, PROGRAM, VECTORS, Gradient, Normalise, close
 
-ENTRY = """
+SOURCE = """
+#include "column_programs.cuh"
 #include "../support/kernels/l2_launch.cuh"
 
 template <class P>
@@ -61,7 +63,7 @@ extern "C" int l2_bounds(int, int64_t* found) {
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory, emulation_cache):
-    return compiled(ENTRY, tmp_path_factory.mktemp("l2"), emulation_cache)
+    return compiled(SOURCE, tmp_path_factory.mktemp("l2"), emulation_cache)
 
 
 @pytest.fixture(scope="module")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import pytest
 import torch
 
-from fusegen.emulate import Buffer, EmulatedLibrary, compile_kernels
-from fusegen.paths import templates_directory
+from fusegen.emulate import Buffer
+from tests.kernels.building import compiled
 
 DTYPES = (torch.float32, torch.bfloat16)
-PROGRAMS = Path(__file__).parent / "pointwise_programs.cuh"
+SOURCE = '#include "pointwise_programs.cuh"\n'
 SIZES = [  # rows, channels, groups
     (1, 1, 1),
     (2, 3, 1),
@@ -27,24 +24,15 @@ SIZES = [  # rows, channels, groups
 LONG = [(2, 16400, 2), (1, 20481, 1)]  # of which a thread has several vectors
 
 
-def compiled(root: Path, cache: Path, *, checked: bool) -> EmulatedLibrary:
-    shutil.copytree(templates_directory() / "support", root / "support")
-    (root / "programs").mkdir()
-    shutil.copy(PROGRAMS.with_name("records.cuh"), root / "programs")
-    source = root / "programs" / "kernels.cu"
-    source.write_text(PROGRAMS.read_text(encoding="utf-8"), encoding="utf-8")
-    return compile_kernels(source, cache=cache, checked=checked)
-
-
 @pytest.fixture(scope="module")
 def library(tmp_path_factory, emulation_cache):
-    return compiled(tmp_path_factory.mktemp("programs"), emulation_cache, checked=True)
+    return compiled(SOURCE, tmp_path_factory.mktemp("programs"), emulation_cache, checked=True)
 
 
 @pytest.fixture(scope="module")
 def fast_library(tmp_path_factory, emulation_cache):
     """Without a look at every access, for sizes that take long."""
-    return compiled(tmp_path_factory.mktemp("programs"), emulation_cache, checked=False)
+    return compiled(SOURCE, tmp_path_factory.mktemp("programs"), emulation_cache, checked=False)
 
 
 class Values:

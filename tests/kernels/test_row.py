@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import torch
 
-from fusegen.emulate import Buffer, EmulatedLibrary, compile_kernels
-from fusegen.paths import templates_directory
+from fusegen.emulate import Buffer, EmulatedLibrary
+from tests.kernels.building import compiled
 
 SOURCE = """
 #include <algorithm>
@@ -181,13 +179,7 @@ GRADIENT = [
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory, emulation_cache) -> EmulatedLibrary:
-    root = tmp_path_factory.mktemp("row")
-    shutil.copytree(templates_directory() / "support", root / "support")
-    (root / "row").mkdir()
-    for name in ("records.cuh", "row_programs.cuh"):
-        shutil.copy(Path(__file__).with_name(name), root / "row")
-    (root / "row" / "kernels.cu").write_text(SOURCE, encoding="utf-8")
-    return compile_kernels(root / "row" / "kernels.cu", cache=emulation_cache)
+    return compiled(SOURCE, tmp_path_factory.mktemp("row"), emulation_cache)
 
 
 class Given:

@@ -69,7 +69,11 @@ def test_candidates_of_every_program(spec: str) -> None:
         (
             "gemm_scale_bn",
             "train_forward",
-            {"persistent": {"column_width", "column_cluster"}, "l2": {"l2_lag"}, "two_pass": {"pointwise_blocks"}},
+            {
+                "persistent": {"column_threads_per_row", "column_cluster"},
+                "l2": {"l2_lag"},
+                "two_pass": {"pointwise_blocks"},
+            },
         ),
         (
             "gemm_groupnorm_hardtanh",

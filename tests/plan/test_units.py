@@ -6,7 +6,7 @@ import pytest
 
 from fusegen.errors import InternalError
 from fusegen.ir.axes import CHANNEL, MATRIX, ROW, SCALAR, Axes
-from fusegen.plan.units import Runs, Unit, collapse, unit_of
+from fusegen.plan.units import Collapsed, Unit, collapse, unit_of
 
 NCHW, CHANNELS_LAST = ("N", "C", "S"), ("N", "S", "C")
 GROUP = Axes.of("N", C="groups")
@@ -15,26 +15,26 @@ GROUP = Axes.of("N", C="groups")
 @pytest.mark.parametrize(
     ("name", "order", "axes", "expected"),
     [
-        ("layer norm", ("N", "C"), ROW, Runs(batch=("N",), inner=("C",))),
-        ("group norm", ("N", "C"), GROUP, Runs(batch=("N", "C"), inner=("C",))),
-        ("batch norm", ("N", "C"), CHANNEL, Runs(outer=("N",), kept=("C",))),
-        ("elements", ("N", "C"), MATRIX, Runs(batch=("N", "C"))),
-        ("everything", ("N", "C"), SCALAR, Runs(inner=("N", "C"))),
-        ("layer norm NCHW", NCHW, ROW, Runs(batch=("N",), inner=("C", "S"))),
-        ("instance norm NCHW", NCHW, MATRIX, Runs(batch=("N", "C"), inner=("S",))),
-        ("group norm NCHW", NCHW, GROUP, Runs(batch=("N", "C"), inner=("C", "S"))),
-        ("batch norm NCHW", NCHW, CHANNEL, Runs((), ("N",), ("C",), ("S",))),
-        ("batch norm channels last", CHANNELS_LAST, CHANNEL, Runs(outer=("N", "S"), kept=("C",))),
-        ("softmax over C NCHW", NCHW, Axes.of("N", "S"), Runs(("N",), ("C",), ("S",))),
-        ("instance norm channels last", CHANNELS_LAST, MATRIX, Runs(("N",), ("S",), ("C",))),
-        ("group norm channels last", CHANNELS_LAST, GROUP, Runs(("N",), ("S",), ("C",), ("C",))),
+        ("layer norm", ("N", "C"), ROW, Collapsed(batch=("N",), inner=("C",))),
+        ("group norm", ("N", "C"), GROUP, Collapsed(batch=("N", "C"), inner=("C",))),
+        ("batch norm", ("N", "C"), CHANNEL, Collapsed(outer=("N",), parallel=("C",))),
+        ("elements", ("N", "C"), MATRIX, Collapsed(batch=("N", "C"))),
+        ("everything", ("N", "C"), SCALAR, Collapsed(inner=("N", "C"))),
+        ("layer norm NCHW", NCHW, ROW, Collapsed(batch=("N",), inner=("C", "S"))),
+        ("instance norm NCHW", NCHW, MATRIX, Collapsed(batch=("N", "C"), inner=("S",))),
+        ("group norm NCHW", NCHW, GROUP, Collapsed(batch=("N", "C"), inner=("C", "S"))),
+        ("batch norm NCHW", NCHW, CHANNEL, Collapsed((), ("N",), ("C",), ("S",))),
+        ("batch norm channels last", CHANNELS_LAST, CHANNEL, Collapsed(outer=("N", "S"), parallel=("C",))),
+        ("softmax over C NCHW", NCHW, Axes.of("N", "S"), Collapsed(("N",), ("C",), ("S",))),
+        ("instance norm channels last", CHANNELS_LAST, MATRIX, Collapsed(("N",), ("S",), ("C",))),
+        ("group norm channels last", CHANNELS_LAST, GROUP, Collapsed(("N",), ("S",), ("C",), ("C",))),
         ("two reductions apart", ("N", "C", "S", "T"), Axes.of("C", "T"), None),
-        ("reduced, kept, reduced, kept", ("A", "N", "C", "S"), Axes.of("N", "S"), None),
+        ("reduced, parallel, reduced, parallel", ("A", "N", "C", "S"), Axes.of("N", "S"), None),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_axes_next_to_each_other_are_taken_together(
-    name: str, order: tuple[str, ...], axes: Axes, expected: Runs | None
+    name: str, order: tuple[str, ...], axes: Axes, expected: Collapsed | None
 ) -> None:
     assert collapse(axes, order) == expected
 

@@ -66,6 +66,16 @@ def test_modules_import_only_torch_and_the_standard_library(path: str) -> None:
     assert {name.split(".")[0] for name in names} <= {"torch", *sys.stdlib_module_names}
 
 
+@pytest.mark.parametrize("path", [path for path in PATHS if path.endswith(".py")])
+def test_modules_use_what_they_import(path: str) -> None:
+    tree = ast.parse(rendered()[path])
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {alias.asname or alias.name.split(".")[0] for node in imports for alias in node.names}
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    used |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    assert names - used <= {"annotations"}  # of __future__; what __all__ has is used
+
+
 @pytest.mark.parametrize("path", [path for path in PATHS if path.endswith(".json")])
 def test_plan_files_are_json_with_the_package_name(path: str) -> None:
     assert json.loads(rendered()[path])["name"] == path.split("/")[0]

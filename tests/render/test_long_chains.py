@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fusegen.emulate.library import _INCLUDE
+from fusegen.emulate.library import INCLUDE
 from fusegen.plan.cached import MOST_CACHED
 from fusegen.plan.passes import Passes
 from fusegen.plan.plan import Plan
@@ -27,7 +27,7 @@ def compiles(plan: Plan, root: Path) -> None:
         pytest.skip("needs g++")
     write_files(render_all([plan]), root / "generated")
     source = root / "generated" / plan.spec.name / "kernels.cu"
-    flags = ["-std=c++17", "-fsyntax-only", "-Wno-unknown-pragmas", "-DFUSEGEN_MODES=1u", f"-I{_INCLUDE}"]
+    flags = ["-std=c++17", "-fsyntax-only", "-Wno-unknown-pragmas", "-DFUSEGEN_MODES=1u", f"-I{INCLUDE}"]
     done = subprocess.run(["g++", *flags, "-x", "c++", str(source)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:2000]
 

@@ -28,7 +28,7 @@ NAME = "matmul_bn_bias_div_swish"
 CHANNELS = 8192
 TWO_PASS_16 = {"schedule": "two_pass", "pointwise_blocks": 16}
 TWO_PASS_2 = {"schedule": "two_pass", "pointwise_blocks": 2}
-TILE = {"schedule": "persistent", "column_width": 8}
+TILE = {"schedule": "persistent", "column_threads_per_row": 8}
 # Programs of a tuning: dtype, rows and the shapes that are not the default.
 SM_90 = {
     "train_forward": [
@@ -93,7 +93,7 @@ def test_a_line_for_each_range_of_each_dtype(kernels: str) -> None:
     assert entries(kernels, "TrainForward") == [
         "90,modes(0),2828,8192,8192,{(schedule,kTwoPass).with(pointwise_blocks,16)",
         "90,modes(0),kAnyRows,8192,8192,{Shapes{}",
-        "90,modes(1,3),141,8192,8192,{(schedule,kPersistentIfItFits).with(column_width,8)",
+        "90,modes(1,3),141,8192,8192,{(schedule,kPersistentIfItFits).with(column_threads_per_row,8)",
         "90,modes(1,3),35355,8192,8192,{Shapes{}",
         "90,modes(1,3),kAnyRows,8192,8192,{(schedule,kTwoPass).with(pointwise_blocks,2)",
     ]
@@ -136,7 +136,7 @@ def workspace(library: EmulatedLibrary, program: str, mode: str, rows: int, shap
         ("train_forward", "float32", 500, Shapes(**TWO_PASS_16)),
         ("train_forward", "float32", 2828, Shapes(**TWO_PASS_16)),
         ("train_forward", "float32", 2829, Shapes()),
-        ("train_forward", "bfloat16", 141, Shapes("persistent", column_width=8)),
+        ("train_forward", "bfloat16", 141, Shapes("persistent", column_threads_per_row=8)),
         ("train_forward", "bfloat16", 35355, Shapes()),
         ("train_forward", "bfloat16", 35356, Shapes(**TWO_PASS_2)),
         ("train_forward", "autocast bfloat16", 35356, Shapes(**TWO_PASS_2)),

@@ -30,7 +30,7 @@ from tests.tune.standins import CHAIN, Bench  # noqa: E402
 pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
-TWO_PASS, TILE = Shapes("two_pass", pointwise_blocks=16), Shapes("persistent", column_width=8)
+TWO_PASS, TILE = Shapes("two_pass", pointwise_blocks=16), Shapes("persistent", column_threads_per_row=8)
 # So long that few samples are taken.
 USUAL = 100_000.0
 ONE = Options(dtypes=("float32",), rows=(8,))

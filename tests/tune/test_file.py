@@ -17,7 +17,7 @@ from fusegen.plan.tuning_file import read_tuning, tuning_path
 from fusegen.tune.file import merged, tuning_text, write_tuning
 from tests.tune.standins import CHAIN
 
-TWO_PASS, TILE = Shapes("two_pass", pointwise_blocks=32), Shapes("persistent", column_width=2)
+TWO_PASS, TILE = Shapes("two_pass", pointwise_blocks=32), Shapes("persistent", column_threads_per_row=2)
 
 
 @pytest.fixture
@@ -52,7 +52,8 @@ def test_a_line_says_what_differs_from_the_default(plan: Plan) -> None:
     lines = [line.strip() for line in tuning_text((architecture(*FORWARD),)).splitlines() if "dtype" in line]
     figures = '"microseconds": 10.25, "default_microseconds": 12.5}'
     assert lines == [
-        f'{{"dtype": "float32", "rows": 8, "channels": 24, "schedule": "persistent", "column_width": 2, {figures},',
+        f'{{"dtype": "float32", "rows": 8, "channels": 24, "schedule": "persistent", '
+        f'"column_threads_per_row": 2, {figures},',
         f'{{"dtype": "float32", "rows": 64, "channels": 24, {figures}',
     ]
 

@@ -7,7 +7,9 @@
 #define __global__
 #define __device__
 #define __host__
+#ifndef __forceinline__  // for a debugger, it is another
 #define __forceinline__ inline __attribute__((always_inline))
+#endif
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)

@@ -17,8 +17,8 @@ Formulas, and the values at kinks, are those of PyTorch's derivatives.yaml and o
 class Function:
     """One entry.
 
-    cpp: a function of C++ or of templates/support/math.cuh, where that has not the same name; or a pattern with one
-    operator at most, such as "{} + {}".
+    cpp: a function of C++, or of math.cuh or activations.cuh in templates/support, where that has not the same name; or
+    a pattern with one operator at most, such as "{} + {}".
     operations: instructions for an element; a costly function counts as one, since no choice depends on it.
     is_product: its last instruction is a multiplication, which a following addition joins to a fused multiply-add.
     by_result: as exact as results of type `Out` can show, which is then its first template argument.

@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kL2Threads, l2_blocks<P>()) l2_kernel(
   static_assert(P::kPasses == 2 && P::kUnit[0] == Unit::kChannel);
   using Acc = typename P::Acc;
   wait_for_earlier_kernels();
-  constexpr int kWidth = kL2Width<P, kVec>;
+  constexpr int kWidth = kL2ThreadsPerRow<P, kVec>;
   const L2Task task = l2_task(column_tiles, slices, kVec, lag);
   if (task.work == L2Work::kNone) return;
   unsigned* const counter = counters + task.tile;

@@ -16,9 +16,9 @@ namespace fusegen {
 
 // Threads per row of a block, and rows per iteration.
 template <class P, int kVec>
-constexpr int kL2Width = kL2LineBytes / int(kVec * sizeof(typename P::T));
+constexpr int kL2ThreadsPerRow = kL2LineBytes / int(kVec * sizeof(typename P::T));
 template <class P, int kVec>
-constexpr int kL2RowsPerIteration = kL2Threads / kL2Width<P, kVec>;
+constexpr int kL2RowsPerIteration = kL2Threads / kL2ThreadsPerRow<P, kVec>;
 
 // A thread's columns of a tile, and the rows of a slice.
 template <int kVec>

@@ -105,7 +105,7 @@ __host__ __device__ constexpr int count_of() {
   return count;
 }
 
-// How many values the largest record has that is combined as a whole, of the sums of a pass.
+// How many values the largest combined record has (reductions.cuh), of the sums of a pass.
 template <class P, int kPass>
 __host__ __device__ constexpr int combined_values() {
   typename P::template Sums<kPass, TotalsIn<typename P::Acc>::template Of> fields{};

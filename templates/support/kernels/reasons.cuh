@@ -1,4 +1,4 @@
-// Why a schedule is taken or not: the words of an explanation.
+// Why a schedule is chosen or not: the words of an explanation.
 #pragma once
 
 #include <cstdio>
@@ -11,8 +11,8 @@
 
 namespace fusegen {
 
-// What is said where a schedule is asked for, or another one; null where the sizes decide.
-inline const char* reason_of_request(const Shapes& shapes, bool chosen) {
+// What is said where a schedule is forced, this one or another; null where the sizes decide.
+inline const char* reason_of_forced(const Shapes& shapes, bool chosen) {
   switch (shapes.schedule) {
     case kAutomatic:
       return nullptr;
@@ -20,7 +20,7 @@ inline const char* reason_of_request(const Shapes& shapes, bool chosen) {
     case kL2IfItFits:
       return chosen ? "measured to be fastest near this size" : nullptr;
     default:
-      return chosen ? "asked for" : "another schedule is asked for, or this one does not fit";
+      return chosen ? "forced" : "another schedule is forced, or this one does not fit";
   }
 }
 
@@ -44,8 +44,8 @@ void explain_column(const P& p, const Shapes& shapes, const Column& tile) {
         each, kWork, p.channels, kColumnsOfThread<kVec, kPacked>, kPacked, P::kTarget.shared_bytes,
         P::kTarget.multiprocessors);
   };
-  if (const char* asked = reason_of_request(shapes, tile.fits)) {
-    return explanation->considered("column", tile.fits, asked);
+  if (const char* forced = reason_of_forced(shapes, tile.fits)) {
+    return explanation->considered("column", tile.fits, forced);
   }
   if (tile.fits) {
     explanation->considered(
@@ -64,14 +64,13 @@ void explain_column(const P& p, const Shapes& shapes, const Column& tile) {
 template <int kVec, bool kPacked, class P>
 void explain_l2(const P& p, const Shapes& shapes, const L2Shape& shape) {
   constexpr ColumnWork kWork = column_work<P, 0>();
-  if (const char* asked = reason_of_request(shapes, shape.fits)) {
-    return explanation->considered("l2", shape.fits, asked);
+  if (const char* forced = reason_of_forced(shapes, shape.fits)) {
+    return explanation->considered("l2", shape.fits, forced);
   }
   if (!l2_fits(p.rows, p.channels, kPacked, kWork, P::kTarget.l2_bytes)) {
     return explanation->considered(
         "l2", false,
-        "rows do not fill lines of the L2, or the L2 does not hold columns until they are read "
-        "again");
+        "rows do not fill cache lines, or the L2 does not hold columns until they are read again");
   }
   explanation->considered(
       "l2", shape.fits,
@@ -82,8 +81,8 @@ void explain_l2(const P& p, const Shapes& shapes, const L2Shape& shape) {
 
 template <int kFirst, int kVec, bool kPacked, class P>
 void explain_row(const P& p, const Shapes& shapes, const RowLaunch& fit, bool chosen) {
-  if (const char* asked = reason_of_request(shapes, chosen)) {
-    return explanation->considered("row", chosen, asked);
+  if (const char* forced = reason_of_forced(shapes, chosen)) {
+    return explanation->considered("row", chosen, forced);
   }
   const bool of_rows = P::kUnit[kFirst] == Unit::kRow;
   const char* what = of_rows ? "a row" : "a group";

@@ -1,4 +1,4 @@
-// Runs a program: picks the schedule that suits its sizes, and launches the kernels of that.
+// Runs a program: chooses a schedule by the sizes, and launches its kernels.
 //
 //   row        rows, or groups of channels, stay in registers from their sums to their results
 //   column     tiles of columns stay in shared memory
@@ -30,13 +30,14 @@
 namespace fusegen {
 
 // One call of a program, with vectors of kVec elements; packed: all rows and groups begin with one.
-// whole: elements of a tensor that vectors may move, where it is not packed.
+// vector_end: elements of a tensor that vectors may move, where it is not packed.
 template <class P, int kVec, bool kPacked>
 class ProgramRun {
  public:
   ProgramRun(
-      const P& program, const Shapes& shapes, int64_t whole, Scratch& scratch, cudaStream_t stream)
-      : p_(program), shapes_(shapes), whole_(whole), scratch_(scratch), stream_(stream) {}
+      const P& program, const Shapes& shapes, int64_t vector_end, Scratch& scratch,
+      cudaStream_t stream)
+      : p_(program), shapes_(shapes), vector_end_(vector_end), scratch_(scratch), stream_(stream) {}
 
   cudaError_t operator()() {
     if constexpr (kResident && P::kUnit[kFirst] == Unit::kChannel) {
@@ -101,7 +102,7 @@ class ProgramRun {
   }
 
   // Takes what kernels leave each other: partial results, and what passes before kEnd leave in
-  // memory. Returns whether there is nothing to launch, as only the size is asked for.
+  // memory. Returns whether only its size is measured: then nothing is launched.
   template <int kEnd>
   bool take_workspace(int64_t partials) {
     if (partials > 0) p_.partials = scratch_.take<typename P::Acc>(partials);
@@ -123,13 +124,14 @@ class ProgramRun {
       return error != cudaSuccess ? error : finish_partials<kPass>();
     } else {
       next("row_reduction", kPass, kPass);
-      return launch_row_reduction<kPass, kVec, kPacked>(p_, shapes_, whole_, stream_);
+      return launch_row_reduction<kPass, kVec, kPacked>(p_, shapes_, vector_end_, stream_);
     }
   }
   template <int kPass>
   cudaError_t over_memory() {
     next("pointwise", kPass, kPass);
-    return launch_pointwise<kPass, kVec, kPacked>(p_, pointwise_shape_of<kPass>(), whole_, stream_);
+    return launch_pointwise<kPass, kVec, kPacked>(
+        p_, pointwise_shape_of<kPass>(), vector_end_, stream_);
   }
   template <int kPass>
   cudaError_t finish_partials() {
@@ -164,7 +166,7 @@ class ProgramRun {
     cudaError_t error = reduce_before<kFirst>();
     if (error != cudaSuccess) return error;
     next("row", kFirst, kLast);
-    error = launch_row<kFirst, kVec, kPacked>(p_, fit, shapes_, whole_, stream_);
+    error = launch_row<kFirst, kVec, kPacked>(p_, fit, shapes_, vector_end_, stream_);
     if constexpr (kSums) {
       if (error != cudaSuccess) return error;
       next("final_reduction", kLast, kLast);
@@ -213,7 +215,7 @@ class ProgramRun {
 
   P p_;
   Shapes shapes_;
-  int64_t whole_;
+  int64_t vector_end_;
   Scratch& scratch_;
   cudaStream_t stream_;
 };

@@ -1,0 +1,58 @@
+"""The application that commands are added to, and the arguments that several take."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from fusegen.version import __version__
+
+
+class Commands(TyperGroup):
+    """Ends as other programs do where it is interrupted or its output is closed, whatever typer would do."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            # What is left in the buffer would be an error again when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(128 + 13)  # SIGPIPE, a name that Python on Windows lacks
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"fusegen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Generates CUDA modules for PyTorch from operator chains."""
+
+
+Specs = Annotated[list[Path], typer.Argument(help="Spec files, or directories of them.", show_default=False)]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Directory of the generated packages.")]

@@ -1,0 +1,155 @@
+"""Commands that read specs and write or compare sources."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fusegen.commands.app import Output, Specs, app
+from fusegen.errors import SpecError
+from fusegen.paths import DEFAULT_OUTPUT, DEFAULT_SPECS
+
+
+class Format(str, Enum):
+    """What `fusegen check` prints."""
+
+    text = "text"
+    json = "json"
+    github = "github"
+
+
+@app.command()
+def build(
+    specs: Specs,
+    output: Output = DEFAULT_OUTPUT,
+    target: Annotated[
+        list[str] | None, typer.Option("--target", help="Compile only for this target, such as sm_90; may be repeated.")
+    ] = None,
+    verification: Annotated[bool, typer.Option(help="Include float64 kernels, for tests.")] = False,
+    force: Annotated[bool, typer.Option(help="Compile even if nothing changed.")] = False,
+    compile_: Annotated[
+        bool, typer.Option("--compile/--no-compile", help="Compile, or only write the sources.")
+    ] = True,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove what no spec of the given directories renders any more.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace generated files that were edited by hand.")
+    ] = False,
+) -> None:
+    """Render SPECS into packages and compile them."""
+    from fusegen.plan.devices import misfit
+    from fusegen.plan.packages import plan_packages
+    from fusegen.render.output import orphans, write_files
+    from fusegen.render.package import render_all
+    from fusegen.spec.find import spec_files
+
+    if prune and not any(path.is_dir() for path in specs):
+        raise typer.BadParameter(
+            "it needs a directory of specs: a few files do not tell what is left over", param_hint="--prune"
+        )
+    console = Console(stderr=True, highlight=False)
+    plans = plan_packages(spec_files(specs))
+    for reason in (misfit(plan.device, each) for plan in plans for each in target or ()):
+        if reason is not None:
+            raise typer.BadParameter(reason, param_hint="--target")
+    rendered = render_all(plans)
+    left_over = orphans(rendered, output) if prune else []
+    for path in write_files(rendered, output, remove=left_over, overwrite=overwrite):
+        console.print(f"wrote {output / path}", markup=False, soft_wrap=True)
+    for path in left_over:
+        console.print(f"removed {output / path}", markup=False, soft_wrap=True)
+    if not compile_:
+        return
+    from fusegen.build import Request, build_extensions
+
+    requests = [Request(output / plan.spec.name, target or plan.spec.targets) for plan in plans]
+    for result in build_extensions(requests, verification=verification, console=console, force=force):
+        done = f"built in {result.seconds:.1f} s ({result.reason})" if result.built else "is up to date"
+        console.print(f"{result.path} {done}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def plan(
+    specs: Specs,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON, the text of plan.json.")] = False,
+    rows: Annotated[int | None, typer.Option(min=1, help="What runs with so many rows, and why. Needs g++.")] = None,
+    channels: Annotated[int | None, typer.Option(min=1, help="The same with so many channels.")] = None,
+    groups: Annotated[int | None, typer.Option(min=1, help="The same with so many groups of channels.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="The same in this dtype.")] = None,
+) -> None:
+    """Print schedules, kernels, bytes, the floor and the reason of each decision, or what runs at one size."""
+    import json
+
+    from fusegen.plan.load import plan_files
+    from fusegen.plan.report import report
+    from fusegen.plan.summary import summary
+    from fusegen.spec.find import spec_files
+
+    at_one_size = any(each is not None for each in (rows, channels, groups, dtype))
+    for made in plan_files(spec_files(specs)):
+        if at_one_size:
+            from fusegen.explain.text import Question, answer
+
+            print(answer(made, Question(rows, channels, groups, dtype)))
+        else:
+            print(json.dumps(summary(made), indent=2) if json_ else report(made))
+
+
+@app.command()
+def init(name: Annotated[str, typer.Argument(help="Of the spec, its package and its file.")] = "my_chain") -> None:
+    """Write a commented spec to start from into the directory `specs`."""
+    from fusegen.reference.init import write_spec
+
+    for path in write_spec(name):
+        print(f"wrote {path}")
+
+
+@app.command()
+def ops(op: Annotated[str | None, typer.Argument(help="One op, in full.", show_default=False)] = None) -> None:
+    """List the ops that a chain may have, with their formulas, keys and defaults."""
+    from fusegen.reference.ops import details, listing
+
+    print(listing() if op is None else details(op), end="")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of specs, for editors."""
+    from fusegen.reference.schema import text
+
+    print(text(), end="")
+
+
+@app.command()
+def check(
+    specs: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Spec files, or directories of them; without, the directory `specs`.", show_default=False),
+    ] = None,
+    output: Output = DEFAULT_OUTPUT,
+    patch: Annotated[Path | None, typer.Option("--patch", metavar="FILE", help="Write the differences there.")] = None,
+    format_: Annotated[Format, typer.Option("--format", help="Annotations are for GitHub Actions.")] = Format.text,
+) -> None:
+    """Compare what SPECS render with the generated packages, and tell how to repair what differs."""
+    from fusegen.check.report import formatted, refused
+    from fusegen.check.run import check as compare
+    from fusegen.check.run import write_patch
+
+    try:
+        report = compare(specs or [DEFAULT_SPECS], output)
+        if patch is not None:
+            write_patch(report, patch)
+    except SpecError as error:
+        sys.stdout.write(refused(error, format_.value))
+        raise
+    console = Console()
+    colour = console.color_system is not None and not console.no_color
+    sys.stdout.write(formatted(report, format_.value, colour=colour))
+    if not report.ok:
+        raise typer.Exit(1)

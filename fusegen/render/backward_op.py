@@ -1,0 +1,72 @@
+"""The backward op of a variant: the kernels, then the contraction's two products."""
+
+from __future__ import annotations
+
+from fusegen.plan.model import Program, Tensor
+from fusegen.render.op import OPTIONAL, TENSOR, Argument, Op, arg, out, read
+from fusegen.render.variant_ops import VariantOps
+
+
+class BackwardOp(VariantOps):
+    """Renders it."""
+
+    def op(self) -> Op:
+        chain, program = self.chain, self.variant.backward
+        op = self.start("backward", program)
+        op.arguments.append(Argument(self.variant.result_gradient, *TENSOR))
+        c = chain.contraction
+        if c:
+            op.arguments += [Argument(self.operand, *OPTIONAL), Argument(c.weight, *OPTIONAL)]
+        op.arguments += [Argument(t.name, *TENSOR) for t in self.backward_inputs()]
+        op.first = self.variant.result_gradient
+        self.add_numbers(op, program.constants)
+        op.needs = self.needs()
+        op.arguments.append(Argument("needs", "const std::vector<bool>&", "bool[]", ours=True))
+        op.sizes = [f"const int64_t rows = {op.like}.size(0);", f"const int64_t channels = {op.like}.size(1);"]
+        shapes = {name: shape for name, _, shape in self.sources()}
+        op.checks.append(self.read_input(op.first, "output", (chain.rows, chain.channels)))
+        self.check_groups(op)
+        for tensor in self.backward_inputs():
+            shape = shapes.get(tensor.name)
+            expected = self.shape_text(shape) if shape is not None else self.sizes_text(tensor)
+            op.checks.append(read(tensor.name, self.dtype_text(tensor), expected))
+        self._backward_body(op, program)
+        self.add_schema(op, "Tensor[]")
+        return op
+
+    def backward_inputs(self) -> list[Tensor]:
+        """What the backward op takes besides the result's gradient and the contraction's operands."""
+        return [t for t in self.variant.backward.inputs if t.name != self.variant.result_gradient]
+
+    def _backward_body(self, op: Op, program: Program) -> None:
+        c = self.chain.contraction
+        index = {name: i for i, name in enumerate(op.needs)}
+        shapes = {name: shape for name, _, shape in self.sources()}
+        for tensor in program.outputs:
+            name = tensor.gradient_of
+            wanted = (
+                f"needs[{index[name]}]"
+                if name in index
+                else f"needs[{index[self.operand]}] || needs[{index[c.weight]}]"
+            )
+            expected = self.shape_text(shapes[name]) if name in shapes else self.sizes_text(tensor)
+            made = f"glue::empty_if({wanted}, {op.like}, {self.dtype_text(tensor)}, {expected})"
+            op.allocations.append(f"const auto {out(tensor.name)} = {made};")
+        op.launched = self.launched(program, set())
+        op.results.append("std::vector<Tensor> gradients;")
+        if c:
+            grad = out(self.variant.gradients[c.product].name)
+            op.results += [
+                "workspace.reset();  // the products may have its memory: they come later in the stream",
+                f"if (needs[{index[self.operand]}]) {{",
+                f'  gradients.push_back(glue::mm(*{grad}, args.required("{c.weight}", {arg(c.weight)})));',
+                "}",
+                f"if (needs[{index[c.weight]}]) {{",
+                f'  const Tensor& operand = args.required("{self.operand}", {arg(self.operand)});',
+                f"  gradients.push_back(glue::mm(glue::transposed(*{grad}), operand));",
+                "}",
+            ]
+        others = [self.variant.gradients[name] for name in op.needs if name in self.variant.gradients]
+        op.results += [f"if ({name}) gradients.push_back(*{name});" for name in (out(t.name) for t in others)]
+        op.results.append("return gradients;")
+        self.declare_bias(op, program)

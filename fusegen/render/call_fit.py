@@ -1,0 +1,72 @@
+"""What makes a module another one than its package was generated for, as statements of its call."""
+
+from __future__ import annotations
+
+from fusegen.ir.axes import Dim
+from fusegen.render.call_names import CallNames, misfit, refuse
+from fusegen.render.functions import as_tuple, repr_double
+
+
+def tensors_fit(call: CallNames) -> list[str]:
+    checks: list[str] = []
+    c = call.chain.contraction
+    if c:
+        checks.append(f'_support.misfit_operand("{c.name}.weight", {c.weight}, _activation, _autocast)')
+    groups: dict[tuple[Dim, ...], list[tuple[str, str]]] = {}
+    for p in call.chain.parameters.values():
+        groups.setdefault(p.shape, []).append((p.attribute, p.name))
+    checks += [misfit(found, "_parameter", _shape(call, shape)) for shape, found in groups.items()]
+    if call.further:
+        named = [(name, name) for name in call.further]
+        checks.append(misfit(named, f"{call.further[0]}.dtype", f"(*{call.first}.shape[:-1], _channels)"))
+    checks += _unexpected(call)
+    norms = [call.local[step.name] for step in call.owners if step.op in ("layer_norm", "rms_norm")]
+    return refuse([*checks, *(f"_support.other_shape({norm}, _channels)" for norm in norms)])
+
+
+def _shape(call: CallNames, shape: tuple[Dim, ...]) -> str:
+    names = {call.chain.channels: "_channels", call.chain.rows: f"{call.first}.shape[0]"}
+    return as_tuple([str(names.get(dim, dim)) for dim in shape])
+
+
+def _unexpected(call: CallNames) -> list[str]:
+    """Tensors that a submodule would read and the chain does not have."""
+    known = {p.attribute for p in call.chain.parameters.values()}
+    known |= {b.attribute for variant in call.plan.variants for b in variant.chain.buffers.values()}
+    if call.chain.contraction:
+        known.add(f"{call.chain.contraction.name}.weight")
+    tracked = call.tracked()
+    names = []
+    for step in call.owners:
+        for tensor in step.tensors:
+            attribute = f"{step.name}.{tensor}"
+            if attribute not in known and not (step.name in tracked and tensor == "num_batches_tracked"):
+                names.append(attribute)
+    if not names:
+        return []
+    attributes = as_tuple([repr_double(name) for name in names])
+    return [f"_support.unexpected({attributes}, {as_tuple([call.tensor(name) for name in names])})"]
+
+
+def groups_fit(call: CallNames) -> list[str]:
+    """Numbers of groups, which a user may change; PyTorch itself refuses those that do not divide."""
+    norms = [step for step in call.owners if step.op == "group_norm"]
+    if not norms:
+        return []
+    several = [step for step in norms if step.num_groups != 1]
+    lines = []
+    conditions = [f"type({call.local[step.name]}.num_groups) is not int" for step in norms]
+    if several:
+        lines.append(f"_groups = {call.local[several[0].name]}.num_groups")
+        conditions.append("_groups < 1 or _channels % _groups")
+        # One value a group.
+        conditions.append(f"{call.first}.shape[0] == 1 and _groups == _channels")
+    if any(step.num_groups == 1 for step in norms):
+        conditions.append(f"{call.first}.shape[0] == 1 and _channels == 1")
+    lines += ["if (", *(f"    {'or ' if i else ''}{text}" for i, text in enumerate(conditions)), "):"]
+    lines.append("    return None, _support.REFUSED")
+    others = [f"{call.local[step.name]}.num_groups != _groups" for step in several[1:]]
+    others += [f"{call.local[step.name]}.num_groups != 1" for step in norms if step.num_groups == 1]
+    if others:
+        lines += [f"if {' or '.join(others)}:", "    return None, _support.OTHER_GROUPS"]
+    return lines

@@ -1,0 +1,97 @@
+"""What a call reads of the module and its inputs, as statements: parameters, sizes, dtypes, operands of the product."""
+
+from __future__ import annotations
+
+from fusegen.ir.axes import CHANNEL
+from fusegen.render.call_names import CallNames, refuse
+from fusegen.render.functions import as_tuple
+
+
+def parameters(call: CallNames) -> list[str]:
+    """Each parameter once, into a variable of the name that the ops' argument has."""
+    lines = []
+    if call.chain.contraction:
+        c = call.chain.contraction
+        lines.append(f"{c.weight} = {call.tensor(f'{c.name}.weight')}")
+    return lines + [f"{p.name} = {call.tensor(p.attribute)}" for p in call.chain.parameters.values()]
+
+
+def sizes(call: CallNames) -> list[str]:
+    """What the kernels take as the numbers of rows and channels. An input of another width fits nothing."""
+    name, c = call.first, call.chain.contraction
+    if c:
+        lines = [
+            *refuse([f'_support.misfit_weight("{c.name}.weight", {c.weight})']),
+            f"_channels, _width = {c.weight}.shape",
+        ]
+    else:
+        lines = [f"_channels = {name}.shape[-1]"]
+        width = _width(call)
+        if width is None:
+            return lines
+        lines = [f"_channels = _width = {width}"]
+    lines += [
+        f"if {name}.shape[-1] != _width:",
+        f"    _came = list({name}.shape)",
+        f'    raise ValueError(f"{{_package.name}}: {name} must be [*, {{_width}}], got {{_came}}")',
+    ]
+    return lines
+
+
+def _width(call: CallNames) -> str | None:
+    dim = call.chain.channels
+    if isinstance(dim, int):
+        return str(dim)
+    parameter = next((p for p in call.chain.parameters.values() if CHANNEL <= p.axes), None)
+    if parameter is None:
+        return None
+    return f"{call.first}.shape[-1] if {parameter.name} is None else {parameter.name}.shape[-1]"
+
+
+def dtypes(call: CallNames) -> list[str]:
+    lines = [
+        "_autocast = _support.is_autocast(_device)",
+        "_modes = _AUTOCAST_MODES if _autocast else _MODES",
+        f"_activation = {call.first}.dtype",
+    ]
+    if call.chain.contraction:
+        lines += [
+            "if _autocast and _activation != torch.float64:",
+            "    _activation = torch.get_autocast_dtype(_device)",
+        ]
+    lines += [f"_parameter = {_parameter_dtype(call)}"]
+    key = ["_activation", "_parameter", *[f"{name}.dtype" for name in call.further[:1]]]
+    lines += [
+        f"_key = {as_tuple(key)}",
+        "_mode = _modes.get(_key)",
+        "if _mode is None:",
+        "    return None, _support.no_mode(_modes, _key)",
+    ]
+    return lines
+
+
+def _parameter_dtype(call: CallNames) -> str:
+    """The dtype of the module: of the first parameter in the tail, else of the linear layer or of statistics."""
+    names = list(call.chain.parameters)
+    if names:
+        return f"_activation if {names[0]} is None else {names[0]}.dtype"
+    if call.chain.contraction:  # as it is before autocast
+        return f"{call.chain.contraction.weight}.dtype"
+    statistics = [b.attribute for b in call.chain.buffers.values() if not b.integer]
+    if statistics:
+        read = call.tensor(statistics[0])
+        return f'getattr({read}, "dtype", _activation)'
+    return "_activation"
+
+
+def operands(call: CallNames) -> list[str]:
+    """The operands of the matrix product, as autocast casts the arguments of F.linear."""
+    c = call.chain.contraction
+    if not c:
+        return []
+    return [
+        f"{c.operand} = {call.first}",
+        "if _autocast:",
+        f"    {c.operand} = {c.operand}.to(_activation)",
+        f"    {c.weight} = {c.weight}.to(_activation)",
+    ]

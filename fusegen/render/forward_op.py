@@ -1,0 +1,93 @@
+"""The forward op of a variant: the contraction, then the kernels."""
+
+from __future__ import annotations
+
+from itertools import count
+from string import ascii_lowercase
+
+from fusegen.plan.model import Program
+from fusegen.render.op import OPTIONAL, TENSOR, Argument, Op, arg, out
+from fusegen.render.spelling import spell
+from fusegen.render.variant_ops import VariantOps
+
+
+class ForwardOp(VariantOps):
+    """Renders it."""
+
+    def _written(self) -> set[str]:
+        """What the forward kernels write: results, and the buffers that they update."""
+        return {t.name for t in self.variant.forward.outputs}
+
+    def op(self) -> Op:
+        chain, program = self.chain, self.variant.forward
+        op = self.start("forward", program)
+        written = self._written()
+        mutated = (f"{letter}{number or ''}" for number in count() for letter in ascii_lowercase)
+        if chain.contraction:
+            op.arguments += [Argument(self.operand, *TENSOR), Argument(chain.contraction.weight, *TENSOR)]
+        op.arguments += [Argument(name, *TENSOR) for name, _, _ in self.sources()]
+        for buffer in self.buffers():
+            if buffer.name in written:
+                op.arguments.append(Argument(buffer.name, OPTIONAL[0], f"Tensor({next(mutated)}!)?"))
+            else:
+                op.arguments.append(Argument(buffer.name, *(OPTIONAL if buffer.optional else TENSOR)))
+        op.first = op.arguments[0].name
+        self.add_numbers(op, self.constants)
+        self._forward_checks(op)
+        self._forward_body(op, program)
+        self.add_schema(op, ", ".join(f"Tensor {name}" for name in op.returns))
+        return op
+
+    def _forward_checks(self, op: Op) -> None:
+        chain = self.chain
+        op.sizes.append(f"const int64_t rows = {op.like}.size(0);")
+        if chain.contraction:
+            c = chain.contraction
+            op.sizes.append(f"const int64_t channels = {arg(c.weight)}.size(0);")
+            expected = self.shape_text((chain.rows, c.in_features), first=True)
+            op.checks.append(f'args.matrix("{self.operand}", {arg(self.operand)}, dtypes.activation, {expected});')
+            op.checks.append(f"const int64_t in_features = {arg(self.operand)}.size(1);")
+            expected = self.shape_text((c.out_features, c.in_features), first=True, second="in_features")
+            op.checks.append(f'args.matrix("{c.weight}", {arg(c.weight)}, dtypes.activation, {expected});')
+        else:
+            op.sizes.append(f"const int64_t channels = {op.like}.size(1);")
+        for name, role, shape in self.sources():
+            op.checks.append(self.read_input(name, role, shape))
+        written = self._written()
+        for buffer in self.buffers():
+            if buffer.name in written:
+                expected = f"{self.dtype_text(buffer)}, {self.sizes_text(buffer)}"
+                op.checks.append(f'args.buffer("{buffer.name}", {arg(buffer.name)}, {expected});')
+            else:
+                op.checks.append(self.read_input(buffer.name, "parameter", (chain.channels,)))
+        self.check_groups(op)
+
+    def _forward_body(self, op: Op, program: Program) -> None:
+        chain = self.chain
+        if chain.contraction:
+            c = chain.contraction
+            bias = self._library_bias()
+            operand, weight = arg(c.operand), arg(c.weight)
+            product = (
+                f"glue::linear({operand}, {weight}, {bias})"
+                if bias
+                else f"glue::mm({operand}, glue::transposed({weight}))"
+            )
+            op.allocations.append(f"const Tensor {out(c.product)} = {product};")
+        returned = {t.name: t for t in program.outputs if t.name not in chain.buffers}
+        for tensor in returned.values():
+            made = f"glue::empty({op.like}, {self.dtype_text(tensor)}, {self.sizes_text(tensor)})"
+            op.allocations.append(f"const Tensor {out(tensor.name)} = {made};")
+        names = list(returned)
+        if self.variant.needs_source and chain.contraction:
+            names.insert(1, chain.contraction.product)
+        op.returns = names
+        made = {chain.contraction.product} if chain.contraction else set()
+        op.launched = self.launched(program, made)
+        op.results = [f"return {{{', '.join(out(name) for name in names)}}};"]
+        self.declare_bias(op, program)
+
+    def _library_bias(self) -> str:
+        """The bias that the library adds: in 16-bit dtypes only."""
+        bias = next((p.name for p in self.chain.parameters.values() if p.in_product), None)
+        return f"bias_in_product ? OptionalTensor({spell(bias, 'in')}) : std::nullopt" if bias else ""

@@ -1,0 +1,79 @@
+"""One torch op as bindings.cpp has it: its arguments, what it checks, what it passes to the launcher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fusegen.plan.model import Role
+from fusegen.render.spelling import spell
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of an op: its C++ type and its type in the schema. ours: no part of the chain, such as the mode."""
+
+    name: str
+    cpp: str
+    schema: str
+    ours: bool = False
+
+    @property
+    def public(self) -> str:
+        """What the schema and Python call it: the chain's names as they are, ours with an underscore before them,
+        which no name of a spec has."""
+        return f"_{self.name}" if self.ours else self.name
+
+    @property
+    def local(self) -> str:
+        """What bindings.cpp calls it."""
+        return self.name if self.ours else spell(self.name, "arg")
+
+
+@dataclass
+class Op:
+    """Everything that bindings.cpp says of one op. struct, launched: the type of its launcher's arguments, and each of
+    them with its value."""
+
+    name: str
+    function: str
+    symbol: str
+    struct: str
+    forward: bool
+    groups: bool
+    arguments: list[Argument] = field(default_factory=list)
+    first: str = ""
+    sizes: list[str] = field(default_factory=list)
+    checks: list[str] = field(default_factory=list)
+    allocations: list[str] = field(default_factory=list)
+    launched: list[tuple[str, str]] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    returns: list[str] = field(default_factory=list)
+    needs: list[str] = field(default_factory=list)
+    schema: list[str] = field(default_factory=list)
+
+    @property
+    def like(self) -> str:
+        """C++: the first argument, on whose device all happens."""
+        return arg(self.first)
+
+
+TENSOR = ("const Tensor&", "Tensor")
+OPTIONAL = ("const OptionalTensor&", "Tensor?")
+
+
+def dtype_field(role: Role) -> str:
+    """The member of `Dtypes` that holds a role's dtype."""
+    return spell(role.removeprefix("input "), "dtype") if role.startswith("input ") else role
+
+
+def arg(name: str) -> str:
+    return spell(name, "arg")
+
+
+def out(name: str) -> str:
+    return spell(name, "out")
+
+
+def read(name: str, dtype: str, shape: str) -> str:
+    """Checks an argument that a kernel reads, and makes it contiguous."""
+    return f'const Tensor {spell(name, "in")} = args.input("{name}", {arg(name)}, {dtype}, {shape});'

@@ -1,0 +1,120 @@
+"""What the forward and the backward op of a variant share: which tensors there are, and what is said of each."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from fusegen.ir.axes import Dim
+from fusegen.plan.model import Program, Role, Tensor, Variant
+from fusegen.plan.plan import Plan
+from fusegen.render.launchers_header import argument_tensors, struct, symbol
+from fusegen.render.op import Argument, Op, arg, dtype_field, out, read
+from fusegen.render.sizes import sizes
+from fusegen.render.spelling import spell
+
+
+class VariantOps:
+    """The tensors and the types of the ops of one variant."""
+
+    def __init__(self, plan: Plan, variant: Variant) -> None:
+        self.plan, self.variant, self.chain = plan, variant, variant.chain
+        self.prefix = f"{variant.name}_" if variant.name else ""
+        chain = self.chain
+        self.operand = chain.contraction.operand if chain.contraction else None
+        self.groups = variant.forward.groups is not None or variant.backward.groups is not None
+        self.constants = sorted({*variant.forward.constants, *variant.backward.constants})
+        self._dims = {chain.rows: "rows", chain.channels: "channels"}
+        if chain.contraction:
+            self._dims.setdefault(chain.contraction.in_features, "in_features")
+
+    # Which tensors
+
+    def sources(self) -> list[tuple[str, str, tuple[Dim, ...]]]:
+        """(name, role, shape) of the differentiable tensors, in the order of the ops' arguments."""
+        chain = self.chain
+        shape = (chain.rows, chain.channels)
+        found: list[tuple[str, str, tuple[Dim, ...]]] = []
+        if chain.contraction is None:
+            found.append((chain.source.name, "activation", shape))
+        found += [(n, f"input {n}", shape) for n, node in chain.tail_inputs.items() if node is not chain.source]
+        found += [(p.name, "parameter", p.shape) for p in chain.parameters.values()]
+        return found
+
+    def needs(self) -> list[str]:
+        """The differentiable arguments of the forward op, in order; `needs` has one flag for each."""
+        contraction = self.chain.contraction
+        head = [contraction.operand, contraction.weight] if contraction else []
+        return [*head, *(name for name, _, _ in self.sources())]
+
+    def buffers(self) -> list[Tensor]:
+        names = self.chain.buffers
+        used = {t.name: t for p in (self.variant.forward,) for t in p.inputs if t.name in names}
+        return list(used.values())
+
+    # Parts of an op
+
+    def start(self, direction: str, program: Program) -> Op:
+        return Op(
+            name=f"{self.plan.spec.name}_{program.name}",
+            function=program.name,
+            symbol=symbol(self.plan.spec.name, program),
+            struct=struct(program),
+            forward=direction == "forward",
+            groups=program.groups is not None,
+        )
+
+    def add_numbers(self, op: Op, constants: Sequence[str]) -> None:
+        op.arguments.append(Argument("dtype_mode", "int64_t", "int", ours=True))
+        if self.groups:
+            op.arguments.append(Argument("groups", "int64_t", "int", ours=True))
+        op.arguments += [Argument(name, "double", "float") for name in constants]
+
+    def add_schema(self, op: Op, result: str) -> None:
+        arguments = ", ".join(f"{a.schema} {a.public}" for a in op.arguments)
+        result = f"({result})" if op.forward else result
+        op.schema = [f"{line} " for line in textwrap.wrap(f"({arguments}) -> {result}", 84, break_on_hyphens=False)]
+        op.schema[-1] = op.schema[-1].rstrip()
+
+    def launched(self, program: Program, made: set[str]) -> list[tuple[str, str]]:
+        """The launcher's arguments. made: the tensors that the op has made itself; others it was given."""
+        found = []
+        for tensor, written in argument_tensors(program):
+            if written:
+                buffer = tensor.name in self.chain.buffers
+                value = f"glue::write({arg(tensor.name) if buffer else out(tensor.name)})"
+            else:
+                value = f"glue::read({spell(tensor.name, 'out' if tensor.name in made else 'in')})"
+                parameter = self.chain.parameters.get(tensor.name)
+                if parameter is not None and parameter.in_product:
+                    value = f"bias_in_product ? nullptr : {value}"
+            found.append((arg(tensor.name), value))
+        return [*found, *((arg(name), arg(name)) for name in program.constants)]
+
+    def read_input(self, name: str, role: Role, shape: tuple[Dim, ...]) -> str:
+        return read(name, f"dtypes.{dtype_field(role)}", self.shape_text(shape))
+
+    def shape_text(self, shape: tuple[Dim, ...], first: bool = False, second: str = "") -> str:
+        """A shape as C++ sizes. first: where symbols get their values, so that they fit any size."""
+        sizes = [str(dim) if isinstance(dim, int) else ("glue::kAny" if first else self._dims[dim]) for dim in shape]
+        if second:
+            sizes[1] = second
+        return "{" + ", ".join(sizes) + "}"
+
+    @staticmethod
+    def sizes_text(tensor: Tensor) -> str:
+        return f"{{{', '.join(map(str, sizes(tensor)))}}}"
+
+    @staticmethod
+    def dtype_text(tensor: Tensor) -> str:
+        return "ScalarType::Long" if tensor.role == "count" else f"dtypes.{dtype_field(tensor.role)}"
+
+    def check_groups(self, op: Op) -> None:
+        if self.groups:
+            op.checks.append('args.divisor("groups", groups, channels);')
+
+    def declare_bias(self, op: Op, program: Program) -> None:
+        used = {t.name for t in program.inputs} & {p.name for p in self.chain.parameters.values() if p.in_product}
+        if used:
+            op.sizes.append("// The library adds the bias before it rounds to 16 bits; in float32 the kernels do.")
+            op.sizes.append("const bool bias_in_product = glue::is_narrow(dtypes.activation);")
