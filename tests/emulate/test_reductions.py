@@ -33,9 +33,8 @@ CHAINS = {
     # y = x + sum(x): the gradient has a term for each.
     "sum": Other((SAVE, SUM, ADD)),
     "sum_alone": Other((SUM, parameter("mul", "w", "[features]")), linear=False),
-    "logsumexp_between": Other(
-        ("{op: gelu, save: v}", LOGSUMEXP, "{op: sub, value: v, swap: true}", "{op: log_softmax}")
-    ),
+    # A product, for log_softmax is the same of a difference whatever is subtracted.
+    "logsumexp_between": Other(("{op: gelu, save: v}", LOGSUMEXP, "{op: mul, value: v}", "{op: log_softmax}")),
     # Behind a linear layer's bias: no kernel computes these again to the last bit of another's.
     "max_and_amax": Other(
         (BN, "{op: silu, save: v}", MAX, LESS, "{op: tanh, save: w}", AMAX, "{op: mul, value: w}", LN)
