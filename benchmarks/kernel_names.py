@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
-from fusegen.plan.model import KernelKind
+from fusegen.plan.kinds import KERNELS
 
-KINDS = get_args(KernelKind)
+KINDS = tuple(KERNELS)
 WITHOUT_PASS = ("l2", "scalar_reduction")
 # Demanglers differ in what they call a namespace without a name, and in whether they give integers their type.
 _NAMESPACE = r"(?:\(anonymous namespace\)|<unnamed>|\{anonymous\})"

@@ -6,6 +6,7 @@ from collections.abc import Set
 
 from fusegen.ir.functions.catalogue import is_costly, is_slope
 from fusegen.ir.graph import Node, ancestors
+from fusegen.plan.kinds import KERNELS, Stays
 from fusegen.plan.model import Kernel, Pass
 
 MOST_CACHED = 32  # kernels know them by masks of so many bits
@@ -32,14 +33,15 @@ class _Cache:
         self.kernel = kernel
         self.nodes: list[Node] = []
         self.room = MOST_CACHED
-        if kernel.kind == "row":
+        self.in_registers = KERNELS[kernel.kind].stays is Stays.REGISTERS
+        if self.in_registers:
             self.room -= len({n.operands[0] for p in kernel.passes for n in p.sums if n.op == "moments"})
 
     def choose(self, index: int, pass_: Pass) -> list[Node]:
         """What to cache for later passes: anywhere, what a costly function made. In registers, also the operands of
         moments, which a second loop over the distances to the mean needs at once; slopes in place of what they are
         made of; and nothing that is one operation away from what is at hand."""
-        if self.kernel.kind != "row":
+        if not self.in_registers:
             found = sorted(self._costly_later(index, pass_), key=lambda node: node.index)[: self.room]
             self.room -= len(found)
             return found
@@ -58,7 +60,6 @@ class _Cache:
     def _costly_later(self, index: int, pass_: Pass, cached: Set[Node] = frozenset()) -> set[Node]:
         """What later passes would compute again with a costly function, given what is `cached`; in registers, slopes
         that can be computed already in place of their parts."""
-        in_registers = self.kernel.kind == "row"
         at_hand = {t.node for t in self.kernel.reads}.union(pass_.values)
         later = self.kernel.passes[index + 1 :]
         stack = [t.node for p in later for t in p.stores] + [n for p in later for s in p.sums for n in s.operands]
@@ -69,7 +70,7 @@ class _Cache:
             if node in seen:
                 continue
             seen.add(node)
-            slope = in_registers and is_slope(node) and at_hand.issuperset(node.operands)
+            slope = self.in_registers and is_slope(node) and at_hand.issuperset(node.operands)
             if slope or (node in pass_.values and any(map(is_costly, self._computed_again([node])))):
                 found.add(node)
             else:

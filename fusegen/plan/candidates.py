@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from itertools import product
 
+from fusegen.plan.kinds import AUTOMATIC, KERNELS, SCHEDULES, TUNABLES
 from fusegen.plan.model import Program
 from fusegen.plan.model import Schedule as PlanSchedule
-from fusegen.plan.shapes import AUTOMATIC, DEFAULT, L2, PERSISTENT, TUNABLES, TWO_PASS, Shapes
-
-_FORCED = {"row": PERSISTENT, "column": PERSISTENT, "l2": L2, "two_pass": TWO_PASS}
+from fusegen.plan.shapes import DEFAULT, Shapes
 
 
 def forced_name(schedule: str) -> str:
     """What `Shapes.schedule` calls a schedule; one that cannot be forced keeps its name."""
-    return _FORCED.get(schedule, schedule)
+    return SCHEDULES.get(schedule) or schedule
 
 
 def schedule_names(program: Program) -> tuple[str, ...]:
@@ -43,8 +42,10 @@ def candidates(program: Program) -> tuple[Shapes, ...]:
 
 
 def _tunables(schedule: PlanSchedule) -> tuple[str, ...]:
-    return tuple(
+    found = {
         name
-        for name, tunable in TUNABLES.items()
-        if any(kernel.kind == tunable.kind and (kernel.partial_sums or not tunable.sums) for kernel in schedule.kernels)
-    )
+        for kernel in schedule.kernels
+        for name, tunable in KERNELS[kernel.kind].tunables.items()
+        if kernel.partial_sums or not tunable.sums
+    }
+    return tuple(name for name in TUNABLES if name in found)

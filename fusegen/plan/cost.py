@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fusegen.ir.functions.catalogue import known_of
 from fusegen.ir.graph import Node
 from fusegen.plan.kernel import KernelSpec
+from fusegen.plan.kinds import KERNELS, Stays
 from fusegen.plan.model import Program
 from fusegen.plan.units import Unit, unit_of
 
@@ -81,7 +82,7 @@ class _Counting:
             for node in [*(t.node for t in pass_.stores), *(n for s in pass_.sums for n in s.operands)]:
                 self.needed[node] |= kernel
                 self._use(node, bit)
-            if spec.kind == "row":
+            if KERNELS[spec.kind].stays is Stays.REGISTERS:
                 for node in pass_.sums:
                     if node.op == "moments":  # stays in registers for the passes that follow
                         self.border[node.operands[0]] |= own & -(bit << 1)
@@ -89,17 +90,19 @@ class _Counting:
             self.needed[tensor.node] |= kernel
             if tensor.role == "accumulator":
                 self.border[tensor.node] |= every & -(1 << self._from)
-        if spec.kind == "pointwise":
-            self.pointwise |= kernel
-        elif spec.kind == "column":
-            self.columns, self.column_passes = kernel, len(passes)
-        elif spec.kind in ("row", "row_reduction"):
+        kind = KERNELS[spec.kind]
+        if kind.along_rows:
             self.loops |= sum(passes)
             self.row_loops |= sum(passes) if spec.groups == 1 else 0
+        elif kind.stays is Stays.SHARED:
+            self.columns, self.column_passes = kernel, len(passes)
+        elif kind.of_elements:
+            self.pointwise |= kernel
 
     def _count_sums(self, spec: KernelSpec, sums: Sequence[Node], bit: int) -> None:
         moments = sum(node.op == "moments" for node in sums)
-        self.elements += moments * (_SUM_AND_DISTANCES if spec.kind == "row" else _SHIFTED_SUMS)
+        in_registers = KERNELS[spec.kind].stays is Stays.REGISTERS
+        self.elements += moments * (_SUM_AND_DISTANCES if in_registers else _SHIFTED_SUMS)
         for node in sums:
             if node.op == "sum":
                 self.elements += 1

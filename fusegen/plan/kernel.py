@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fusegen.errors import InternalError
 from fusegen.ir.axes import Dim
 from fusegen.ir.graph import Node, ancestors
-from fusegen.plan.model import Kernel, KernelKind, Pass, Tensor
+from fusegen.plan.model import Kernel, Pass, Tensor
 
 Known = Mapping[Node, Tensor]
 
@@ -34,7 +34,7 @@ class KernelSpec:
     """
 
     name: str
-    kind: KernelKind
+    kind: str
     passes: Sequence[PassSpec] = ()
     vector_stores: Sequence[Tensor] = ()
     partial_sums: Sequence[Node] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from fusegen.chain.model import Chain
 from fusegen.ir.axes import Axes, Dim
@@ -63,9 +62,6 @@ class Pass:
     vector_stores: tuple[Tensor, ...] = ()
 
 
-KernelKind = Literal["pointwise", "final_reduction", "row_reduction", "row", "column", "l2", "scalar_reduction"]
-
-
 @dataclass(frozen=True)
 class Kernel:
     """One kernel.
@@ -76,7 +72,7 @@ class Kernel:
     """
 
     name: str
-    kind: KernelKind
+    kind: str
     vectors: tuple[Tensor, ...]
     setup: tuple[Node, ...]
     passes: tuple[Pass, ...]
@@ -110,7 +106,7 @@ class Schedule:
     registers or shared memory, that of "l2" in the L2. operations: of arithmetic for each element, see
     fusegen.plan.cost."""
 
-    kind: Literal["row", "column", "l2", "two_pass", "pointwise"]
+    kind: str
     kernels: tuple[Kernel, ...]
     reason: str
     operations: float

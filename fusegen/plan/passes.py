@@ -13,6 +13,7 @@ from functools import cached_property
 from fusegen.ir.axes import SCALAR
 from fusegen.ir.graph import Node, ancestors
 from fusegen.plan.cached import cached_values
+from fusegen.plan.kinds import KERNELS, Stays
 from fusegen.plan.model import Kernel, Program, Tensor
 from fusegen.plan.units import Unit
 
@@ -76,8 +77,9 @@ class Passes:
         """Every full-size tensor that is read, once."""
         return tuple({t.name: t for each in self.passes for t in each.reads}.values())
 
-    def kernel(self, kind: str) -> Kernel | None:
-        return next((kernel for kernel in self.program.kernels if kernel.kind == kind), None)
+    def kernel(self, stays: Stays) -> Kernel | None:
+        """The kernel whose elements stay there."""
+        return next((kernel for kernel in self.program.kernels if KERNELS[kernel.kind].stays is stays), None)
 
     # Values of full size
 
@@ -95,12 +97,12 @@ class Passes:
         return found
 
     @cached_property
-    def cached(self) -> dict[str, list[set[Node]]]:
-        """By pass, the values that earlier passes have cached, of kernels whose elements stay in registers ("row") and
-        in shared memory ("column")."""
-        found = {kind: [set() for _ in self.passes] for kind in ("row", "column")}
-        for kind, by_pass in found.items():
-            kernel = self.kernel(kind)
+    def cached(self) -> dict[Stays, list[set[Node]]]:
+        """By pass, the values that earlier passes have cached, of kernels whose elements stay in registers and in
+        shared memory."""
+        found = {stays: [set() for _ in self.passes] for stays in (Stays.REGISTERS, Stays.SHARED)}
+        for stays, by_pass in found.items():
+            kernel = self.kernel(stays)
             for index, nodes in enumerate(cached_values(kernel) if kernel else ()):
                 for later in range(self.first_resident + index + 1, len(self.passes)):
                     by_pass[later] |= set(nodes)
@@ -110,7 +112,7 @@ class Passes:
         """The tensors that later passes of a kernel read again from its tile in shared memory."""
         found = set()
         for index in range(self.first_resident + 1, len(self.passes)):
-            stop = {*self.given, *self._pass_of, *self.cached["column"][index]}
+            stop = {*self.given, *self._pass_of, *self.cached[Stays.SHARED][index]}
             needed = ancestors(self.passes[index].targets, stop)
             found |= {self.given[node].name for node in needed if node in self.given and node.is_full}
         return found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from fusegen.plan.model import KernelKind
+from fusegen.plan.kinds import AUTOMATIC, L2, PERSISTENT, TWO_PASS
 
 # `enum Schedule` of shapes.cuh has the same numbers.
-SCHEDULES = ("automatic", "persistent", "l2", "two_pass", "persistent_if_it_fits", "l2_if_it_fits")
-AUTOMATIC, PERSISTENT, L2, TWO_PASS, PERSISTENT_IF_IT_FITS, L2_IF_IT_FITS = SCHEDULES
+PERSISTENT_IF_IT_FITS, L2_IF_IT_FITS = "persistent_if_it_fits", "l2_if_it_fits"
+SCHEDULES = (AUTOMATIC, PERSISTENT, L2, TWO_PASS, PERSISTENT_IF_IT_FITS, L2_IF_IT_FITS)
 
 
 @dataclass(frozen=True)
@@ -38,25 +38,3 @@ class Shapes:
 
 
 DEFAULT = Shapes()
-
-
-@dataclass(frozen=True)
-class Tunable:
-    """A number in Shapes. kind: the kernels that read it. values: those worth measuring, the default among them.
-    sums: only kernels that leave partial sums of columns read it. cluster: its values are blocks of a cluster."""
-
-    kind: KernelKind
-    values: tuple[int, ...]
-    sums: bool = False
-    cluster: bool = False
-
-
-TUNABLES = {
-    "pointwise_blocks": Tunable("pointwise", (0, 2, 4, 8, 16, 32), sums=True),
-    "row_waves": Tunable("row", (1, 2)),
-    "row_share": Tunable("row", (0, 1, 2)),
-    "column_threads_per_row": Tunable("column", (0, 2, 4, 8, 16)),
-    "column_cluster": Tunable("column", (0, 1, 2, 4, 8), cluster=True),
-    "l2_lag": Tunable("l2", (0, 1, 2, 4, 8)),
-    "row_reduction_blocks": Tunable("row_reduction", (0, 1, 4, 8), cluster=True),
-}

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from fusegen.plan.shapes import DEFAULT, L2, L2_IF_IT_FITS, PERSISTENT, PERSISTENT_IF_IT_FITS, Shapes
+from fusegen.plan.kinds import L2, PERSISTENT
+from fusegen.plan.shapes import DEFAULT, L2_IF_IT_FITS, PERSISTENT_IF_IT_FITS, Shapes
 
 _IF_IT_FITS = {PERSISTENT: PERSISTENT_IF_IT_FITS, L2: L2_IF_IT_FITS}
 

@@ -11,9 +11,10 @@ from pydantic import AfterValidator, Field, create_model
 
 from fusegen.errors import Diagnostic, SpecError, quote
 from fusegen.plan.candidates import schedule_names, tunable_names
+from fusegen.plan.kinds import L2, PERSISTENT, TUNABLES, TWO_PASS
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import L2, PERSISTENT, TUNABLES, TWO_PASS, Shapes
+from fusegen.plan.shapes import Shapes
 from fusegen.plan.tuning import Architecture, Measurement, Tuning
 from fusegen.spec.base import Given, Listing, Plain, PositiveInt, SpecPart, problem
 from fusegen.spec.document import Document, DocumentPath

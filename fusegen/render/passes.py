@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fusegen.ir.graph import Node, ancestors
 from fusegen.ir.reductions import REDUCTIONS
+from fusegen.plan.kinds import Stays
 from fusegen.plan.model import Tensor
 from fusegen.plan.units import Unit
 from fusegen.render.names import record, unit_name
@@ -63,7 +64,7 @@ class PassRenderer:
     def _pass(self, index: int) -> PassText:
         passes, each = self.passes, self.passes.passes[index]
         operand = self.expressions.operand
-        cached = {kind: self._bits(by_pass[index]) for kind, by_pass in passes.cached.items()}
+        cached = {stays: self._bits(by_pass[index]) for stays, by_pass in passes.cached.items()}
         return PassText(
             unit=unit_name(each.unit),
             read_by=sum(1 << i for i, tensor in enumerate(passes.reads) if tensor in each.reads),
@@ -71,8 +72,8 @@ class PassRenderer:
             level=self._elements[index],
             results=[f"y.{value(t.name)} = {operand(t.node)};" for t in each.stores],
             **self._after_sums(index),
-            cached_in_registers=cached["row"],
-            cached_in_shared=cached["column"],
+            cached_in_registers=cached[Stays.REGISTERS],
+            cached_in_shared=cached[Stays.SHARED],
         )
 
     def _summed(self, sums: Sequence[Node]) -> dict:

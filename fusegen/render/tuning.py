@@ -5,9 +5,10 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 
+from fusegen.plan.kinds import AUTOMATIC, TWO_PASS
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
-from fusegen.plan.shapes import AUTOMATIC, L2_IF_IT_FITS, PERSISTENT_IF_IT_FITS, TWO_PASS, Shapes
+from fusegen.plan.shapes import L2_IF_IT_FITS, PERSISTENT_IF_IT_FITS, Shapes
 from fusegen.plan.tuning import ranges
 from fusegen.plan.tuning_file import SUFFIX
 from fusegen.render.layout import WIDTH

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusegen.ir.graph import Node, ancestors
+from fusegen.plan.kinds import KERNELS, Stays
 from fusegen.plan.model import Kernel, Program
 from fusegen.plan.passes import Passes
 from fusegen.plan.units import Unit, unit_of
@@ -33,10 +34,10 @@ class Work:
 
 
 def work(program: Program, passes: Passes) -> Work:
-    row = passes.kernel("row")
+    row = passes.kernel(Stays.REGISTERS)
     constants = len(_channel_tensors(row)) if row else 0
     sums = len(row.partial_sums) if row else 0
-    tiles = passes.tile_reads() if passes.kernel("column") else set()
+    tiles = passes.tile_reads() if passes.kernel(Stays.SHARED) else set()
     needed = [passes.tensors_of_elements(index) for index in range(len(passes.passes))]
     return Work(
         column_values=max(column_values(kernel) for kernel in program.kernels if kernel.kind != "l2"),
@@ -64,15 +65,17 @@ def _loads(kernel: Kernel) -> set[str]:
 
 def column_values(kernel: Kernel) -> int:
     """How many values of each of its columns a thread of a kernel keeps: constants, sums, and what follows."""
-    if kernel.kind in ("final_reduction", "scalar_reduction"):
+    kind = KERNELS[kernel.kind]
+    if not kind.of_elements:
         return 0
-    if kernel.kind in ("row", "row_reduction"):
+    if kind.along_rows:
         return len(_channel_tensors(kernel)) + len(kernel.partial_sums)
-    stored = _only_stored(kernel) if kernel.kind == "column" else set()
-    sums = [n for p in kernel.passes for n in p.sums] if kernel.kind == "column" else kernel.partial_sums
+    in_shared = kind.stays is Stays.SHARED
+    stored = _only_stored(kernel) if in_shared else set()
+    sums = [n for p in kernel.passes for n in p.sums] if in_shared else kernel.partial_sums
     found = [node for node in _channel_tensors(kernel) if node not in stored]
     found += _used_outside(kernel, [n for n in kernel.setup if unit_of(n.axes) is Unit.CHANNEL and n not in stored])
-    if kernel.kind == "column":
+    if in_shared:
         for pass_ in kernel.passes:
             results = [node for node in pass_.results if node not in stored]
             at_once = set(_used_outside(kernel, results)) | {t.node for t in pass_.vector_stores}.intersection(results)

@@ -9,8 +9,9 @@ import pytest
 
 from fusegen.paths import templates_directory
 from fusegen.plan.candidates import candidates, schedule_names, tunable_names
+from fusegen.plan.kinds import TUNABLES
 from fusegen.plan.model import Program
-from fusegen.plan.shapes import DEFAULT, SCHEDULES, TUNABLES, Shapes
+from fusegen.plan.shapes import DEFAULT, SCHEDULES, Shapes
 from tests.plan.planning import SPECS, committed
 
 HEADER = (templates_directory() / "support" / "shapes.cuh").read_text(encoding="utf-8")

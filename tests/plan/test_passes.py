@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.ir.axes import CHANNEL, ROW
+from fusegen.plan.kinds import Stays
 from fusegen.plan.passes import BEFORE, Passes
 from fusegen.plan.units import Unit
 from tests.plan.planning import LINEAR, planned
@@ -150,8 +151,8 @@ def test_sums_of_sums_go_over_the_channels(tmp_path: Path) -> None:
 def test_costly_functions_are_cached_for_later_passes(tmp_path: Path, step: str, cached: bool) -> None:
     init = ", init: ones" if "parameter" in step else ""
     passes = passes_of(tmp_path, "train_forward", step + init, BATCH)
-    first, last = passes.cached["column"]
-    assert not first and bool(last) is cached and not any(passes.cached["row"])
+    first, last = passes.cached[Stays.SHARED]
+    assert not first and bool(last) is cached and not any(passes.cached[Stays.REGISTERS])
     # What is not cached is computed again from the tile, and what is cached is not.
     assert passes.tile_reads() == (set() if cached else {"x"})
 
@@ -159,6 +160,6 @@ def test_costly_functions_are_cached_for_later_passes(tmp_path: Path, step: str,
 def test_a_slope_is_computed_in_the_pass_that_keeps_it(tmp_path: Path) -> None:
     """The first pass has no use for it, but what it is made of is at hand there alone."""
     passes = passes_of(tmp_path, "backward", "op: silu", LAYER)
-    (slope,) = (node for node in passes.cached["row"][1] if node.op == "silu_slope")
+    (slope,) = (node for node in passes.cached[Stays.REGISTERS][1] if node.op == "silu_slope")
     assert slope not in passes.passes[0].values and slope in passes.passes[1].values
     assert passes.level[slope] == 0

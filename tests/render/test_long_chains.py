@@ -10,6 +10,7 @@ import pytest
 
 from fusegen.emulate.library import INCLUDE
 from fusegen.plan.cached import MOST_CACHED
+from fusegen.plan.kinds import Stays
 from fusegen.plan.passes import Passes
 from fusegen.plan.plan import Plan
 from fusegen.plan.refusals import MAX_FULL_TENSORS
@@ -41,7 +42,7 @@ def test_twenty_norms(tmp_path: Path) -> None:
 def test_more_costly_values_than_a_mask_has_bits(tmp_path: Path) -> None:
     steps = (step.format(i=i) for i in range(10) for step in (ROWS, "op: silu", "op: mish", "op: gelu"))
     plan = planned(tmp_path, LINEAR, *steps)
-    cached = set().union(*Passes(plan.programs[-1]).cached["row"])
+    cached = set().union(*Passes(plan.programs[-1]).cached[Stays.REGISTERS])
     assert len(cached) == MOST_CACHED
     compiles(plan, tmp_path)
 

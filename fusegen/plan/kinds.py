@@ -1,0 +1,64 @@
+"""The kinds of kernels, and of schedules: what planning has to know of each, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+AUTOMATIC, PERSISTENT, L2, TWO_PASS = "automatic", "persistent", "l2", "two_pass"
+
+
+class Stays(StrEnum):
+    """Where a kernel's elements are from one of its passes to the next."""
+
+    REGISTERS = "registers"
+    SHARED = "shared memory"
+    L2 = "the L2"
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """A number in Shapes. values: those worth measuring, the default among them. sums: only kernels that leave partial
+    sums of columns read it. cluster: its values are blocks of a cluster."""
+
+    values: tuple[int, ...]
+    sums: bool = False
+    cluster: bool = False
+
+
+@dataclass(frozen=True)
+class KernelKind:
+    """stays: where elements stay; None: each pass reads them from memory. of_elements: whether it reads elements, and
+    not only partial results or values of channels. along_rows: whether a thread's elements are of a row, so that the
+    constants of their columns are others for each. tunables: the numbers in Shapes that its launches read."""
+
+    stays: Stays | None = None
+    of_elements: bool = True
+    along_rows: bool = False
+    tunables: dict[str, Tunable] = field(default_factory=dict)
+
+
+KERNELS = {
+    "pointwise": KernelKind(tunables={"pointwise_blocks": Tunable((0, 2, 4, 8, 16, 32), sums=True)}),
+    "row": KernelKind(
+        Stays.REGISTERS, along_rows=True, tunables={"row_waves": Tunable((1, 2)), "row_share": Tunable((0, 1, 2))}
+    ),
+    "column": KernelKind(
+        Stays.SHARED,
+        tunables={
+            "column_threads_per_row": Tunable((0, 2, 4, 8, 16)),
+            "column_cluster": Tunable((0, 1, 2, 4, 8), cluster=True),
+        },
+    ),
+    "l2": KernelKind(Stays.L2, tunables={"l2_lag": Tunable((0, 1, 2, 4, 8))}),
+    "row_reduction": KernelKind(
+        along_rows=True, tunables={"row_reduction_blocks": Tunable((0, 1, 4, 8), cluster=True)}
+    ),
+    "final_reduction": KernelKind(of_elements=False),
+    "scalar_reduction": KernelKind(of_elements=False),
+}
+
+TUNABLES = {name: tunable for kind in KERNELS.values() for name, tunable in kind.tunables.items()}
+
+SCHEDULES = {"row": PERSISTENT, "column": PERSISTENT, "l2": L2, "two_pass": TWO_PASS, "pointwise": None}
+"""What Shapes.schedule calls each, to force it; None: it is the only one of its programs."""
