@@ -25,7 +25,7 @@ def test_columns_that_fit_shared_memory_stay_there(emulation_cache: Path) -> Non
 def test_columns_too_long_for_shared_memory_are_read_twice(emulation_cache: Path) -> None:
     text = answer(plan_file(BATCH), Question(rows=10_000_000), emulation_cache)
     assert "train_forward: two_pass" in text and "not   column: no tile of columns fits shared memory" in text
-    assert "not   l2: rows do not fill lines of the L2" in text
+    assert "not   l2: rows do not fill cache lines" in text
 
 
 def test_rows_too_long_for_registers_are_read_twice(emulation_cache: Path) -> None:

@@ -17,6 +17,7 @@ from fusegen.spec.yaml import parse_yaml
 from tests.chains.names import renamed
 from tests.emulate.other_chains import HAND_PICKED
 from tests.fuzz.mutations import as_text
+from tests.render.rendering import rendered
 
 CHAINS = ("every_norm", "two_inputs", "two_batch_norms", "rms_without_eps", "full_parameter", "layer_norm_of_input")
 
@@ -68,14 +69,16 @@ def test_beside_the_names_of_a_spec(name: str) -> None:
 
 def test_what_a_class_may_not_hide() -> None:
     """Only the module's own names begin with an underscore; what it imports or reads of Python's does not."""
-    tree = module("every_norm", "")
+    # The second has an argument that is a shape, and imports a type for that.
+    trees = [module("every_norm", ""), ast.parse(rendered()["matmul_bn_bias_div_swish/__init__.py"])]
     imported = {
         (alias.asname or alias.name).split(".")[0]
+        for tree in trees
         for node in ast.walk(tree)
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for alias in node.names
     }
-    read = names(tree) & set(dir(builtins))
+    read = {name for tree in trees for name in names(tree)} & set(dir(builtins))
     free = {word for word in imported | read if not word.startswith("_")}
     assert free <= PYTHON_NAMES | MODULE_GLOBALS
     assert MODULE_GLOBALS <= free, "listed, and not there"
