@@ -45,9 +45,9 @@ def main() -> None:
         for mode in Suite(subject).modes():
             dtype = getattr(torch, mode.roles["activation"]) if not mode.plain else None
             for shape in SIZES:
-                fused, _, inputs = subject.pair(sizes(plan, *shape), mode, seed=1)
+                fused, original, inputs = subject.pair(sizes(plan, *shape), mode, seed=1)
                 for train in (True, False):
-                    gradient = draw_gradient(fused, inputs, autocast_dtype=dtype, train=train)
+                    gradient = draw_gradient(original, inputs, autocast_dtype=dtype, train=train)
                     run(fused, inputs, gradient, autocast_dtype=dtype, train=train)
         torch.cuda.synchronize()
         print(plan.spec.name, flush=True)

@@ -52,7 +52,7 @@ def run(
     with undisturbed(module):
         module.train(train)
         given = leaves(inputs)
-        with autocast(inputs, autocast_dtype):
+        with autocast(module, inputs, autocast_dtype):
             output = module(*given)
         if output.requires_grad and grad_output is not None:
             output.backward(grad_output.to(output.dtype))
@@ -80,7 +80,7 @@ def draw_gradient(
     with (
         torch.no_grad(),
         undisturbed(module),
-        autocast(inputs, autocast_dtype),
+        autocast(module, inputs, autocast_dtype),
         Kinks(autocast_dtype or x.dtype) as kinks,
     ):
         output = module.train(train)(*inputs)
@@ -91,15 +91,23 @@ def draw_gradient(
     return values.to(output.dtype)
 
 
-def autocast(inputs: Sequence[Tensor], dtype: torch.dtype | None) -> contextlib.AbstractContextManager:
-    """Autocast to `dtype` as CUDA has it, where the inputs are; nothing where `dtype` is None."""
-    stack = contextlib.ExitStack()
-    if dtype is not None:
-        device = inputs[0].device.type
-        stack.enter_context(torch.autocast(device, dtype))
-        if device == "cpu":
-            stack.enter_context(CudaAutocast(dtype))
-    return stack
+@contextlib.contextmanager
+def autocast(module: nn.Module, inputs: Sequence[Tensor], dtype: torch.dtype | None) -> Iterator[None]:
+    """For a call of the module: autocast to `dtype` as CUDA has it, where the inputs are; nothing where `dtype` is
+    None. Kernels have the dtypes of CUDA, wherever they run, and would not run below a TorchFunctionMode."""
+    with contextlib.ExitStack() as stack:
+        if dtype is not None:
+            device = inputs[0].device.type
+            stack.enter_context(torch.autocast(device, dtype))
+            if device == "cpu" and not _is_fused(module):
+                stack.enter_context(CudaAutocast(dtype))
+        yield
+
+
+def _is_fused(module: nn.Module) -> bool:
+    """Whether kernels run in its forward: the class of an original may be the generated one with another forward."""
+    reference = getattr(type(module), "fusegen_reference", None)
+    return reference is not None and type(module).forward is not reference
 
 
 @contextlib.contextmanager

@@ -50,13 +50,14 @@ class Suite:
     """The checks of one subject.
 
     seed: of all random data; each check draws its own from it. full: the spec's own sizes and others beyond what a
-    block holds, which need a GPU. capacity: bytes that tensors may take together; None for what the device has. sizes:
-    as Report has them.
+    block holds, which need a GPU. strict: whether a module in which no kernel runs is wrong. capacity: bytes that
+    tensors may take together; None for what the device has. sizes: as Report has them.
     """
 
     subject: Subject
     seed: int = 0
     full: bool = True
+    strict: bool = True
     capacity: int | None = None
     sizes: dict[str, str] = field(default_factory=dict)
 
@@ -172,6 +173,8 @@ class Suite:
 
     def _numerics(self, size: Sizes, mode: Mode, autocast: bool, train: bool) -> list[Comparison]:
         fused, original, inputs = self._pair("numerics", size, mode)
+        # Else PyTorch's operators could take the place of the kernels, and would be compared with themselves.
+        fused.fusegen_strict = self.strict
         behaviour.poison(*inputs)
         return compare_module(
             fused,

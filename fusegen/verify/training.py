@@ -128,7 +128,7 @@ def compare_steps(
             runs.append((module, order, [_ulp_away(x, torch.finfo(dtype).eps, generator) for x in plain]))
         for module, order, given in runs:
             module.train().zero_grad(set_to_none=True)
-            with autocast(inputs, autocast_dtype):
+            with autocast(module, inputs, autocast_dtype):
                 output = module(*(x[order] for x in given))
             output.backward(grad_output[order].to(output.dtype))
         terms = exact_pass(exact, plain, grad_output).terms

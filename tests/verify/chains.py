@@ -34,19 +34,37 @@ chain:
 """
 
 
-def emulated(root: Path, cache: Path, name: str, changes: Sequence[tuple[str, str, str]] = ()) -> Subject:
+AUTOCAST = """\
+fusegen: 1
+name: {name}
+about: Layer norm of a product, in float32 under autocast
+dims: {{batch: 64, features: 48}}
+arguments:
+  features: {{type: dim}}
+inputs:
+  x: [batch, features]
+dtypes: [float32, bfloat16]
+chain:
+  - {{op: linear, name: fc, out_features: features}}
+  - {{op: layer_norm, name: norm}}
+"""
+
+
+def emulated(
+    root: Path, cache: Path, name: str, changes: Sequence[tuple[str, str, str]] = (), text: str = SPEC
+) -> Subject:
     """The chain as a subject.
 
     cache: of what is compiled. changes: a file below the output directory, a text and what to put there
-    instead.
+    instead. text: the spec's.
     """
     spec = root / f"{name}.yaml"
-    spec.write_text(SPEC.format(name=name), encoding="utf-8")
+    spec.write_text(text.format(name=name), encoding="utf-8")
     plan = plan_file(spec)
     write_files(render_all([plan]), root / name)
     for path, old, new in changes:
         file = root / name / path.format(name=name)
-        text = file.read_text(encoding="utf-8")
-        assert old in text, f"{path} has no {old!r}"
-        file.write_text(text.replace(old, new), encoding="utf-8")
+        before = file.read_text(encoding="utf-8")
+        assert old in before, f"{path} has no {old!r}"
+        file.write_text(before.replace(old, new), encoding="utf-8")
     return open_subject(plan, root / name, device="cpu", cache=cache, fresh=not changes)

@@ -34,7 +34,7 @@ IN_16_BITS = {
 @pytest.mark.parametrize("name", IN_FLOAT32 | IN_16_BITS)
 def test_dtypes_are_those_of_cuda(name: str) -> None:
     x = torch.rand(5, C, dtype=DTYPE)
-    with autocast([x], DTYPE):
+    with autocast(nn.Identity(), [x], DTYPE):
         found = (IN_FLOAT32 | IN_16_BITS)[name](x)
     assert found.dtype == (torch.float32 if name in IN_FLOAT32 else DTYPE)
 
@@ -42,7 +42,7 @@ def test_dtypes_are_those_of_cuda(name: str) -> None:
 def test_a_norm_is_computed_in_float32_too() -> None:
     torch.manual_seed(0)
     x, norm = torch.randn(5, C, dtype=DTYPE), nn.GroupNorm(3, C)
-    with autocast([x], DTYPE):
+    with autocast(nn.Identity(), [x], DTYPE):
         found = norm(x)
     assert torch.equal(found, norm(x.float()))
     with torch.autocast("cpu", DTYPE):

@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.overrides import TorchFunctionMode  # noqa: E402
+
 from fusegen.emulate import compile_kernels  # noqa: E402
 from fusegen.verify import behaviour, memory, operators  # noqa: E402
 from fusegen.verify.sizes import SMALL, sizes  # noqa: E402
@@ -112,6 +114,19 @@ def test_running_statistics_that_stay_are_caught(subject, monkeypatch) -> None:
 
     monkeypatch.setattr(subject.package._train, "forward", forward)
     assert failed(subject) == {"bn.running_mean", "bn.running_var"}
+
+
+def test_operators_in_the_place_of_kernels_are_a_finding(subject) -> None:
+    class Active(TorchFunctionMode):
+        """Which may do anything, so that no kernel runs."""
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with Active():
+        found = list(Suite(subject, full=False).numerics(subject.plan.modes[0]))
+    assert found and not any(finding.item.ok for finding in found)
+    assert all("a TorchFunctionMode is active" in finding.item.note for finding in found)
 
 
 def test_a_dropped_parameter_gradient_is_caught(subject, monkeypatch) -> None:
