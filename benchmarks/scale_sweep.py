@@ -48,7 +48,7 @@ def rows_of(clock: Clock, chain: Chain, program: TailProgram, versions: str) -> 
     best = min(forced, key=lambda name: forced[name].median, default=AUTOMATIC)
     chosen = forced_name(program.choice().schedule)
     tail = program.tail
-    groups = max((tail.size(count) for count in chain.plan.chain.group_counts), default=1)
+    groups = max((tail.sizes.number(count) for count in chain.plan.chain.group_counts), default=1)
     return [
         ScaleRow(
             spec=chain.plan.spec.name,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from fusegen.bench.names import EVAL, STEP
-from fusegen.ir.axes import Dim
 from fusegen.ops.step import WIDTH
 from fusegen.plan.model import Mode, Program, Tensor
 from fusegen.plan.plan import Plan
@@ -21,9 +20,13 @@ def tail_bytes(plan: Plan, mode: Mode, sizes: Sizes, what: str) -> tuple[int, ..
 
     What the contraction reads and writes is not counted, except that the tail reads its result.
     """
+    return tuple(_program_bytes(plan, program, mode, sizes) for program in tail_programs(plan, what))
+
+
+def tail_programs(plan: Plan, what: str) -> list[Program]:
+    """What runs of the tail in `what`: forward, then backward if there is one."""
     variant = plan.variants[-1 if what == EVAL else 0]
-    programs = [variant.forward, *([variant.backward] if what == STEP else [])]
-    return tuple(_program_bytes(plan, program, mode, sizes) for program in programs)
+    return [variant.forward, *([variant.backward] if what == STEP else [])]
 
 
 def _program_bytes(plan: Plan, program: Program, mode: Mode, sizes: Sizes) -> int:
@@ -34,9 +37,4 @@ def _program_bytes(plan: Plan, program: Program, mode: Mode, sizes: Sizes) -> in
 
 def _tensor_bytes(tensor: Tensor, mode: Mode, sizes: Sizes) -> int:
     width = _FIXED.get(tensor.role) or WIDTH[mode.roles[tensor.role]]
-    counts = (tensor.axes.count("N", sizes.rows), tensor.axes.count("C", sizes.channels))
-    return math.prod(_size(count, sizes) for count in counts) * width
-
-
-def _size(dim: Dim, sizes: Sizes) -> int:
-    return dim if isinstance(dim, int) else sizes.symbols[dim]
+    return math.prod(sizes.shape(tensor.axes)) * width

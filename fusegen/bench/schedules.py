@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fusegen.bench.names import EVAL, STEP
+from fusegen.bench.bytes import tail_programs
+from fusegen.bench.names import EVAL
 from fusegen.plan.model import Mode
 from fusegen.verify.sizes import Sizes
 from fusegen.verify.subject import Subject
@@ -39,10 +40,8 @@ def ran(subject: Subject, mode: Mode, sizes: Sizes, what: str, module: Any, inpu
     use = module.fusegen_kernels(*inputs)
     if not use:
         return Ran(NO_KERNELS, f"PyTorch's operators: {use.reason}")
-    variant = subject.plan.variants[-1 if what == EVAL else 0]
-    programs = [variant.forward, *([variant.backward] if what == STEP else [])]
     try:
-        found = [subject.choice(program, mode, sizes) for program in programs]
+        found = [subject.choice(program, mode, sizes) for program in tail_programs(subject.plan, what)]
     except ImportError as problem:  # another copy of the package has registered the ops
         return Ran(UNKNOWN, f"the launchers cannot tell: {problem}")
     return Ran(_THEN.join(each.schedule for each in found), _THEN.join(each.launched for each in found))

@@ -21,8 +21,7 @@ def sizes_of(plan: Plan, shape: str) -> Sizes:
     if len(extents) != expected:
         form = "rows x channels" if expected == 2 else "rows x input features x channels"
         raise ValueError(f"{shape} has {len(extents)} extents, it takes {form}")
-    groups = next((usual.symbols[count] for count in plan.chain.group_counts if isinstance(count, str)), 1)
-    found = sizes(plan, extents[0], extents[1], extents[-1], groups)
+    found = sizes(plan, extents[0], extents[1], extents[-1], usual.free_groups(plan))
     if str(found) != shape:
         raise ValueError(f"the spec does not allow {shape}; the nearest is {found}")
     return found

@@ -53,13 +53,8 @@ def choices(plan: Plan, mode: Mode, size: Sizes, cache: Path | None = None) -> I
         library = compile_kernels(source, cache=cache or root, modes=[mode.index], checked=False)
         launchers = EmulatedLaunchers(library)
         for program in plan.programs:
-            groups = 1 if program.groups is None else _groups(program.groups, size)
-            call = Call(mode.index, size.rows, size.channels, groups)
+            call = Call(mode.index, size.rows, size.channels, size.groups(program))
             yield program, choice(launchers.explain(Launcher(plan, program).symbol, call))
-
-
-def _groups(dim: int | str, size: Sizes) -> int:
-    return dim if isinstance(dim, int) else size.symbols[dim]
 
 
 def _mode(plan: Plan, dtype: str | None) -> Mode:
@@ -74,9 +69,13 @@ def _mode(plan: Plan, dtype: str | None) -> Mode:
 
 def _size(plan: Plan, question: Question) -> Sizes:
     usual = typical(plan)
-    groups = next((usual.symbols[c] for c in plan.chain.group_counts if isinstance(c, str)), 1)
     source = usual.source or 1
-    wanted = question.rows or usual.rows, source, question.channels or usual.channels, question.groups or groups
+    wanted = (
+        question.rows or usual.rows,
+        source,
+        question.channels or usual.channels,
+        question.groups or usual.free_groups(plan),
+    )
     found = sizes(plan, *wanted)
     if question.channels is not None and found.channels != question.channels:
         hint = f"the nearest is {found.channels}"

@@ -66,9 +66,9 @@ class Pass:
 class Kernel:
     """One kernel.
 
-    kind: the template. vectors: tensors that it reads of a value per channel, row or group, or of one. setup: values of
-    those extents that it computes before its first pass. partial_sums: column sums that it leaves as one partial result
-    per block. parts: the kernels that an L2-resident kernel does the work of, in order.
+    kind: its entry in `fusegen.plan.kinds.KERNELS`. vectors: tensors that it reads of a value per channel, row or
+    group, or of one. setup: such values that it computes before its first pass. partial_sums: column sums that it
+    leaves as one partial result per block. parts: the kernels that an L2-resident kernel does the work of, in order.
     """
 
     name: str

@@ -107,9 +107,8 @@ def _sizes(plan: Plan, options: Options) -> list[Sizes]:
     """The rows that are wanted, at the typical channels and groups, as far as the spec leaves them open; each once."""
     usual = typical(plan)
     wanted = options.rows or [max(1, int(usual.rows * times)) for times in _TIMES]
-    groups = next((usual.symbols[count] for count in plan.chain.group_counts if isinstance(count, str)), 1)
     # The contraction is the vendor library's: its width matters only where it is that of the channels.
-    found = [sizes(plan, rows, 1, usual.channels, groups) for rows in wanted]
+    found = [sizes(plan, rows, 1, usual.channels, usual.free_groups(plan)) for rows in wanted]
     return list({size.rows: size for size in found}.values())
 
 
@@ -148,7 +147,7 @@ def _measurement(program: TailProgram, dtype: str, device: Device) -> Measuremen
         dtype,
         tail.rows,
         tail.channels,
-        None if groups is None else tail.size(groups),
+        None if groups is None else tail.sizes.number(groups),
         best,
         round(times[best].median, 2),
         round(times[DEFAULT].median, 2),

@@ -77,8 +77,7 @@ class TailProgram:
 
     def _call(self, shapes: Shapes | None) -> Call:
         tail = self.tail
-        groups = 1 if self.program.groups is None else tail.size(self.program.groups)
-        return Call(tail.mode.index, tail.rows, tail.channels, groups, shapes)
+        return Call(tail.mode.index, tail.rows, tail.channels, tail.sizes.groups(self.program), shapes)
 
 
 class Tail:
@@ -111,10 +110,6 @@ class Tail:
         del forward
         yield TailProgram(self, variant.backward)
 
-    def size(self, dim: int | str) -> int:
-        """The number that a spec's symbol stands for."""
-        return dim if isinstance(dim, int) else self.sizes.symbols[dim]
-
     def read(self, tensor: PlanTensor) -> Tensor:
         """What the module owns, a statistic of the forward pass, or random data, drawn once."""
         if tensor.name not in self.tensors:
@@ -123,16 +118,15 @@ class Tail:
             if tensor.name in owner:
                 value = attrgetter(owner[tensor.name].attribute)(self.module).detach().to(dtype_of(self.mode, tensor))
             else:
-                value = torch.randn(self._shape(tensor), dtype=dtype_of(self.mode, tensor), device=self.device)
+                value = torch.randn(
+                    self.sizes.shape(tensor.axes), dtype=dtype_of(self.mode, tensor), device=self.device
+                )
             self.tensors[tensor.name] = value.contiguous()
         return self.tensors[tensor.name]
 
     def empty(self, tensor: PlanTensor) -> Tensor:
         """Memory for a result."""
-        return torch.empty(self._shape(tensor), dtype=dtype_of(self.mode, tensor), device=self.device)
-
-    def _shape(self, tensor: PlanTensor) -> tuple[int, int]:
-        return self.size(tensor.axes.count("N", self.rows)), self.size(tensor.axes.count("C", self.channels))
+        return torch.empty(self.sizes.shape(tensor.axes), dtype=dtype_of(self.mode, tensor), device=self.device)
 
 
 def _address(tensor: Tensor | None) -> int | None:

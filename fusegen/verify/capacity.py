@@ -59,8 +59,12 @@ def fitting(plan: Plan, size: Sizes, fits: Callable[[Sizes], bool], alike: Calla
 def _directions(plan: Plan, size: Sizes) -> Iterator[tuple[int, Callable[[int], Sizes]]]:
     """For each extent that the spec leaves open: how many sizes there are with less of it, and the size of a number
     below that, in falling order."""
-    groups = next((size.symbols[c] for c in plan.chain.group_counts if isinstance(c, str)), 1)
-    wanted = {"rows": size.rows, "source": size.source or 1, "channels": size.channels, "groups": groups}
+    wanted = {
+        "rows": size.rows,
+        "source": size.source or 1,
+        "channels": size.channels,
+        "groups": size.free_groups(plan),
+    }
     for name in ("source", "channels", "rows"):
 
         def smaller(index: int, name: str = name) -> Sizes:
@@ -87,7 +91,7 @@ def _weights(plan: Plan, size: Sizes) -> int:
 
 def _elements(plan: Plan, size: Sizes) -> int:
     """Of an activation, or of an input if one is larger."""
-    shapes = [[d if isinstance(d, int) else size.symbols[d] for d in given.shape] for given in plan.chain.inputs]
+    shapes = [[size.number(dim) for dim in given.shape] for given in plan.chain.inputs]
     return max(size.rows * size.channels, *map(math.prod, shapes))
 
 

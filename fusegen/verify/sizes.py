@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fusegen.ir.axes import Dim
+from fusegen.ir.axes import Axes, Dim
+from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
 
 
@@ -18,6 +19,22 @@ class Sizes:
     rows: int
     channels: int
     source: int | None  # the width of the first input, where a matrix product makes the channels of it
+
+    def number(self, dim: Dim) -> int:
+        """What a size of the spec is here."""
+        return dim if isinstance(dim, int) else self.symbols[dim]
+
+    def groups(self, program: Program) -> int:
+        """How many groups of channels a program's norms have; 1 where it has no group norm."""
+        return 1 if program.groups is None else self.number(program.groups)
+
+    def free_groups(self, plan: Plan) -> int:
+        """How many groups, where the spec leaves that open; else 1."""
+        return next((self.symbols[count] for count in plan.chain.group_counts if isinstance(count, str)), 1)
+
+    def shape(self, axes: Axes) -> tuple[int, int]:
+        """How many values over these axes there are along the rows, and along the channels."""
+        return self.number(axes.count("N", self.rows)), self.number(axes.count("C", self.channels))
 
     def __str__(self) -> str:
         return "x".join(str(extent) for extent in (self.rows, self.source, self.channels) if extent is not None)

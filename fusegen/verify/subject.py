@@ -55,11 +55,9 @@ class Subject:
     def choice(self, program: Program, mode: Mode, sizes: Sizes) -> Choice:
         """What the launcher of a program in this package's extension says that it runs. Raises ImportError where there
         is no extension."""
-        count = program.groups
-        groups = 1 if count is None else count if isinstance(count, int) else sizes.symbols[count]
         extension = importlib.import_module(f"{self.package.__name__}._C")
         symbol = Launcher(self.plan, program).symbol
-        return choice(extension.explain(symbol, mode.index, sizes.rows, sizes.channels, groups))
+        return choice(extension.explain(symbol, mode.index, sizes.rows, sizes.channels, sizes.groups(program)))
 
     def pair(self, sizes: Sizes, mode: Mode, seed: int) -> tuple[nn.Module, nn.Module, list[Tensor]]:
         """Fused and original with the same random state, and inputs that want their gradients."""
