@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum
 
 AUTOMATIC, PERSISTENT, L2, TWO_PASS = "automatic", "persistent", "l2", "two_pass"
 
 
-class Stays(StrEnum):
+class Stays(Enum):
     """Where a kernel's elements are from one of its passes to the next."""
 
     REGISTERS = "registers"

@@ -16,7 +16,7 @@ from fusegen.plan.units import Unit
 
 def _reduced(phase: Phase) -> str:
     """What is reduced to one value."""
-    return "column" if phase.unit is Unit.CHANNEL else str(phase.unit)
+    return "column" if phase.unit is Unit.CHANNEL else phase.unit.value
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from functools import cache
 from itertools import groupby
 
@@ -15,7 +15,7 @@ ORDER = ("N", "C")
 """The axes of a chain's tensors, from the outermost to the innermost in memory."""
 
 
-class Unit(StrEnum):
+class Unit(Enum):
     """What there is one value each of."""
 
     ELEMENT = "element"

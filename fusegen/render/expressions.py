@@ -27,7 +27,7 @@ def literal(value: float) -> str:
 
 def inverse_length(over: Axes) -> str:
     """The scalar that is one over the number of elements of a row, or of a group of its channels."""
-    return f"inverse_{unit_of(over)}_length"
+    return f"inverse_{unit_of(over).value}_length"
 
 
 class Expressions:

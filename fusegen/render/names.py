@@ -15,7 +15,7 @@ _COUNTS = {Unit.CHANNEL: "rows", Unit.ROW: "channels", Unit.GROUP: "group_length
 def record(axes: Axes) -> str:
     """The record that holds values over these axes."""
     unit = unit_of(axes)
-    return "Scalars" if unit is Unit.SCALAR else unit.capitalize()
+    return "Scalars" if unit is Unit.SCALAR else unit.value.capitalize()
 
 
 class Names:
@@ -87,4 +87,4 @@ class Names:
 
 def unit_name(unit: Unit | None) -> str:
     """C++: what there is one value each of."""
-    return f"Unit::k{'None' if unit is None else unit.capitalize()}"
+    return f"Unit::k{'None' if unit is None else unit.value.capitalize()}"
