@@ -308,9 +308,9 @@ def _sources(forward, backward):
 
 
 def _served(forward):
-    """By the argument's index: the one gradient that an operand of the product, or its pieces, serve.
+    """The one gradient that an operand of the product and its pieces serve: the other operand's.
 
-    That is the other operand's.
+    Its index, by the index of what serves it.
     """
     names = [each.name for each in _arguments(forward)]
     found = {0: 1, 1: 0}

@@ -12,7 +12,8 @@ namespace fusegen __attribute__((visibility("hidden"))) { namespace glue {
 inline Tensor part(const Tensor& matrix, int64_t dim, int64_t first, int64_t length) {
   std::array<int64_t, 2> sizes{matrix.size(0), matrix.size(1)};
   sizes[dim] = length;
-  return matrix_view(matrix, sizes, {matrix.stride(0), matrix.stride(1)}, first * matrix.stride(dim));
+  return matrix_view(matrix, sizes, {matrix.stride(0), matrix.stride(1)},
+                     first * matrix.stride(dim));
 }
 
 #ifdef FUSEGEN_EMULATE
@@ -40,9 +41,9 @@ constexpr int kCublasPlain = 0, kCublasTransposed = 1;                  // cubla
 constexpr int kCublasDefault = -1;                                      // cublasGemmAlgo_t
 
 using CublasGemmEx = int (*)(void* handle, int op_a, int op_b, int m, int n, int k,
-                             const void* alpha, const void* a, int a_type, int a_stride,
-                             const void* b, int b_type, int b_stride, const void* beta, void* c,
-                             int c_type, int c_stride, int compute_type, int algorithm);
+                             const void* alpha, const void* a, int dtype_a, int a_stride,
+                             const void* b, int dtype_b, int b_stride, const void* beta, void* c,
+                             int dtype_c, int c_stride, int compute, int algorithm);
 
 // A matrix as cuBLAS sees it, which has columns where we have rows.
 struct CublasOperand {
@@ -59,8 +60,9 @@ struct CublasOperand {
 
 // result = a b, or result + a b, where result is float32 and contiguous.
 //
-// By cuBLAS itself, through torch's handle: aten::addmm.dtype takes a Scalar, which the dispatcher's
-// stable ABI cannot pass, and without its beta each sum would take another pass over the result.
+// By cuBLAS itself, through torch's handle: aten::addmm.dtype takes a Scalar, which the stable ABI's
+// calls of the dispatcher cannot pass, and aten::mm.dtype adds nothing, so that each sum would be
+// another pass over the result.
 inline void multiply_narrow(const Tensor& result, const Tensor& a, const Tensor& b, bool add) {
   using GetHandle = AOTITorchError (*)(void**);
   static const auto get_handle = find<GetHandle>("torch_get_current_cuda_blas_handle");

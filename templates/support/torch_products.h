@@ -37,7 +37,8 @@ inline Tensor matrix_view(const Tensor& tensor, std::array<int64_t, 2> sizes,
 
 // The matrix with its axes exchanged, over the same memory.
 inline Tensor transposed(const Tensor& matrix) {
-  return matrix_view(matrix, {matrix.size(1), matrix.size(0)}, {matrix.stride(1), matrix.stride(0)}, 0);
+  return matrix_view(matrix, {matrix.size(1), matrix.size(0)},
+                     {matrix.stride(1), matrix.stride(0)}, 0);
 }
 
 // a b. By the device's own function where this version of torch exports it: no gradient is to be

@@ -141,7 +141,7 @@ class Products {
     return {packed(values), there, false, transposed};
   }
 
-  // dz, with the exponents of the other operand's rows folded into its pieces: they are those of the
+  // dz, with the exponents of the other operand's rows folded into its pieces: those are of the
   // contraction index, and could not be undone in the result.
   SplitOperand gradient(const Tensor& dz, const SplitOperand& other, bool by_columns) const {
     const Tensor values = packed(dz);
