@@ -323,7 +323,7 @@ def _split_fake(values):
     """As PiecesLayout::halves() of contraction/contraction.h, by rows."""
     rows, columns = values.shape
     stride = (columns + 7) // 8 * 8
-    return values.new_empty([2 * (rows * stride + 2 * rows + 1)], dtype=torch.float16)
+    return values.new_empty([2 * (rows * stride + 2 * rows + 2)], dtype=torch.float16)
 
 
 def _product_flops(matrix, width):

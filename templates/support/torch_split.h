@@ -36,11 +36,11 @@ inline Tensor packed(const Tensor& tensor) {
 inline Tensor pieces_of(const Tensor& values, bool by_columns, const Tensor* other,
                     const Tensor* folded, void* stream, ErrorText error_text) {
   const PiecesLayout layout = layout_of(values, by_columns);
-  const PiecesLayout folded_layout = other ? layout_of(*other, false) : PiecesLayout{};
+  const PiecesLayout folded_layout = layout_of(other ? *other : values, false);
   const Tensor pieces = empty(values, ScalarType::Half, {layout.halves()});
   check_launch("fusegen_split",
-               fusegen_split(floats(values), layout, folded ? read(*folded) : nullptr,
-                             folded_layout, write(pieces), stream),
+               fusegen_split(floats(values), &layout, folded ? read(*folded) : nullptr,
+                             &folded_layout, write(pieces), stream),
                error_text);
   return pieces;
 }
