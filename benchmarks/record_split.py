@@ -59,6 +59,7 @@ def extremes(source: random.Random) -> Step:
     for m in range(ROWS // 2):  # few products that are not zero: the accumulator and a subnormal number by themselves
         keep = np.arange(DEPTH) % DEPTH < m % 4
         left[m] = np.where(keep, draw(half[2:4], DEPTH) if m % 8 < 4 else left[m], 0)
+    left[0], before[0, 0] = np.copysign(0, -right[0]), -0.0  # nothing but negative zeros
     return left, right, before
 
 
