@@ -90,6 +90,22 @@ def test_promotion_is_a_sum_of_chunks(depth: int, chunk: int) -> None:
             assert found == wanted * 2.0 ** -float(x.exponents[m] + w.exponents[n])
 
 
+def test_cross_terms_where_high_products_cancel() -> None:
+    """All bits of the cross terms are seen: low high' comes first in each step."""
+    x, w = split(normal(4, 96)), split(normal(3, 96, 1))
+    x.high[:, 1::2], w.high[:, 1::2] = -x.high[:, ::2], w.high[:, ::2]
+    found, exponents = split_product(x, w), x.exponents[:, None] + w.exponents
+    cross = accumulate([(x.low, w.high), (x.high, w.low)])
+    assert np.all(cross != 0) and np.any(cross != accumulate([(x.high, w.low), (x.low, w.high)]))
+    np.testing.assert_array_equal(found, np.ldexp(cross, -11 - exponents))
+
+
+def test_a_chunk_has_256_of_k() -> None:
+    x, w = split(normal(4, 700)), split(normal(3, 700, 1))
+    np.testing.assert_array_equal(split_product(x, w), split_product(x, w, 256))
+    assert np.any(split_product(x, w) != split_product(x, w, 128))
+
+
 @given(st.integers(1, 300), st.integers(0, 2**32 - 1), st.integers(0, 12))
 def test_a_bound_for_each_element(depth: int, seed: int, spread: int) -> None:
     """In units of 2^-23 of the sum of magnitudes; cancelling sums are worst.
