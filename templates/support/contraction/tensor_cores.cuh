@@ -192,9 +192,10 @@ __global__ void __launch_bounds__(kProductThreads, 1)
             const uint64_t left_low = operand_of<kLeftTransposed>(from + kPiece, half, step);
             const uint64_t right_high = operand_of<kRightTransposed>(from + 2 * kPiece, 0, step);
             const uint64_t right_low = operand_of<kRightTransposed>(from + 3 * kPiece, 0, step);
-            wgmma<kLeftTransposed, kRightTransposed>(high, left_high, right_high, step != first / 16);
             wgmma<kLeftTransposed, kRightTransposed>(cross, left_low, right_high, 1);
             wgmma<kLeftTransposed, kRightTransposed>(cross, left_high, right_low, 1);
+            wgmma<kLeftTransposed, kRightTransposed>(
+                high, left_high, right_high, step != first / 16);
           }
           wgmma_commit();
           wgmma_wait<0>();
