@@ -9,9 +9,9 @@
 
 namespace fusegen {
 
-// Where the pieces of a matrix lie in one array of fp16: the high ones, the low ones, then as int32
-// the exponent and the flag of each row (or column), and the number of flags that are set. A flag
-// says that the row has elements that its pieces do not hold.
+// Where the pieces of a matrix lie in one array of fp16: the high ones, the low ones, then of each
+// row (or column) the exponent and how many of its elements the pieces do not hold, as integers of
+// 32 bits, and the sum of these counts, of 64 bits.
 struct PiecesLayout {
   int64_t rows, columns;
   bool by_columns;  // whether the exponents are those of columns
@@ -19,7 +19,7 @@ struct PiecesLayout {
   int64_t stride() const { return (columns + 7) / 8 * 8; }  // of a row: 16 bytes, as copies want it
   int64_t plane() const { return rows * stride(); }
   int64_t scales() const { return by_columns ? columns : rows; }
-  int64_t halves() const { return 2 * (plane() + 2 * scales() + 1); }
+  int64_t halves() const { return 2 * (plane() + 2 * scales() + 2); }
 };
 
 // y [rows, channels] = x W^T; dx [rows, in_features] = dz W; dW [channels, in_features] = dz^T x.
@@ -39,20 +39,20 @@ struct SplitProduct {
 
 }  // namespace fusegen
 
-// All return a cudaError_t.
+// All return a cudaError_t, but fusegen_split_has_kernel().
 extern "C" {
 
 // Writes the pieces of values [rows, columns], which is contiguous. folded: null, or pieces by rows
 // of a matrix with as many rows as `values` has columns (rows, where layout.by_columns): values are
 // divided by 2^e for the exponents there, exactly.
 int fusegen_split(
-    const float* values, fusegen::PiecesLayout layout, const void* folded,
-    fusegen::PiecesLayout folded_layout, void* pieces, void* stream);
+    const float* values, const fusegen::PiecesLayout* layout, const void* folded,
+    const fusegen::PiecesLayout* folded_layout, void* pieces, void* stream);
 
-// Whether fusegen_split_product() can run on the current device: it has tensor cores of sm_90a.
+// Whether fusegen_split_product() can run on the current device, which needs sm_90a.
 int fusegen_split_has_kernel();
 
-// The product, on tensor cores, by a kernel of ours.
+// The product, by a kernel on tensor cores.
 int fusegen_split_product(const fusegen::SplitProduct* product);
 
 // The rest of a product that the library made: result = (result + cross 2^-11) 2^-e 2^-e', and what
