@@ -110,4 +110,18 @@ inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, 
   return shuffle(Exchange::exclusive_or, mask, value, lane_mask, width, {file, line});
 }
 
+inline unsigned __ballot_sync(unsigned mask, unsigned predicate, FUSEGEN_SITE) {
+  using namespace fusegen::emulate;
+  unsigned found = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    if (!(mask >> lane & 1u)) continue;
+    if (exchange(Exchange::index, mask, predicate != 0, lane, 32, {file, line})) found |= 1u << lane;
+  }
+  return found;
+}
+
+inline unsigned long long atomicAdd(unsigned long long* sum, unsigned long long value) {
+  return fusegen::emulate::add_atomically(sum, value);
+}
+
 #undef FUSEGEN_SITE

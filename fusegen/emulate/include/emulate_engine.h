@@ -42,6 +42,8 @@ void wait_for_batches(unsigned left);
 // the block behind its next barrier, may access what was done before whatever was added to it.
 void add_and_release(unsigned* counter);
 void acquire_from(const unsigned* counter, unsigned least);
+// What others add to the sum races with nothing; returns what it was.
+unsigned long long add_atomically(unsigned long long* sum, unsigned long long value);
 
 // While there is one, blocks run in the order of their indices.
 struct InOrder {

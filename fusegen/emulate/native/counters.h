@@ -11,14 +11,14 @@ namespace fusegen::emulate {
 namespace {
 
 // The counter's own accesses race with nobody's: they are atomic.
-void check_counter(const unsigned* counter, const void* caller, bool adds) {
-  const auto* address = reinterpret_cast<const unsigned char*>(counter);
+void check_counter(const void* counter, std::size_t bytes, const void* caller, bool adds) {
+  const auto* address = static_cast<const unsigned char*>(counter);
   const Region* region = engine.regions.find(address);
   if (!region) return;
   engine.code_address = reinterpret_cast<std::uint64_t>(caller) - 1;
-  const Attempt attempt{address, sizeof *counter, adds};
-  if (address < region->data || address + sizeof *counter > region->data + region->bytes) fail_at(address, attempt);
-  if (region->poisoned && is_poison(address, sizeof *counter)) {
+  const Attempt attempt{address, bytes, adds};
+  if (address < region->data || address + bytes > region->data + region->bytes) fail_at(address, attempt);
+  if (region->poisoned && is_poison(address, bytes)) {
     fail(engine.current, "%s a counter that nothing has set", adds ? "adds to" : "waits for");
   }
   engine.code_address = 0;
@@ -27,7 +27,7 @@ void check_counter(const unsigned* counter, const void* caller, bool adds) {
 }  // namespace
 
 void add_and_release(unsigned* counter) {
-  check_counter(counter, __builtin_return_address(0), true);
+  check_counter(counter, sizeof *counter, __builtin_return_address(0), true);
   const Block& block = *engine.block;
   const Thread& self = *engine.current;
   // What others of the block did since its last barrier is not ordered before this.
@@ -38,8 +38,13 @@ void add_and_release(unsigned* counter) {
   ++*counter;
 }
 
+unsigned long long add_atomically(unsigned long long* sum, unsigned long long value) {
+  check_counter(sum, sizeof *sum, __builtin_return_address(0), true);
+  return std::exchange(*sum, *sum + value);
+}
+
 void acquire_from(const unsigned* counter, unsigned least) {
-  check_counter(counter, __builtin_return_address(0), false);
+  check_counter(counter, sizeof *counter, __builtin_return_address(0), false);
   // Blocks run one after another: who has to add to it and has not done so never will.
   if (*counter < least) {
     fail(engine.current, "waits until a counter is %u, which no block before this one brings beyond %u", least,
