@@ -13,8 +13,7 @@ from fusegen.spec.base import meaning, problem
 from fusegen.spec.model import Dimension
 from fusegen.spec.names import AttributeName
 
-
-_TF32 = 'ieee follows PyTorch\'s own setting: torch.backends.cuda.matmul.fp32_precision = "tf32" does it'
+_TF32 = "under 'ieee', PyTorch's own torch.backends.cuda.matmul.fp32_precision = 'tf32' does that"
 
 
 def _precision(value: Any) -> Any:
@@ -35,7 +34,8 @@ class Linear(Step):
     out_features: Annotated[Dimension, meaning("the channels of the result", "hidden")]
     bias: Annotated[bool, meaning("whether a bias is added", False)] = True
     precision: Annotated[
-        Precision, meaning("how a float32 module multiplies; its constructor's `precision` has this default", "fp32_split")
+        Precision,
+        meaning("how a float32 module multiplies; its constructor's `precision` has this default", "fp32_split"),
     ] = "ieee"
     formula = "x W^T + b"
     module = "nn.Linear"

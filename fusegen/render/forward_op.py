@@ -70,7 +70,9 @@ class ForwardOp(VariantOps):
             operand, weight = arg(c.operand), arg(c.weight)
             if self.plan.has_precisions:
                 op.allocations.append(self.products())
-                product = f"products.forward({operand}, {weight}, {bias or 'std::nullopt'}, operand_pieces, weight_pieces)"
+                product = (
+                    f"products.forward({operand}, {weight}, {bias or 'std::nullopt'}, operand_pieces, weight_pieces)"
+                )
             elif bias:
                 product = f"glue::linear({operand}, {weight}, {bias})"
             else:

@@ -61,8 +61,7 @@ def compiled_support(plan: Plan) -> Files:
     return {
         path: text
         for path, text in support_files().items()
-        if (path.endswith(_COMPILED) or _MODULE in path)
-        and (plan.has_precisions or not path.startswith(_CONTRACTION))
+        if (path.endswith(_COMPILED) or _MODULE in path) and (plan.has_precisions or not path.startswith(_CONTRACTION))
     }
 
 
