@@ -7,14 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusegen.build.flags import core_flags, cxx_flags, link_flags, module_flags, nvcc_flags, part_flags
-from fusegen.build.key import Inputs, Unit
+from fusegen.build.flags import (
+    contraction_flags,
+    core_flags,
+    cxx_flags,
+    link_flags,
+    module_flags,
+    nvcc_flags,
+    part_flags,
+)
+from fusegen.build.key import Inputs, Unit, is_cuda
 from fusegen.build.libraries import Libraries
 from fusegen.build.steps import Step
 from fusegen.build.toolchain import Toolchain
 from fusegen.paths import SUPPORT
 
 _MODULE_WEIGHT = 20_000  # it takes as long as kernels of about so many bytes
+_CONTRACTION_WEIGHT = 30_000
 
 
 @dataclass(frozen=True)
@@ -32,10 +41,13 @@ class Commands:
 
         It runs where the source is, whose name then has no machine's path, nor does `__FILE__`.
         """
-        weight = 0
+        weight, what = 0, str(unit)
         if unit in self.inputs.cuda:
             compiler = self._nvcc(unit, cores)
             weight = unit.source.stat().st_size
+        elif is_cuda(unit):
+            compiler = [*self.toolchain.nvcc_command(), *contraction_flags(self.targets)]
+            weight, what = _CONTRACTION_WEIGHT, f"{unit} for {', '.join(self.targets)}"
         elif unit in self.inputs.shared:
             compiler = module_compiler(self.toolchain.cxx, self.libraries)
             weight = _MODULE_WEIGHT
@@ -44,7 +56,7 @@ class Commands:
         place = unit.source.parent
         support = os.path.relpath(self.inputs.package.parent / SUPPORT, place)
         command = [*compiler, "-I", support, "-c", unit.source.name, "-o", os.fspath(output)]
-        return Step(f"{place.name}: {unit}", output, command, cwd=place, weight=weight)
+        return Step(f"{place.name}: {what}", output, command, cwd=place, weight=weight)
 
     def _nvcc(self, unit: Unit, cores: int) -> list[str]:
         compiler = [*self.toolchain.nvcc_command(), *nvcc_flags(self.targets, self.verification)]

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusegen.build.errors import BuildError
-from fusegen.build.flags import PARTS, cxx_flags, link_flags, module_flags, nvcc_flags, part_flags
+from fusegen.build.flags import (
+    PARTS,
+    contraction_flags,
+    cxx_flags,
+    link_flags,
+    module_flags,
+    nvcc_flags,
+    part_flags,
+)
 from fusegen.build.libraries import Libraries
 from fusegen.build.toolchain import Toolchain
 from fusegen.paths import EXTENSION, SUPPORT
@@ -22,7 +30,10 @@ from fusegen.paths import EXTENSION, SUPPORT
 OUTPUT = f"{EXTENSION}.so"
 KEY_FILE = f"{EXTENSION}.key"
 MODULE_SOURCE = "python_module.cpp"  # in `support`
+CONTRACTION_SOURCE = "contraction/contraction.cu"  # there too, for packages whose binding includes the next
+CONTRACTION_HEADER = "torch_split.h"
 HEADERS = frozenset({".h", ".hpp", ".cuh", ".inc"})
+_CONTRACTION = CONTRACTION_SOURCE.partition("/")[0] + "/"
 
 # nvcc adds these to every command line by itself.
 _NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
@@ -47,7 +58,8 @@ class Inputs:
     package: Path
     cuda: tuple[Unit, ...]
     cxx: tuple[Unit, ...]
-    shared: tuple[Unit, ...]  # the Python module's, whose object has the same name for all packages beside this one
+    shared: tuple[Unit, ...]  # whose objects have the same names for packages beside this one: of the Python module,
+    # and of the contraction where there is one
     parts: Mapping[str, str]
 
     @property
@@ -64,11 +76,13 @@ class Inputs:
         skipped = {"link flags", *others}
         # What only others see. nvcc runs the C++ compiler too; bindings include no header of CUDA's or Python's.
         if unit in self.cuda:
-            skipped |= {"cxx flags", "module flags", "torch", "python"}
+            skipped |= {"cxx flags", "module flags", "contraction flags", "torch", "python"}
+            skipped |= {name for name in self.parts if name.startswith(f"support {_CONTRACTION}")}
         elif unit in self.cxx:
-            skipped |= {"nvcc", "nvcc flags", "module flags", "python"}
+            skipped |= {"nvcc", "nvcc flags", "module flags", "contraction flags", "python"}
         else:
-            skipped |= {"nvcc", "nvcc flags", "cxx flags"}
+            skipped |= {"nvcc flags", "cxx flags"}
+            skipped |= {"module flags", "torch", "python"} if is_cuda(unit) else {"nvcc", "contraction flags"}
             skipped |= {name for name in self.parts if name.startswith("header ")}  # the package's own
         parts = {name: value for name, value in self.parts.items() if name not in skipped}
         if unit.part is not None:
@@ -92,7 +106,7 @@ def collect_inputs(
         raise BuildError(f"{package} has no generated sources", hint="generate it first: fusegen build SPEC")
     parts: dict[str, str] = {}
     support = package.parent / SUPPORT
-    shared = tuple(path for path in (support / MODULE_SOURCE,) if path.is_file())
+    shared = tuple(path for path in (support / MODULE_SOURCE, *contraction_of(cxx, support)) if path.is_file())
     for path in (*cuda, *cxx, *shared, *sorted(p for p in package.iterdir() if p.suffix in HEADERS)):
         kind = "header" if path.suffix in HEADERS else "source"
         parts[f"{kind} {path.name}"] = digest_of_file(path)
@@ -101,6 +115,8 @@ def collect_inputs(
             parts[f"support {path.relative_to(support).as_posix()}"] = digest_of_file(path)
     identity = toolchain.identity()
     parts["nvcc flags"] = " ".join(nvcc_flags(targets, verification))
+    if any(path.suffix == ".cu" for path in shared):
+        parts["contraction flags"] = " ".join(contraction_flags(targets))
     parts["cxx flags"] = " ".join(cxx_flags(verification))
     parts["module flags"] = " ".join(module_flags())
     parts["link flags"] = " ".join([flag for group in link_flags() for flag in group])
@@ -116,6 +132,16 @@ def collect_inputs(
         shared=tuple(Unit(path) for path in shared),
         parts=parts,
     )
+
+
+def contraction_of(bindings: Sequence[Path], support: Path) -> list[Path]:
+    """The source of the contraction, if these bindings call it."""
+    used = any(CONTRACTION_HEADER.encode() in path.read_bytes() for path in bindings)
+    return [support / CONTRACTION_SOURCE] if used else []
+
+
+def is_cuda(unit: Unit) -> bool:
+    return unit.source.suffix == ".cu"
 
 
 def _units(source: Path) -> list[Unit]:

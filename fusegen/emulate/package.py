@@ -36,34 +36,42 @@ def emulate_package(
     defines = ["FUSEGEN_VERIFICATION"] if verification else []
     kernels = compile_kernels(package / "kernels.cu", cache=cache, defines=defines, modes=modes)
     support = package.parent / SUPPORT
+    libraries = [kernels.path, *_contraction(package / "bindings.cpp", support, cache)]
     headers = (package / "launchers.h", *sorted(support.glob("torch_*.h")))
     binding = _read(package / "bindings.cpp", *headers, *_module_sources(support))
-    key = _digest(binding + str(kernels.path).encode())
+    key = _digest(binding + "".join(map(str, libraries)).encode())
     copy = cache / f"{package.name}-{key}"
     copy.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / f"{SUPPORT}.lock"):  # other processes that use the cache want the same
         python_module = _build_module(support, cache / SUPPORT)
         _build_autograd(support, cache / SUPPORT)
     if not (copy / "_C.so").exists():
-        _build_binding(package / "bindings.cpp", python_module, kernels.path, copy / "_C.so", verification)
+        _build_binding(package / "bindings.cpp", [python_module, *libraries], copy / "_C.so", verification)
     source = (package / "__init__.py").read_text(encoding="utf-8")
     (copy / "__init__.py").write_text(source.replace('device="cuda"', 'device="cpu"'), encoding="utf-8")
     return _import(name, copy / "__init__.py")
 
 
-def _build_binding(source: Path, python_module: Path, kernels: Path, output: Path, verification: bool) -> None:
+def _contraction(binding: Path, support: Path, cache: Path) -> list[Path]:
+    """The library of the emulated contraction, if the binding calls it."""
+    from fusegen.build.key import contraction_of
+
+    return [compile_kernels(source, cache=cache).path for source in contraction_of([binding], support)]
+
+
+def _build_binding(source: Path, linked: Sequence[Path], output: Path, verification: bool) -> None:
     """bindings.cpp with its ops for the CPU key, linked with the Python module and the emulated kernels."""
     from fusegen.build.flags import cxx_flags
     from fusegen.build.libraries import find_libraries
 
     libraries = find_libraries()
-    objects = ["-x", "c++", str(source), "-x", "none", str(python_module), str(kernels)]
+    objects = ["-x", "c++", str(source), "-x", "none", *map(str, linked)]
     link = [
         "-shared",
         f"-L{libraries.torch_lib}",
         "-Wl,--no-as-needed",
         "-ltorch_cpu",
-        f"-Wl,-rpath,{kernels.parent}",
+        f"-Wl,-rpath,{linked[-1].parent}",
     ]
     flags = [*cxx_flags(verification), "-O0", "-DFUSEGEN_EMULATE"]
     with _replacing(output) as built:

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from fusegen.ir.axes import CHANNEL, Dim
 from fusegen.ir.graph import Node
 from fusegen.ops.step import Dtypes, Step
-from fusegen.spec.base import meaning
+from fusegen.spec.base import meaning, problem
 from fusegen.spec.model import Dimension
 from fusegen.spec.names import AttributeName
 
+_TF32 = "under 'ieee', PyTorch's own torch.backends.cuda.matmul.fp32_precision = 'tf32' does that"
+
+
+def _precision(value: Any) -> Any:
+    if value == "tf32":
+        raise problem("FG205", "'precision' has no 'tf32'", _TF32)
+    return value
+
+
+# How the product of a float32 module is made; `ieee` is the default of every spec.
+Precision = Annotated[Literal["ieee", "fp32_split", "bf16", "fp16"], BeforeValidator(_precision)]
+
 
 class Linear(Step):
-    """nn.Linear. Only as the first step: the vendor library makes the product."""
+    """nn.Linear. Only as the first step: the product is the vendor library's, or our own from tensor cores."""
 
     op: Literal["linear"]
     name: Annotated[AttributeName, meaning("the attribute of the module that holds the nn.Linear", "fc")]
     out_features: Annotated[Dimension, meaning("the channels of the result", "hidden")]
     bias: Annotated[bool, meaning("whether a bias is added", False)] = True
+    precision: Annotated[
+        Precision,
+        meaning("how a float32 module multiplies; its constructor's `precision` has this default", "fp32_split"),
+    ] = "ieee"
     formula = "x W^T + b"
     module = "nn.Linear"
     tensors = ("weight", "bias")

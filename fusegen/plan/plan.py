@@ -44,9 +44,15 @@ class Plan:
         return self.variants[0].chain
 
     @property
+    def has_precisions(self) -> bool:
+        """Whether there is a product of float32 operands, which a module may want in another precision than IEEE's."""
+        return self.chain.contraction is not None and "float32" in self.spec.dtypes
+
+    @property
     def op_names(self) -> list[str]:
         """What the package registers below torch.ops.fusegen."""
-        return [f"{self.spec.name}_{program.name}" for program in self.programs]
+        split = ["split"] if self.has_precisions else []
+        return [f"{self.spec.name}_{name}" for name in (*(program.name for program in self.programs), *split)]
 
 
 def make_plan(spec: SpecModel, document) -> Plan:

@@ -18,6 +18,7 @@ MAX_FULL_TENSORS = 30
 def refusals(spec, chain: Chain, document) -> Iterator[Diagnostic]:
     """Every reason why the chain cannot be planned. spec: a SpecModel or PartialSpec."""
     yield from _unknown_targets(spec, document)
+    yield from _precision_without_float32(spec, document)
     yield from _numbers_of_groups(chain, document)
     yield from _parameters_of_the_rows(chain, document)
     yield from _too_many_passes(spec, document)
@@ -29,6 +30,16 @@ def _unknown_targets(spec, document) -> Iterator[Diagnostic]:
         if not is_known(target):
             message, hint = f"unsupported target '{target}'", f"supported: {', '.join(DEVICES)}"
             yield document.diagnostic("FG212", message, ("targets", index), hint=hint)
+
+
+def _precision_without_float32(spec, document) -> Iterator[Diagnostic]:
+    if not set(spec.dtypes) <= {"bfloat16", "float16"}:
+        return
+    for index, step in enumerate(spec.chain):
+        precision = getattr(step, "precision", "ieee")
+        if precision != "ieee":
+            message = f"precision '{precision}' is of float32 modules, and 'dtypes' has no float32"
+            yield document.diagnostic("FG205", message, ("chain", index, "precision"), hint="add float32 to 'dtypes'")
 
 
 def _numbers_of_groups(chain: Chain, document) -> Iterator[Diagnostic]:

@@ -55,15 +55,22 @@ class BackwardOp(VariantOps):
         op.launched = self.launched(program, set())
         op.results.append("std::vector<Tensor> gradients;")
         if c:
-            grad = out(self.variant.gradients[c.product].name)
+            grad = f"*{out(self.variant.gradients[c.product].name)}"
+            if self.plan.has_precisions:
+                op.allocations.append(self.products())
+                of_operand = f"products.input_gradient({grad}, weight, weight_pieces)"
+                of_weight = f"products.weight_gradient({grad}, operand, operand_pieces)"
+            else:
+                of_operand, of_weight = f"glue::mm({grad}, weight)", f"glue::mm(glue::transposed({grad}), operand)"
             op.results += [
                 "workspace.reset();  // the products may have its memory: they come later in the stream",
                 f"if (needs[{index[self.operand]}]) {{",
-                f'  gradients.push_back(glue::mm(*{grad}, args.required("{c.weight}", {arg(c.weight)})));',
+                f'  const Tensor& weight = args.required("{c.weight}", {arg(c.weight)});',
+                f"  gradients.push_back({of_operand});",
                 "}",
                 f"if (needs[{index[c.weight]}]) {{",
                 f'  const Tensor& operand = args.required("{self.operand}", {arg(self.operand)});',
-                f"  gradients.push_back(glue::mm(glue::transposed(*{grad}), operand));",
+                f"  gradients.push_back({of_weight});",
                 "}",
             ]
         others = [self.variant.gradients[name] for name in op.needs if name in self.variant.gradients]

@@ -23,6 +23,7 @@ def render_bindings(plan: Plan, sources: str) -> str:
         namespace=namespace(plan.spec.name),
         sources=sources,
         ops=ops(plan),
+        precisions=plan.has_precisions,
         roles=[*(dtype_field(role) for role in roles), "accumulator"],
         modes=[_row(mode, roles) for mode in plan.modes],
         quoted_targets=[f'"{target}"' for target in plan.spec.targets],

@@ -15,7 +15,9 @@ from fusegen.render.functions import as_tuple, variable
 from fusegen.render.operators import OpRenderer
 from fusegen.render.preconditions import preconditions
 
-_OURS = {"_dtype_mode": "_mode", "_groups": "_groups"}  # arguments that are none of the chain's
+# Arguments that are none of the chain's. Pieces are made where the call is.
+_OURS = {"_dtype_mode": "_mode", "_groups": "_groups", "_precision": "_precision"}
+_OURS |= {"_operand_pieces": "None", "_weight_pieces": "None"}
 
 
 class CallRenderer:

@@ -89,7 +89,9 @@ def operands(call: CallNames) -> list[str]:
     c = call.chain.contraction
     if not c:
         return []
+    precision = ["_precision = _support.choose_precision(self, _activation, _width)"]
     return [
+        *(precision if call.plan.has_precisions else []),
         f"{c.operand} = {call.first}",
         "if _autocast:",
         f"    {c.operand} = {c.operand}.to(_activation)",

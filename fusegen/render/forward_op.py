@@ -68,11 +68,15 @@ class ForwardOp(VariantOps):
             c = chain.contraction
             bias = self._library_bias()
             operand, weight = arg(c.operand), arg(c.weight)
-            product = (
-                f"glue::linear({operand}, {weight}, {bias})"
-                if bias
-                else f"glue::mm({operand}, glue::transposed({weight}))"
-            )
+            if self.plan.has_precisions:
+                op.allocations.append(self.products())
+                product = (
+                    f"products.forward({operand}, {weight}, {bias or 'std::nullopt'}, operand_pieces, weight_pieces)"
+                )
+            elif bias:
+                product = f"glue::linear({operand}, {weight}, {bias})"
+            else:
+                product = f"glue::mm({operand}, glue::transposed({weight}))"
             op.allocations.append(f"const Tensor {out(c.product)} = {product};")
         returned = {t.name: t for t in program.outputs if t.name not in chain.buffers}
         for tensor in returned.values():

@@ -14,9 +14,9 @@ from fusegen.spec.model import SpecModel
 _TYPES = {"dim": "int", "int": "int", "float": "float", "shape": "Sequence[int]"}
 
 
-def signature(spec: SpecModel) -> list[str]:
-    """The constructor's arguments, with types and defaults, then PyTorch's `device` and `dtype`."""
-    found = []
+def signature(plan: Plan) -> list[str]:
+    """The constructor's arguments, with types and defaults, then PyTorch's `device` and `dtype`, then `precision`."""
+    spec, found = plan.spec, []
     for name, argument in spec.arguments.items():
         default = getattr(argument, "default", None)
         text = f"{name}: {_TYPES[argument.type]}"
@@ -24,14 +24,16 @@ def signature(spec: SpecModel) -> list[str]:
             value = tuple(default) if argument.type == "shape" else default
             text += f" = {value!r}"
         found.append(text)
-    return [*found, "*", "device: torch.device | str | None = None", "dtype: torch.dtype | None = None"]
+    found += ["*", "device: torch.device | str | None = None", "dtype: torch.dtype | None = None"]
+    return [*found, f'precision: str = "{spec.chain[0].precision}"'] if plan.has_precisions else found
 
 
-def construct(spec: SpecModel, chain: Chain, eager: list[str]) -> list[str]:
+def construct(plan: Plan, eager: list[str]) -> list[str]:
     """The constructor's body: checks, submodules, parameters, and the constants that are attributes.
 
     eager: the chain's lines by fusegen_reference(), which read some of these.
     """
+    spec, chain = plan.spec, plan.chain
     lines = []
     for name, argument in spec.arguments.items():
         if argument.type == "shape":
@@ -52,6 +54,8 @@ def construct(spec: SpecModel, chain: Chain, eager: list[str]) -> list[str]:
     lines += [f"self.{name} = {name}" for name in arguments if name in owned or f"self.{name}" in text]
     initial = sorted({step.init for step in spec.chain if getattr(step, "init", None) in spec.arguments})
     lines += [f"self._fusegen_initial_{name} = {name}" for name in initial]
+    if plan.has_precisions:
+        lines.append("self.fusegen_precision = _support.check_precision(_package.name, precision)")
     return lines or ["pass"]
 
 

@@ -15,9 +15,11 @@ from fusegen.render.git_files import git_files
 from fusegen.render.launchers_header import render_launchers_header
 from fusegen.render.module import render_module
 
-_SUFFIXES = (".cuh", ".h", ".cpp", ".py")
+_SUFFIXES = (".cuh", ".cu", ".h", ".cpp", ".py")
+_COMPILED = (".cuh", ".cu", ".h")
 
 _MODULE = "python_module.cpp"
+_CONTRACTION = f"{SUPPORT}/contraction/"
 
 Files = Mapping[str, str]
 """Paths below the output directory, with `/`, and the text of each file; lines end in LF."""
@@ -27,7 +29,7 @@ def render_package(plan: Plan) -> Files:
     """The files of one package. A pure function of the plan and the templates."""
     name = plan.spec.name
     kernels, launchers = render_kernels(plan), render_launchers_header(plan)
-    sources = sources_digest([kernels, launchers, render_bindings(plan, ""), *compiled_support().values()])
+    sources = sources_digest([kernels, launchers, render_bindings(plan, ""), *compiled_support(plan).values()])
     return {
         f"{name}/__init__.py": render_module(plan, sources),
         f"{name}/bindings.cpp": render_bindings(plan, sources),
@@ -54,9 +56,13 @@ def support_files() -> Files:
     return {f"{SUPPORT}/{p.relative_to(support).as_posix()}": p.read_text(encoding="utf-8") for p in sorted(sources)}
 
 
-def compiled_support() -> Files:
+def compiled_support(plan: Plan) -> Files:
     """Those of support_files() that go into a package's library."""
-    return {path: text for path, text in support_files().items() if path.endswith((".cuh", ".h")) or _MODULE in path}
+    return {
+        path: text
+        for path, text in support_files().items()
+        if (path.endswith(_COMPILED) or _MODULE in path) and (plan.has_precisions or not path.startswith(_CONTRACTION))
+    }
 
 
 def render_all(plans: Iterable[Plan]) -> Files:

@@ -9,7 +9,7 @@ from fusegen.ir.axes import Dim
 from fusegen.plan.model import Program, Role, Tensor, Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.launchers_header import argument_tensors, struct, symbol
-from fusegen.render.op import Argument, Op, arg, dtype_field, out, read
+from fusegen.render.op import OPTIONAL, Argument, Op, arg, dtype_field, out, read
 from fusegen.render.sizes import sizes
 from fusegen.render.spelling import spell
 
@@ -54,6 +54,11 @@ class VariantOps:
 
     # Parts of an op
 
+    def products(self) -> str:
+        """C++: what makes the products of a package that has precisions."""
+        error_text = f"fusegen_{self.plan.spec.name}_error_text"
+        return f"const glue::Products products(args, precision, dtypes.activation, launch.stream, {error_text});"
+
     def start(self, direction: str, program: Program) -> Op:
         return Op(
             name=f"{self.plan.spec.name}_{program.name}",
@@ -69,6 +74,9 @@ class VariantOps:
         if self.groups:
             op.arguments.append(Argument("groups", "int64_t", "int", ours=True))
         op.arguments += [Argument(name, "double", "float") for name in constants]
+        if self.plan.has_precisions:
+            op.arguments.append(Argument("precision", "int64_t", "int", ours=True))
+            op.arguments += [Argument(name, *OPTIONAL, ours=True) for name in ("operand_pieces", "weight_pieces")]
 
     def add_schema(self, op: Op, result: str) -> None:
         arguments = ", ".join(f"{a.schema} {a.public}" for a in op.arguments)

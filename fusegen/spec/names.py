@@ -72,9 +72,9 @@ def check_attribute(name: str) -> str:
 
 
 def check_argument(name: str) -> str:
-    """As check_attribute, and no argument that every constructor has."""
+    """As check_attribute, and no argument that constructors have besides those of the spec."""
     if name in CONSTRUCTOR_ARGUMENTS:
-        raise problem("FG207", f"the name {quote(name)} is an argument of every generated constructor")
+        raise problem("FG207", f"the name {quote(name)} is an argument of generated constructors")
     return check_attribute(name)
 
 

@@ -13,7 +13,7 @@ from fusegen.spec.annotations import tags
 from fusegen.spec.base import PositiveInt
 from fusegen.spec.checks import unreadable_sections
 from fusegen.spec.document import Document, DocumentPath
-from fusegen.spec.model import MAX_NAMES, MAX_STEPS, Argument, Shape, SpecModel
+from fusegen.spec.model import DTYPES, MAX_NAMES, MAX_STEPS, Argument, Shape, SpecModel
 
 _WORD = re.compile(r"\w+")
 
@@ -29,6 +29,7 @@ class PartialSpec:
     arguments: Mapping[str, Any]
     inputs: Mapping[str, tuple[int | str, ...] | None]
     chain: tuple[Any, ...]
+    dtypes: tuple[str, ...]
     targets: tuple[str, ...]
     unreadable: frozenset[DocumentPath]
 
@@ -42,7 +43,8 @@ def read_partly(step_types: Sequence[type[BaseModel]], document: Document) -> Pa
         arguments=reader.entries("arguments", TypeAdapter(Argument)),
         inputs=reader.entries("inputs", TypeAdapter(Shape)),
         chain=reader.chain({tag: model for model in step_types for tag in tags(model, "op")}),
-        targets=reader.targets(),
+        dtypes=reader.texts("dtypes", DTYPES),
+        targets=reader.texts("targets"),
         unreadable=frozenset(reader.unreadable),
     )
 
@@ -108,8 +110,9 @@ class _Reader:
         self.unreadable.add(("chain", index))
         return None
 
-    def targets(self) -> tuple[str, ...]:
-        written = self.document.data.get("targets")
+    def texts(self, section: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """A list of texts; what is none is an empty one there."""
+        written = self.document.data.get(section)
         if not isinstance(written, list):
-            return ()
-        return tuple(target if isinstance(target, str) else "" for target in written)
+            return default
+        return tuple(text if isinstance(text, str) else "" for text in written)

@@ -20,8 +20,8 @@ PYTHON_NAMES = frozenset(
     """.split()
 )
 
-# Arguments that every generated constructor has, as those of PyTorch's modules.
-CONSTRUCTOR_ARGUMENTS = frozenset({"device", "dtype"})
+# Arguments that generated constructors have: two as PyTorch's modules, and `precision` where a product is float32.
+CONSTRUCTOR_ARGUMENTS = frozenset({"device", "dtype", "precision"})
 
 # What a generated module imports, or looks up among Python's built-ins, besides; its class must not hide it.
 MODULE_GLOBALS = frozenset("BaseException Path Sequence TYPE_CHECKING Tensor annotations hashlib importlib sys".split())

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fusegen.plan.dimensions import has_free_rows
 from fusegen.plan.model import Mode
-from fusegen.verify import behaviour, execution, gradients, leading, memory, nonfinite, operators, tails
+from fusegen.verify import behaviour, execution, gradients, leading, memory, nonfinite, operators, precisions, tails
 from fusegen.verify.capacity import capacity, comparison_bytes, fitting, training_bytes
 from fusegen.verify.findings import Finding, Report
 from fusegen.verify.policy import Comparison
@@ -43,6 +43,9 @@ _BEHAVIOUR: dict[str, Check] = {
     "torch.compile": execution.compiled,
 }
 _WITH_L2 = ("bitwise", "other stream", "CUDA graph")
+# Of a module that multiplies by pieces, besides its numerics and its training. Its pieces take memory.
+_OF_SPLIT = ("bitwise", "strides", "frozen parameters", "NaN and infinity", "other stream", "CUDA graph", "opcheck")
+_OF_SPLIT += ("torch.compile",)
 
 
 @dataclass
@@ -87,6 +90,7 @@ class Suite:
             for name, check in _BEHAVIOUR.items():
                 for size in self._fitting(name, self._behaviour_sizes(name), mode):
                     yield from self._one(name, size, mode, "", self._behaviour, check, size, mode)
+        yield from self.other_precisions()
         yield from self.leading()
         yield from self.tails()
         yield from self.training(self._size())
@@ -101,9 +105,32 @@ class Suite:
         for autocast in {not mode.plain, mode.autocast}:
             for each in self._fitting("numerics", chosen, mode):
                 for train in (True, False):
-                    place = "train" if train else "eval"
-                    work = functools.partial(self._numerics, each, mode, autocast, train)
-                    yield from self._one("numerics", each, mode, place, work)
+                    yield from self._numerics_at(each, mode, autocast, train, precisions.IEEE)
+
+    def other_precisions(self) -> Iterator[Finding]:
+        """Products of float32 that are not PyTorch's own."""
+        plan = self.subject.plan
+        mode = next((mode for mode in self.modes() if mode.plain and mode.roles["activation"] == "float32"), None)
+        if mode is None or not plan.has_precisions:
+            return
+        split = precisions.SPLIT
+        chosen = [*several(plan, (*SMALL, *LARGE)), typical(plan)] if self.full else several(plan, SMALL[:2])
+        for each in self._fitting(f"numerics {split}", chosen, mode):
+            for train in (True, False):
+                yield from self._numerics_at(each, mode, False, train, split)
+        for name in _OF_SPLIT:
+            for size in self._fitting(name, [self._size()], mode):
+                yield from self._one(name, size, mode, split, self._behaviour, _BEHAVIOUR[name], size, mode, split)
+        for each in self._fitting(f"training {split}", [self._size()], mode, training_bytes):
+            yield from self._one("training", each, mode, f"{STEPS} steps, {split}", self._steps, each, mode, split)
+        for each in self._fitting("rounded operands", [self._size()], mode):
+            work = precisions.rounded_operands
+            yield from self._one("rounded operands", each, mode, "", self._behaviour, work, each, mode)
+
+    def _numerics_at(self, size: Sizes, mode: Mode, autocast: bool, train: bool, precision: str) -> Iterator[Finding]:
+        place = ("train" if train else "eval") + (f", {precision}" if precision != precisions.IEEE else "")
+        work = functools.partial(self._numerics, size, mode, autocast, train, precision)
+        yield from self._one("numerics", size, mode, place, work)
 
     def leading(self) -> Iterator[Finding]:
         """Inputs with more dimensions than two, and with one."""
@@ -171,8 +198,10 @@ class Suite:
         if self.subject.device == "cuda":
             torch.cuda.empty_cache()
 
-    def _numerics(self, size: Sizes, mode: Mode, autocast: bool, train: bool) -> list[Comparison]:
-        fused, original, inputs = self._pair("numerics", size, mode)
+    def _numerics(
+        self, size: Sizes, mode: Mode, autocast: bool, train: bool, precision: str = precisions.IEEE
+    ) -> list[Comparison]:
+        fused, original, inputs = self._pair("numerics", size, mode, precision)
         # Else PyTorch's operators could take the place of the kernels, and would be compared with themselves.
         fused.fusegen_strict = self.strict
         behaviour.poison(*inputs)
@@ -186,8 +215,8 @@ class Suite:
             seed=self.seed,
         )
 
-    def _behaviour(self, check: Check, size: Sizes, mode: Mode) -> list[Comparison]:
-        return check(*self._pair(check.__name__, size, mode))
+    def _behaviour(self, check: Check, size: Sizes, mode: Mode, precision: str = precisions.IEEE) -> list[Comparison]:
+        return check(*self._pair(check.__name__, size, mode, precision))
 
     def _leading(self, size: Sizes, mode: Mode) -> list[Comparison]:
         free = has_free_rows(self.subject.plan.chain)
@@ -198,8 +227,8 @@ class Suite:
         fused, original, _ = self._pair("tails", size, mode)
         return tails.comparisons(tails.sweep(fused, original, dtype, self.subject.device, size.channels), dtype)
 
-    def _steps(self, size: Sizes, mode: Mode) -> list[Comparison]:
-        fused, original, inputs = self._pair("training", size, mode)
+    def _steps(self, size: Sizes, mode: Mode, precision: str = precisions.IEEE) -> list[Comparison]:
+        fused, original, inputs = self._pair("training", size, mode, precision)
         batches = [[torch.randn_like(x) for x in inputs] for _ in range(STEPS)]
         if not list(fused.parameters()):
             return []
@@ -210,9 +239,14 @@ class Suite:
         detaches = any(getattr(step, "detach", False) for step in self.subject.plan.spec.chain)
         return gradients.gradcheck(self.subject.package, fused, inputs, original if detaches else None)
 
-    def _pair(self, check: str, size: Sizes, mode: Mode) -> tuple[nn.Module, nn.Module, list[Tensor]]:
+    def _pair(
+        self, check: str, size: Sizes, mode: Mode, precision: str = precisions.IEEE
+    ) -> tuple[nn.Module, nn.Module, list[Tensor]]:
         text = f"{self.seed} {check} {size} {mode.name}"
-        return self.subject.pair(size, mode, int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]))
+        fused, original, inputs = self.subject.pair(
+            size, mode, int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
+        )
+        return precisions.with_precision(fused, precision), original, inputs
 
     def _size(self, shape: tuple[int, int, int, int] = BEHAVIOUR_SIZE) -> Sizes:
         return sizes(self.subject.plan, *(shape if self.full else SMALL[0]))

@@ -59,7 +59,7 @@ _package = _support.Package(
     name="gemm_add_relu",
     module=__name__,
     file=__file__,
-    sources="178a8c81ca02",  # the digest of what _C.so is compiled from
+    sources="9e4f29278eee",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -86,6 +86,7 @@ _fused = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
+    precisions=True,
 )
 
 
@@ -115,12 +116,14 @@ class GemmAddRelu(_support.FusedModule):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        precision: str = "ieee",
     ) -> None:
         super().__init__()
         _support.check_shape("bias_shape", bias_shape, (out_features,))
         _factory = {"device": device, "dtype": dtype}
         self.gemm = nn.Linear(in_features, out_features, bias=False, **_factory)
         self.bias = nn.Parameter(torch.randn(bias_shape, **_factory))
+        self.fusegen_precision = _support.check_precision(_package.name, precision)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew, in the constructor's order; running statistics begin again."""
@@ -175,10 +178,11 @@ class GemmAddRelu(_support.FusedModule):
         )
         if _why:
             return None, _why
+        _precision = _support.choose_precision(self, _activation, _width)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)
             gemm_weight = gemm_weight.to(_activation)
         return _fused, (
-            gemm_input, gemm_weight, bias, _mode,
+            gemm_input, gemm_weight, bias, _mode, _precision, None, None,
         )

@@ -59,7 +59,7 @@ _package = _support.Package(
     name="gemm_batchnorm_gelu_relu",
     module=__name__,
     file=__file__,
-    sources="3b077e3059bf",  # the digest of what _C.so is compiled from
+    sources="b6fd576d5d55",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -90,6 +90,7 @@ _train = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
+    precisions=True,
 )
 
 # Normalises with the running statistics.
@@ -108,6 +109,7 @@ _eval = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
+    precisions=True,
 )
 
 
@@ -136,11 +138,13 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        precision: str = "ieee",
     ) -> None:
         super().__init__()
         _factory = {"device": device, "dtype": dtype}
         self.gemm = nn.Linear(in_features, out_features, **_factory)
         self.batch_norm = nn.BatchNorm1d(out_features, eps=1e-05, momentum=0.1, **_factory)
+        self.fusegen_precision = _support.check_precision(_package.name, precision)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew, in the constructor's order; running statistics begin again."""
@@ -196,6 +200,7 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
         )
         if _why:
             return None, _why
+        _precision = _support.choose_precision(self, _activation, _width)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)
@@ -219,7 +224,7 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
                 return None, _why
             return _eval, (
                 gemm_input, gemm_weight, gemm_bias, batch_norm_weight, batch_norm_bias,
-                _batch_norm_mean, _batch_norm_var, _mode, batch_norm.eps,
+                _batch_norm_mean, _batch_norm_var, _mode, batch_norm.eps, _precision, None, None,
             )
         if x.shape[0] == 1:
             return None, _support.REFUSED
@@ -255,5 +260,5 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
         return _train, (
             gemm_input, gemm_weight, gemm_bias, batch_norm_weight, batch_norm_bias,
             _batch_norm_batches, _batch_norm_mean, _batch_norm_var, _mode, batch_norm.eps,
-            _batch_norm_momentum,
+            _batch_norm_momentum, _precision, None, None,
         )

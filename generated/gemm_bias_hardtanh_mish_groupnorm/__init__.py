@@ -61,7 +61,7 @@ _package = _support.Package(
     name="gemm_bias_hardtanh_mish_groupnorm",
     module=__name__,
     file=__file__,
-    sources="0a2460ac5b8f",  # the digest of what _C.so is compiled from
+    sources="1cef704b6e0a",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -93,6 +93,7 @@ _fused = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
+    precisions=True,
 )
 
 
@@ -124,6 +125,7 @@ class GemmBiasHardtanhMishGroupnorm(_support.FusedModule):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        precision: str = "ieee",
     ) -> None:
         super().__init__()
         _support.check_shape("bias_shape", bias_shape, (out_features,))
@@ -131,6 +133,7 @@ class GemmBiasHardtanhMishGroupnorm(_support.FusedModule):
         self.gemm = nn.Linear(in_features, out_features, **_factory)
         self.bias = nn.Parameter(torch.randn(bias_shape, **_factory))
         self.groupnorm = nn.GroupNorm(num_groups, out_features, eps=1e-05, **_factory)
+        self.fusegen_precision = _support.check_precision(_package.name, precision)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew, in the constructor's order; running statistics begin again."""
@@ -199,6 +202,7 @@ class GemmBiasHardtanhMishGroupnorm(_support.FusedModule):
             or x.shape[0] == 1 and _groups == _channels
         ):
             return None, _support.REFUSED
+        _precision = _support.choose_precision(self, _activation, _width)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)
@@ -208,5 +212,5 @@ class GemmBiasHardtanhMishGroupnorm(_support.FusedModule):
             return None, _why
         return _fused, (
             gemm_input, gemm_weight, gemm_bias, bias, groupnorm_weight, groupnorm_bias,
-            _mode, _groups, groupnorm.eps,
+            _mode, _groups, groupnorm.eps, _precision, None, None,
         )

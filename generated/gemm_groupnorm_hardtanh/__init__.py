@@ -58,7 +58,7 @@ _package = _support.Package(
     name="gemm_groupnorm_hardtanh",
     module=__name__,
     file=__file__,
-    sources="22a8ca9f9aab",  # the digest of what _C.so is compiled from
+    sources="adf8834befd9",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -89,6 +89,7 @@ _fused = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
+    precisions=True,
 )
 
 
@@ -119,6 +120,7 @@ class GemmGroupnormHardtanh(_support.FusedModule):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        precision: str = "ieee",
     ) -> None:
         super().__init__()
         _factory = {"device": device, "dtype": dtype}
@@ -126,6 +128,7 @@ class GemmGroupnormHardtanh(_support.FusedModule):
         self.group_norm = nn.GroupNorm(num_groups, out_features, eps=1e-05, **_factory)
         self.hardtanh_min = hardtanh_min
         self.hardtanh_max = hardtanh_max
+        self.fusegen_precision = _support.check_precision(_package.name, precision)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew, in the constructor's order; running statistics begin again."""
@@ -190,6 +193,7 @@ class GemmGroupnormHardtanh(_support.FusedModule):
             or x.shape[0] == 1 and _groups == _channels
         ):
             return None, _support.REFUSED
+        _precision = _support.choose_precision(self, _activation, _width)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)
@@ -203,5 +207,6 @@ class GemmGroupnormHardtanh(_support.FusedModule):
             return None, _why
         return _fused, (
             gemm_input, gemm_weight, gemm_bias, group_norm_weight, group_norm_bias, _mode,
-            _groups, group_norm.eps, self.hardtanh_max, self.hardtanh_min,
+            _groups, group_norm.eps, self.hardtanh_max, self.hardtanh_min, _precision, None,
+            None,
         )

@@ -61,7 +61,7 @@ _package = _support.Package(
     name="gemm_groupnorm_swish_multiply_swish",
     module=__name__,
     file=__file__,
-    sources="0485875baf50",  # the digest of what _C.so is compiled from
+    sources="787c93236f68",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -93,6 +93,7 @@ _fused = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
+    precisions=True,
 )
 
 
@@ -124,6 +125,7 @@ class GemmGroupnormSwishMultiplySwish(_support.FusedModule):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        precision: str = "ieee",
     ) -> None:
         super().__init__()
         _support.check_shape("multiply_weight_shape", multiply_weight_shape, (out_features,))
@@ -131,6 +133,7 @@ class GemmGroupnormSwishMultiplySwish(_support.FusedModule):
         self.gemm = nn.Linear(in_features, out_features, **_factory)
         self.group_norm = nn.GroupNorm(num_groups, out_features, eps=1e-05, **_factory)
         self.multiply_weight = nn.Parameter(torch.randn(multiply_weight_shape, **_factory))
+        self.fusegen_precision = _support.check_precision(_package.name, precision)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew, in the constructor's order; running statistics begin again."""
@@ -200,6 +203,7 @@ class GemmGroupnormSwishMultiplySwish(_support.FusedModule):
             or x.shape[0] == 1 and _groups == _channels
         ):
             return None, _support.REFUSED
+        _precision = _support.choose_precision(self, _activation, _width)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)
@@ -209,5 +213,5 @@ class GemmGroupnormSwishMultiplySwish(_support.FusedModule):
             return None, _why
         return _fused, (
             gemm_input, gemm_weight, gemm_bias, group_norm_weight, group_norm_bias,
-            multiply_weight, _mode, _groups, group_norm.eps,
+            multiply_weight, _mode, _groups, group_norm.eps, _precision, None, None,
         )

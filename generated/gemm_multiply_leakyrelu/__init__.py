@@ -58,7 +58,7 @@ _package = _support.Package(
     name="gemm_multiply_leakyrelu",
     module=__name__,
     file=__file__,
-    sources="e62b1d2a6a88",  # the digest of what _C.so is compiled from
+    sources="1261f07b060c",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -85,6 +85,7 @@ _fused = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
+    precisions=True,
 )
 
 
@@ -115,12 +116,14 @@ class GemmMultiplyLeakyrelu(_support.FusedModule):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        precision: str = "ieee",
     ) -> None:
         super().__init__()
         _factory = {"device": device, "dtype": dtype}
         self.gemm = nn.Linear(in_features, out_features, **_factory)
         self.multiplier = multiplier
         self.negative_slope = negative_slope
+        self.fusegen_precision = _support.check_precision(_package.name, precision)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew, in the constructor's order; running statistics begin again."""
@@ -173,6 +176,7 @@ class GemmMultiplyLeakyrelu(_support.FusedModule):
         )
         if _why:
             return None, _why
+        _precision = _support.choose_precision(self, _activation, _width)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)
@@ -186,4 +190,5 @@ class GemmMultiplyLeakyrelu(_support.FusedModule):
             return None, _why
         return _fused, (
             gemm_input, gemm_weight, gemm_bias, _mode, self.multiplier, self.negative_slope,
+            _precision, None, None,
         )

@@ -58,7 +58,7 @@ _package = _support.Package(
     name="gemm_scale_bn",
     module=__name__,
     file=__file__,
-    sources="eddc3b38253c",  # the digest of what _C.so is compiled from
+    sources="f1c4150a87ab",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -90,6 +90,7 @@ _train = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
+    precisions=True,
 )
 
 # Normalises with the running statistics.
@@ -109,6 +110,7 @@ _eval = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
+    precisions=True,
 )
 
 
@@ -139,6 +141,7 @@ class GemmScaleBn(_support.FusedModule):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        precision: str = "ieee",
     ) -> None:
         super().__init__()
         _support.check_shape("scale_shape", scale_shape, (out_features,))
@@ -146,6 +149,7 @@ class GemmScaleBn(_support.FusedModule):
         self.gemm = nn.Linear(in_features, out_features, **_factory)
         self.scale = nn.Parameter(torch.randn(scale_shape, **_factory))
         self.bn = nn.BatchNorm1d(out_features, eps=eps, momentum=momentum, **_factory)
+        self.fusegen_precision = _support.check_precision(_package.name, precision)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew, in the constructor's order; running statistics begin again."""
@@ -205,6 +209,7 @@ class GemmScaleBn(_support.FusedModule):
         )
         if _why:
             return None, _why
+        _precision = _support.choose_precision(self, _activation, _width)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)
@@ -228,7 +233,7 @@ class GemmScaleBn(_support.FusedModule):
                 return None, _why
             return _eval, (
                 gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, _bn_mean,
-                _bn_var, _mode, bn.eps,
+                _bn_var, _mode, bn.eps, _precision, None, None,
             )
         if x.shape[0] == 1:
             return None, _support.REFUSED
@@ -263,5 +268,5 @@ class GemmScaleBn(_support.FusedModule):
                 _bn_batches.add_(1)
         return _train, (
             gemm_input, gemm_weight, gemm_bias, scale, bn_weight, bn_bias, _bn_batches,
-            _bn_mean, _bn_var, _mode, bn.eps, _bn_momentum,
+            _bn_mean, _bn_var, _mode, bn.eps, _bn_momentum, _precision, None, None,
         )

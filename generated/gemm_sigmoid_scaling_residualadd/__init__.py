@@ -58,7 +58,7 @@ _package = _support.Package(
     name="gemm_sigmoid_scaling_residualadd",
     module=__name__,
     file=__file__,
-    sources="e57665ea1bc5",  # the digest of what _C.so is compiled from
+    sources="209d2db2c01f",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -85,6 +85,7 @@ _fused = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
+    precisions=True,
 )
 
 
@@ -115,11 +116,13 @@ class GemmSigmoidScalingResidualadd(_support.FusedModule):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        precision: str = "ieee",
     ) -> None:
         super().__init__()
         _factory = {"device": device, "dtype": dtype}
         self.gemm = nn.Linear(input_size, hidden_size, **_factory)
         self.scaling_factor = scaling_factor
+        self.fusegen_precision = _support.check_precision(_package.name, precision)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew, in the constructor's order; running statistics begin again."""
@@ -173,6 +176,7 @@ class GemmSigmoidScalingResidualadd(_support.FusedModule):
         )
         if _why:
             return None, _why
+        _precision = _support.choose_precision(self, _activation, _width)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)
@@ -181,5 +185,6 @@ class GemmSigmoidScalingResidualadd(_support.FusedModule):
         if _why:
             return None, _why
         return _fused, (
-            gemm_input, gemm_weight, gemm_bias, _mode, self.scaling_factor,
+            gemm_input, gemm_weight, gemm_bias, _mode, self.scaling_factor, _precision,
+            None, None,
         )

@@ -58,7 +58,7 @@ _package = _support.Package(
     name="linear_layernorm_gelu",
     module=__name__,
     file=__file__,
-    sources="d886461dca05",  # the digest of what _C.so is compiled from
+    sources="0a186598b1c7",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -89,6 +89,7 @@ _fused = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
+    precisions=True,
 )
 
 
@@ -118,11 +119,13 @@ class LinearLayernormGelu(_support.FusedModule):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        precision: str = "ieee",
     ) -> None:
         super().__init__()
         _factory = {"device": device, "dtype": dtype}
         self.linear = nn.Linear(in_features, out_features, **_factory)
         self.norm = nn.LayerNorm(out_features, eps=eps, **_factory)
+        self.fusegen_precision = _support.check_precision(_package.name, precision)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew, in the constructor's order; running statistics begin again."""
@@ -178,6 +181,7 @@ class LinearLayernormGelu(_support.FusedModule):
         )
         if _why:
             return None, _why
+        _precision = _support.choose_precision(self, _activation, _width)
         linear_input = x
         if _autocast:
             linear_input = linear_input.to(_activation)
@@ -187,5 +191,5 @@ class LinearLayernormGelu(_support.FusedModule):
             return None, _why
         return _fused, (
             linear_input, linear_weight, linear_bias, norm_weight, norm_bias, _mode,
-            norm.eps,
+            norm.eps, _precision, None, None,
         )

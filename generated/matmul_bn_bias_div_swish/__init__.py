@@ -61,7 +61,7 @@ _package = _support.Package(
     name="matmul_bn_bias_div_swish",
     module=__name__,
     file=__file__,
-    sources="7a9fd4368feb",  # the digest of what _C.so is compiled from
+    sources="2e2c75297cec",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -93,6 +93,7 @@ _train = _support.Operator(
         ("parameter", 1),
     ),
     linear=True,
+    precisions=True,
 )
 
 # Normalises with the running statistics.
@@ -112,6 +113,7 @@ _eval = _support.Operator(
         ("parameter", 1),
     ),
     linear=True,
+    precisions=True,
 )
 
 
@@ -145,6 +147,7 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        precision: str = "ieee",
     ) -> None:
         super().__init__()
         _support.check_shape("bias_shape", bias_shape, (1,))
@@ -153,6 +156,7 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         self.bn = nn.BatchNorm1d(out_features, eps=bn_eps, momentum=bn_momentum, **_factory)
         self.bias = nn.Parameter(torch.randn(bias_shape, **_factory))
         self.divide_value = divide_value
+        self.fusegen_precision = _support.check_precision(_package.name, precision)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew, in the constructor's order; running statistics begin again."""
@@ -215,6 +219,7 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         )
         if _why:
             return None, _why
+        _precision = _support.choose_precision(self, _activation, _width)
         matmul_input = x
         if _autocast:
             matmul_input = matmul_input.to(_activation)
@@ -239,7 +244,7 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
                 return None, _why
             return _eval, (
                 matmul_input, matmul_weight, matmul_bias, bn_weight, bn_bias, bias, _bn_mean,
-                _bn_var, _mode, bn.eps, self.divide_value,
+                _bn_var, _mode, bn.eps, self.divide_value, _precision, None, None,
             )
         if x.shape[0] == 1:
             return None, _support.REFUSED
@@ -275,5 +280,6 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
                 _bn_batches.add_(1)
         return _train, (
             matmul_input, matmul_weight, matmul_bias, bn_weight, bn_bias, bias, _bn_batches,
-            _bn_mean, _bn_var, _mode, bn.eps, _bn_momentum, self.divide_value,
+            _bn_mean, _bn_var, _mode, bn.eps, _bn_momentum, self.divide_value, _precision,
+            None, None,
         )

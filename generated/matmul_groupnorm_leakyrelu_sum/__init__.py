@@ -59,7 +59,7 @@ _package = _support.Package(
     name="matmul_groupnorm_leakyrelu_sum",
     module=__name__,
     file=__file__,
-    sources="2ba24cfaa36d",  # the digest of what _C.so is compiled from
+    sources="2bd48222b26a",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -90,6 +90,7 @@ _fused = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
+    precisions=True,
 )
 
 
@@ -121,12 +122,14 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        precision: str = "ieee",
     ) -> None:
         super().__init__()
         _factory = {"device": device, "dtype": dtype}
         self.fc = nn.Linear(input_size, hidden_size, **_factory)
         self.gn = nn.GroupNorm(num_groups, hidden_size, eps=eps, **_factory)
         self.negative_slope = negative_slope
+        self.fusegen_precision = _support.check_precision(_package.name, precision)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew, in the constructor's order; running statistics begin again."""
@@ -192,6 +195,7 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
             or x.shape[0] == 1 and _groups == _channels
         ):
             return None, _support.REFUSED
+        _precision = _support.choose_precision(self, _activation, _width)
         fc_input = x
         if _autocast:
             fc_input = fc_input.to(_activation)
@@ -204,5 +208,5 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
             return None, _why
         return _fused, (
             fc_input, fc_weight, fc_bias, gn_weight, gn_bias, _mode, _groups, gn.eps,
-            self.negative_slope,
+            self.negative_slope, _precision, None, None,
         )

@@ -57,7 +57,7 @@ _package = _support.Package(
     name="matmul_min_subtract",
     module=__name__,
     file=__file__,
-    sources="27d44a909477",  # the digest of what _C.so is compiled from
+    sources="2957751a08ab",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -85,6 +85,7 @@ _fused = _support.Operator(
         ("parameter",),
     ),
     linear=True,
+    precisions=True,
 )
 
 
@@ -114,12 +115,14 @@ class MatmulMinSubtract(_support.FusedModule):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        precision: str = "ieee",
     ) -> None:
         super().__init__()
         _factory = {"device": device, "dtype": dtype}
         self.linear = nn.Linear(in_features, out_features, **_factory)
         self.constant = nn.Parameter(torch.full((), float(constant), **_factory))
         self._fusegen_initial_constant = constant
+        self.fusegen_precision = _support.check_precision(_package.name, precision)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew, in the constructor's order; running statistics begin again."""
@@ -175,10 +178,12 @@ class MatmulMinSubtract(_support.FusedModule):
         )
         if _why:
             return None, _why
+        _precision = _support.choose_precision(self, _activation, _width)
         linear_input = x
         if _autocast:
             linear_input = linear_input.to(_activation)
             linear_weight = linear_weight.to(_activation)
         return _fused, (
-            linear_input, linear_weight, linear_bias, constant, _mode,
+            linear_input, linear_weight, linear_bias, constant, _mode, _precision, None,
+            None,
         )

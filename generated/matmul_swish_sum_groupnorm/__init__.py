@@ -60,7 +60,7 @@ _package = _support.Package(
     name="matmul_swish_sum_groupnorm",
     module=__name__,
     file=__file__,
-    sources="a2f2a84990ce",  # the digest of what _C.so is compiled from
+    sources="3a590988ee1d",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -92,6 +92,7 @@ _fused = _support.Operator(
         ("parameter", "channels"),
     ),
     linear=True,
+    precisions=True,
 )
 
 
@@ -122,6 +123,7 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        precision: str = "ieee",
     ) -> None:
         super().__init__()
         _support.check_shape("bias_shape", bias_shape, (out_features,))
@@ -129,6 +131,7 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
         self.matmul = nn.Linear(in_features, out_features, **_factory)
         self.bias = nn.Parameter(torch.randn(bias_shape, **_factory))
         self.group_norm = nn.GroupNorm(num_groups, out_features, eps=1e-05, **_factory)
+        self.fusegen_precision = _support.check_precision(_package.name, precision)
 
     def reset_parameters(self) -> None:
         """Draws all parameters anew, in the constructor's order; running statistics begin again."""
@@ -197,6 +200,7 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
             or x.shape[0] == 1 and _groups == _channels
         ):
             return None, _support.REFUSED
+        _precision = _support.choose_precision(self, _activation, _width)
         matmul_input = x
         if _autocast:
             matmul_input = matmul_input.to(_activation)
@@ -206,5 +210,5 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
             return None, _why
         return _fused, (
             matmul_input, matmul_weight, matmul_bias, bias, group_norm_weight,
-            group_norm_bias, _mode, _groups, group_norm.eps,
+            group_norm_bias, _mode, _groups, group_norm.eps, _precision, None, None,
         )

@@ -37,8 +37,9 @@ struct Source {
   bool is_result;
   size_t index;
   bool is_tensor;
-  // An operand of the matrix product serves the gradient of the other one alone.
-  bool is_operand;
+  // An operand of the matrix product, and its pieces, serve the gradient of the other one alone:
+  // the forward op's argument that has this gradient, or -1.
+  int64_t serves;
 };
 
 // A forward op, its backward op, and what leads from one to the other.
@@ -184,7 +185,7 @@ class Forward final : public c10::OperatorKernel {
     // `run` takes the arguments off the stack.
     std::vector<IValue> saved;
     for (const Source& source : ops_.sources) {
-      const bool useless = source.is_operand && !requires_grad(inputs[1 - source.index]);
+      const bool useless = source.serves >= 0 && !requires_grad(inputs[source.serves]);
       saved.push_back(source.is_result || useless ? IValue() : arguments[source.index]);
     }
     run(keys, stack);
@@ -221,6 +222,12 @@ int64_t find(const Arguments& arguments, const std::string& name) {
   return found == arguments.end() ? -1 : found - arguments.begin();
 }
 
+// The gradient that an optional argument of both ops serves: the second operand's or the first's.
+int64_t find_served(const std::string& name, int64_t argument) {
+  if (argument == 0 || name == "_operand_pieces") return 1;
+  return argument == 1 || name == "_weight_pieces" ? 0 : -1;
+}
+
 // Matches the backward op's arguments with what has their names in the forward op.
 std::vector<Source> find_sources(const c10::FunctionSchema& forward,
                                  const c10::FunctionSchema& backward) {
@@ -232,11 +239,11 @@ std::vector<Source> find_sources(const c10::FunctionSchema& forward,
     TORCH_CHECK(argument >= 0 || result >= 0, "nothing gives ", arguments[i].name());
     const c10::Type& type = *arguments[i].type();
     const bool optional = type.kind() == c10::TypeKind::OptionalType;
-    const bool first = argument == 0 || argument == 1;
-    TORCH_CHECK(!optional || first, arguments[i].name(), " is no operand");
+    const int64_t serves = optional ? find_served(arguments[i].name(), argument) : -1;
+    TORCH_CHECK(!optional || serves >= 0, arguments[i].name(), " is no operand");
     const bool is_result = argument < 0;
     sources.push_back({is_result, size_t(is_result ? result : argument),
-                       optional || type.kind() == c10::TypeKind::TensorType, optional});
+                       optional || type.kind() == c10::TypeKind::TensorType, serves});
   }
   return sources;
 }

@@ -68,7 +68,7 @@ def obstacle(owner, inputs, submodules):
             raise TypeError(f"{name}: expected tensors as inputs, got {type(x).__name__}")
         if x.dim() != 2 or inputs[0].dim() != 2:
             check_dimensions(owner, x, inputs[0])
-        if type(x) not in _PLAIN and not _is_traced(x):
+        if type(x) not in _PLAIN and not is_traced(x):
             return Eager(f"an input is of type {type(x).__name__}")
         if x.layout is not torch.strided:
             return Eager(f"an input has the layout {x.layout}")
@@ -137,7 +137,7 @@ def is_autocast(device):
 def misfit(names, tensors, dtype, shape):
     """The first of the module's tensors that is no plain tensor of this dtype and shape."""
     for index, each in enumerate(tensors):
-        if type(each) not in _PLAIN and not _is_traced(each):
+        if type(each) not in _PLAIN and not is_traced(each):
             return _no_tensor(names[index], each)
         if each.dtype is not dtype or each.shape != shape or each.layout is not torch.strided:
             came = f"{each.dtype} {list(each.shape)} {each.layout}"
@@ -155,7 +155,7 @@ def unexpected(names, tensors):
 
 def misfit_weight(name, weight):
     """Why a linear layer's weight is no plain matrix."""
-    if type(weight) not in _PLAIN and not _is_traced(weight):
+    if type(weight) not in _PLAIN and not is_traced(weight):
         return _no_tensor(name, weight)
     if weight.dim() == 2 and weight.layout is torch.strided:
         return None
@@ -214,7 +214,7 @@ def elsewhere(name, module, x):
     )
 
 
-def _is_traced(x):
+def is_traced(x):
     """Whether it stands for a plain tensor, which has no behaviour of its own, in a trace."""
     return type(x).__module__.startswith("torch._subclasses.")
 

@@ -86,6 +86,11 @@ class Arguments {
       fail(op_, name, ": expected a divisor of ", of, ", got ", value);
     }
   }
+  void within(const char* name, int64_t value, int64_t least, int64_t most) const {
+    if (value < least || value > most) {
+      fail(op_, name, ": expected ", least, " to ", most, ", got ", value);
+    }
+  }
   void list(const char* name, size_t length, size_t expected) const {
     if (length != expected) fail(op_, name, ": expected ", expected, " values, got ", length);
   }

@@ -7,6 +7,7 @@ from .constants import beyond, far_from_one, not_numbers, refused, uncounted
 from .dimensions import Dimensions
 from .fused_module import FusedModule, KernelUse, check_shape
 from .operators import Operator, Package
+from .precisions import check_precision, choose_precision
 from .stand_in import (
     HALF_TRACKED,
     NEGATIVE_MOMENTUM,
@@ -42,7 +43,9 @@ __all__ = [
     "Operator",
     "Package",
     "beyond",
+    "check_precision",
     "check_shape",
+    "choose_precision",
     "elsewhere",
     "far_from_one",
     "is_autocast",

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
+from .precisions import FP32_SPLIT, forget_pieces, with_pieces, without_pieces
 from .stand_in import NO_ROWS, elsewhere
 
 
@@ -67,6 +68,8 @@ class FusedModule(nn.Module):
             return self._fusegen_leaf(inputs)
         operator, found = self._fusegen_choose(inputs, count=True)
         if operator is not None:
+            if operator.split is not None and found[-3] == FP32_SPLIT:
+                found = with_pieces(self, operator, found)
             return operator(*found)
         self._fusegen_tell(found)
         result = self.fusegen_reference(*inputs)
@@ -102,6 +105,19 @@ class FusedModule(nn.Module):
                 "torch.fx. Trace a module that holds it, in which it becomes one call"
             )
         return tracer.create_proxy("call_module", path, inputs, {})
+
+    # What a module in evaluation keeps is its own alone, and of its weight where that is now.
+
+    def train(self, mode=True):
+        forget_pieces(self)
+        return super().train(mode)
+
+    def _apply(self, *arguments, **named):
+        forget_pieces(self)
+        return super()._apply(*arguments, **named)
+
+    def __getstate__(self):
+        return without_pieces(self.__dict__)
 
     def __prepare_scriptable__(self):
         raise NotImplementedError(

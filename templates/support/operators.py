@@ -74,10 +74,14 @@ class Operator:
     size is a number or one of rows, channels, in_features, groups. The gradients are those of the
     first arguments, in order; the backward op returns the ones that its last argument wants. What
     has rows among them is an input of the module, or a parameter that differs from row to row.
-    linear: whether the first two arguments are the operands of a matrix product.
+    linear: whether the first two arguments are the operands of a matrix product. precisions:
+    whether that is made in several; the last three arguments are then the precision and the
+    pieces of both operands, which the op `split` makes.
     """
 
-    def __init__(self, package, variant, results, gradients, linear):
+    split = None
+
+    def __init__(self, package, variant, results, gradients, linear, precisions=False):
         self.package, self.results, self.single = package, results, len(results) == 1
         self.gradients, self.linear = gradients, linear
         self.with_rows = [i for i, (_, *sizes) in enumerate(gradients) if "rows" in sizes]
@@ -86,8 +90,12 @@ class Operator:
         self.forward = package.find_op(f"{variant}forward")
         self.backward = package.find_op(f"{variant}backward")
         self.mutated = [i for i, each in enumerate(_arguments(self.forward)) if _is_written(each)]
+        self.served = _served(self.forward) if linear else {}
         _describe(self.forward, self._forward_fake, self._forward_flops)
         _describe(self.backward, self._backward_fake, self._backward_flops)
+        if precisions:
+            self.split = package.find_op("split")
+            _describe(self.split, _split_fake, lambda *_, **__: 0)
         self.in_cpp = self._differentiate_in_cpp()
         self.function = self._differentiate_in_python()
 
@@ -191,13 +199,8 @@ class Operator:
                 saved, scalars = [], []
                 for is_result, index, is_tensor in sources:
                     value = results[index] if is_result else arguments[index]
-                    # An operand of the product serves the gradient of the other one alone.
-                    if (
-                        operator.linear
-                        and not is_result
-                        and index < 2
-                        and not ctx.needs_input_grad[1 - index]
-                    ):
+                    served = None if is_result else operator.served.get(index)
+                    if served is not None and not ctx.needs_input_grad[served]:
                         value = None
                     (saved if is_tensor else scalars).append(value)
                 ctx.save_for_backward(*saved)
@@ -302,6 +305,25 @@ def _sources(forward, backward):
         index = (results if is_result else arguments).index(each.name)
         found.append((is_result, index, "Tensor" in str(each.type)))
     return found
+
+
+def _served(forward):
+    """The one gradient that an operand of the product and its pieces serve: the other operand's.
+
+    Its index, by the index of what serves it.
+    """
+    names = [each.name for each in _arguments(forward)]
+    found = {0: 1, 1: 0}
+    if "_precision" in names:
+        found |= {names.index("_operand_pieces"): 1, names.index("_weight_pieces"): 0}
+    return found
+
+
+def _split_fake(values):
+    """As PiecesLayout::halves() of contraction/contraction.h, by rows."""
+    rows, columns = values.shape
+    stride = (columns + 7) // 8 * 8
+    return values.new_empty([2 * (rows * stride + 2 * rows + 2)], dtype=torch.float16)
 
 
 def _product_flops(matrix, width):

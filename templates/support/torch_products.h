@@ -26,14 +26,19 @@ inline bool is_narrow(ScalarType dtype) {
   return dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
 }
 
+// A matrix over the memory of a tensor, from its element `offset` on.
+inline Tensor matrix_view(const Tensor& tensor, std::array<int64_t, 2> sizes,
+                   std::array<int64_t, 2> strides, int64_t offset) {
+  AtenTensorHandle result = nullptr;
+  check_torch("aten::as_strided", aoti_torch__reinterpret_tensor(tensor.get(), 2, sizes.data(),
+                                                                 strides.data(), offset, &result));
+  return Tensor(result);
+}
+
 // The matrix with its axes exchanged, over the same memory.
 inline Tensor transposed(const Tensor& matrix) {
-  const std::array<int64_t, 2> sizes{matrix.size(1), matrix.size(0)};
-  const std::array<int64_t, 2> strides{matrix.stride(1), matrix.stride(0)};
-  AtenTensorHandle result = nullptr;
-  check_torch("aten::t", aoti_torch__reinterpret_tensor(matrix.get(), 2, sizes.data(),
-                                                        strides.data(), 0, &result));
-  return Tensor(result);
+  return matrix_view(matrix, {matrix.size(1), matrix.size(0)},
+                     {matrix.stride(1), matrix.stride(0)}, 0);
 }
 
 // a b. By the device's own function where this version of torch exports it: no gradient is to be

@@ -110,4 +110,26 @@ inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, 
   return shuffle(Exchange::exclusive_or, mask, value, lane_mask, width, {file, line});
 }
 
+inline unsigned __ballot_sync(unsigned mask, unsigned predicate, FUSEGEN_SITE) {
+  using namespace fusegen::emulate;
+  unsigned found = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    if (!(mask >> lane & 1u)) continue;
+    if (exchange(Exchange::index, mask, predicate != 0, lane, 32, {file, line})) found |= 1u << lane;
+  }
+  return found;
+}
+
+#define FUSEGEN_ATOMIC(name, type, kind)                                           \
+  inline type name(type* number, type value) {                                     \
+    using namespace fusegen::emulate;                                              \
+    const auto bits = static_cast<std::uint64_t>(value);                           \
+    return static_cast<type>(update_atomically(number, sizeof *number, Atomic::kind, bits)); \
+  }
+FUSEGEN_ATOMIC(atomicAdd, unsigned, add)
+FUSEGEN_ATOMIC(atomicAdd, unsigned long long, add)
+FUSEGEN_ATOMIC(atomicMax, int, largest)
+FUSEGEN_ATOMIC(atomicOr, unsigned, bits)
+#undef FUSEGEN_ATOMIC
+
 #undef FUSEGEN_SITE

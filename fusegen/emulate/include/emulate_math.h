@@ -28,6 +28,7 @@ inline double min(double a, double b) { return fmin(a, b); }
 inline double max(double a, double b) { return fmax(a, b); }
 
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 
 // A word out of two that follow each other; `bits` counts from the lower end, modulo 32.
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned bits) {

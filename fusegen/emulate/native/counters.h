@@ -1,6 +1,9 @@
 // Counters in global memory by which the blocks of a launch wait for each other. Included once, by engine.cpp.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -11,14 +14,14 @@ namespace fusegen::emulate {
 namespace {
 
 // The counter's own accesses race with nobody's: they are atomic.
-void check_counter(const unsigned* counter, const void* caller, bool adds) {
-  const auto* address = reinterpret_cast<const unsigned char*>(counter);
+void check_counter(const void* counter, std::size_t bytes, const void* caller, bool adds) {
+  const auto* address = static_cast<const unsigned char*>(counter);
   const Region* region = engine.regions.find(address);
   if (!region) return;
   engine.code_address = reinterpret_cast<std::uint64_t>(caller) - 1;
-  const Attempt attempt{address, sizeof *counter, adds};
-  if (address < region->data || address + sizeof *counter > region->data + region->bytes) fail_at(address, attempt);
-  if (region->poisoned && is_poison(address, sizeof *counter)) {
+  const Attempt attempt{address, bytes, adds};
+  if (address < region->data || address + bytes > region->data + region->bytes) fail_at(address, attempt);
+  if (region->poisoned && is_poison(address, bytes)) {
     fail(engine.current, "%s a counter that nothing has set", adds ? "adds to" : "waits for");
   }
   engine.code_address = 0;
@@ -27,7 +30,7 @@ void check_counter(const unsigned* counter, const void* caller, bool adds) {
 }  // namespace
 
 void add_and_release(unsigned* counter) {
-  check_counter(counter, __builtin_return_address(0), true);
+  check_counter(counter, sizeof *counter, __builtin_return_address(0), true);
   const Block& block = *engine.block;
   const Thread& self = *engine.current;
   // What others of the block did since its last barrier is not ordered before this.
@@ -38,8 +41,34 @@ void add_and_release(unsigned* counter) {
   ++*counter;
 }
 
+namespace {
+
+template <typename T>
+T updated(T old, Atomic kind, T value) {
+  if (kind == Atomic::add) return old + value;
+  if (kind == Atomic::bits) return old | value;
+  using Signed = std::make_signed_t<T>;
+  return T(std::max(Signed(old), Signed(value)));
+}
+
+template <typename T>
+T update(void* number, Atomic kind, T value) {
+  T old;
+  std::memcpy(&old, number, sizeof old);
+  const T now = updated(old, kind, value);
+  std::memcpy(number, &now, sizeof now);
+  return old;
+}
+
+}  // namespace
+
+std::uint64_t update_atomically(void* number, std::size_t bytes, Atomic kind, std::uint64_t value) {
+  check_counter(number, bytes, __builtin_return_address(0), true);
+  return bytes == 4 ? update(number, kind, std::uint32_t(value)) : update(number, kind, value);
+}
+
 void acquire_from(const unsigned* counter, unsigned least) {
-  check_counter(counter, __builtin_return_address(0), false);
+  check_counter(counter, sizeof *counter, __builtin_return_address(0), false);
   // Blocks run one after another: who has to add to it and has not done so never will.
   if (*counter < least) {
     fail(engine.current, "waits until a counter is %u, which no block before this one brings beyond %u", least,

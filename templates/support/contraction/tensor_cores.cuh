@@ -101,16 +101,16 @@ __device__ __forceinline__ void store_tile(
   for (int half = 0; half < 2; ++half) {
     const int64_t i = row + 8 * half;
     if (i >= p.rows) continue;
-    const int e = __ldg(p.left_exponents + i);
+    const int e = row_exponent(__ldg(p.left_largest + i));
     float* const to = p.result + i * p.columns;
 #pragma unroll
     for (int n = 0; n < 16; ++n) {
       const int j = column + 8 * n, at = 4 * n + 2 * half;
       if (j >= p.columns) continue;
       int e0 = e, e1 = e;
-      if (p.right_exponents != nullptr) {
-        e0 += __ldg(p.right_exponents + j);
-        if (j + 1 < p.columns) e1 += __ldg(p.right_exponents + j + 1);
+      if (p.right_largest != nullptr) {
+        e0 += row_exponent(__ldg(p.right_largest + j));
+        if (j + 1 < p.columns) e1 += row_exponent(__ldg(p.right_largest + j + 1));
       }
       const float first = scaled(fmaf(cross[at], kLowUnit, sum[at]), -e0);
       const float second = scaled(fmaf(cross[at + 1], kLowUnit, sum[at + 1]), -e1);

@@ -1,0 +1,105 @@
+"""Precisions of the matrix product other than PyTorch's own: of float32 modules that have one."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.verify.policy import Comparison, Error, compare
+from fusegen.verify.reference import Reference, reference
+from fusegen.verify.run import Run, draw_gradient, input_name, run
+
+IEEE = "ieee"
+# No less accurate than eager float32, so that it is judged as that is.
+SPLIT = "fp32_split"
+ROUNDED = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class _RoundedProduct(torch.autograd.Function):
+    """x W^T and its gradients, of operands that are rounded; the sums are those of the operands' own dtype."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, narrow: torch.dtype) -> Tensor:
+        ctx.narrow = narrow
+        x, weight = (each.to(narrow).to(each.dtype) for each in (x, weight))
+        ctx.save_for_backward(x, weight)
+        return x @ weight.T
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, weight = ctx.saved_tensors
+        dz = gradients[0].to(ctx.narrow).to(gradients[0].dtype)
+        return dz @ weight, dz.T @ x, None
+
+
+class _RoundedLinear(nn.Linear):
+    narrow: torch.dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        product = _RoundedProduct.apply(x, self.weight, self.narrow)
+        return product if self.bias is None else product + self.bias
+
+
+def rounded_operands(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
+    """The precisions that round operands, beside the original with operands rounded alike, in train and eval.
+
+    Where rounding errors of the tail turn the rounding of an element of the product's gradient, both gradients are off
+    by an ulp of the narrow dtype there. That is rare: an error of another rounding is sixteen times the bound or more.
+    """
+    results = []
+    for precision, narrow in ROUNDED.items():
+        mine = with_precision(copy.deepcopy(fused), precision)
+        theirs = _with_rounded_linear(original, narrow)
+        for train in (True, False):
+            label = f"{precision}, {'train' if train else 'eval'}: "
+            grad_output = draw_gradient(theirs, inputs, train=train)
+            found, eager = (run(module, inputs, grad_output, train=train) for module in (mine, theirs))
+            exact = reference(theirs, inputs, grad_output, train=train)
+            results += _judged(label, found, eager, exact, narrow, {input_name(0), f"{_linear(original)}.weight"})
+    return results
+
+
+def _judged(
+    label: str, found: Run, eager: Run, exact: Reference, narrow: torch.dtype, of_product: Collection[str]
+) -> list[Comparison]:
+    """of_product: what has a gradient that is a product of rounded operands."""
+    ulp, length = torch.finfo(narrow).eps, max(eager.output.shape)
+    judge = functools.partial(compare, dtype=torch.float32, reduction_length=length)
+    results = [judge(f"{label}output", found.output, eager.output, exact.run.output)]
+    for name, expected in exact.run.gradients.items():
+        mine, theirs = found.gradients[name], eager.gradients[name]
+        if expected is None or mine is None or theirs is None:
+            continue
+        item = judge(f"{label}grad {name}", mine, theirs, expected, terms=exact.terms.get(name))
+        if name in of_product:
+            bound = Error(item.bound.largest + ulp, item.bound.norm + ulp / 16)
+            item = replace(item, bound=bound, ok=item.fused.within(bound))
+        results.append(item)
+    return results
+
+
+def with_precision(module: nn.Module, precision: str) -> nn.Module:
+    """The module itself, which multiplies in that precision from now on."""
+    if precision != IEEE:
+        module.fusegen_precision = precision
+    return module
+
+
+def _with_rounded_linear(original: nn.Module, narrow: torch.dtype) -> nn.Module:
+    """A copy of the original in which the linear layer rounds its operands."""
+    changed = copy.deepcopy(original)
+    linear = changed.get_submodule(_linear(changed))
+    linear.__class__ = _RoundedLinear
+    linear.narrow = narrow
+    return changed
+
+
+def _linear(module: nn.Module) -> str:
+    """The name of the linear layer."""
+    return next(name for name, each in module.named_modules() if type(each) is nn.Linear)

@@ -1,0 +1,166 @@
+// Products of float32 matrices in the precision that a module wants.
+#pragma once
+
+#include "contraction/contraction.h"
+#include "torch_arguments.h"
+#include "torch_narrow.h"
+#include "torch_products.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace fusegen __attribute__((visibility("hidden"))) { namespace glue {
+
+// As in support/precisions.py, which says what they mean.
+enum class Precision : int64_t { kIeee, kFp32Split, kBf16, kFp16 };
+
+using ErrorText = const char* (*)(int);
+
+// So many elements of the contraction index are added up by a tensor core before they are added to
+// a float32 sum: the sums of Hopper's tensor cores are truncated, not rounded.
+constexpr int64_t kSplitChunk = 256;
+
+inline PiecesLayout layout_of(const Tensor& matrix, bool by_columns) {
+  return {matrix.size(0), matrix.size(1), by_columns};
+}
+
+inline const float* floats(const Tensor& tensor) { return static_cast<const float*>(read(tensor)); }
+
+inline Tensor packed(const Tensor& tensor) {
+  return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
+}
+
+// The pieces of a float32 matrix. folded: null, or the pieces by rows of the matrix `other`, whose
+// exponents the values are divided by.
+inline Tensor pieces_of(const Tensor& values, bool by_columns, const Tensor* other,
+                    const Tensor* folded, void* stream, ErrorText error_text) {
+  const PiecesLayout layout = layout_of(values, by_columns);
+  const PiecesLayout folded_layout = layout_of(other ? *other : values, false);
+  const Tensor pieces = empty(values, ScalarType::Half, {layout.halves()});
+  check_launch("fusegen_split",
+               fusegen_split(floats(values), &layout, folded ? read(*folded) : nullptr,
+                             &folded_layout, write(pieces), stream),
+               error_text);
+  return pieces;
+}
+
+// A matrix and its pieces, as one operand of a product.
+struct SplitOperand {
+  Tensor values, pieces;
+  bool by_columns, transposed;
+
+  // The high pieces (0) or the low ones (1), as they are multiplied: without the padding of rows.
+  Tensor plane(int64_t index) const {
+    const PiecesLayout layout = layout_of(values, by_columns);
+    const Tensor all = matrix_view(pieces, {layout.rows, layout.columns}, {layout.stride(), 1},
+                            index * layout.plane());
+    return transposed ? glue::transposed(all) : all;
+  }
+};
+
+// left right, by our kernel where the device can run it, else by the library.
+inline Tensor split_product(ProductKind kind, std::array<int64_t, 3> sizes,
+                            const SplitOperand& left, const SplitOperand& right, void* stream,
+                            ErrorText error_text) {
+  const Tensor left_high = left.plane(0), right_high = right.plane(0);
+  const int64_t rows = left_high.size(0), depth = left_high.size(1), columns = right_high.size(1);
+  const Tensor result = empty(left.values, ScalarType::Float, {rows, columns});
+  const SplitProduct product{kind, sizes[0], sizes[1], sizes[2],
+                             floats(left.values), floats(right.values),
+                             read(left.pieces), read(right.pieces),
+                             static_cast<float*>(write(result)), stream};
+  if (fusegen_split_has_kernel()) {
+    check_launch("fusegen_split_product", fusegen_split_product(&product), error_text);
+    return result;
+  }
+  for (int64_t first = 0; first < depth; first += kSplitChunk) {
+    const int64_t length = std::min(kSplitChunk, depth - first);
+    multiply_narrow(result, part(left_high, 1, first, length), part(right_high, 0, first, length),
+                    /*add=*/first > 0);
+  }
+  const Tensor cross = empty(left.values, ScalarType::Float, {rows, columns});
+  multiply_narrow(cross, left_high, right.plane(1), /*add=*/false);
+  multiply_narrow(cross, left.plane(1), right_high, /*add=*/true);
+  check_launch("fusegen_split_finish", fusegen_split_finish(&product, floats(cross)), error_text);
+  return result;
+}
+
+// The products of one call of an op. pieces: of the float32 matrices that they are named after, for
+// kFp32Split alone.
+class Products {
+ public:
+  Products(const Arguments& args, int64_t precision, ScalarType operands, void* stream,
+           ErrorText error_text)
+      : args_(args), precision_(Precision(precision)), stream_(stream), error_text_(error_text) {
+    args.within("precision", precision, 0, operands == ScalarType::Float ? 3 : 0);
+  }
+
+  // x W^T, and the bias where the library is to add it: never to a product of float32.
+  Tensor forward(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
+                 const OptionalTensor& x_pieces, const OptionalTensor& weight_pieces) const {
+    if (precision_ == Precision::kIeee) return linear(x, weight, bias);
+    if (precision_ == Precision::kFp32Split) {
+      const SplitOperand left = operand("operand_pieces", x, x_pieces, false);
+      const SplitOperand right = operand("weight_pieces", weight, weight_pieces, true);
+      return split_product(ProductKind::kForward, {x.size(0), weight.size(0), x.size(1)}, left,
+                           right, stream_, error_text_);
+    }
+    return narrow_product(rounded(x), transposed(rounded(weight)));
+  }
+
+  // dz W
+  Tensor input_gradient(const Tensor& dz, const Tensor& weight,
+                        const OptionalTensor& weight_pieces) const {
+    if (precision_ == Precision::kIeee) return mm(dz, weight);
+    if (precision_ == Precision::kFp32Split) {
+      const SplitOperand right = operand("weight_pieces", weight, weight_pieces, false);
+      return split_product(ProductKind::kInputGradient,
+                           {dz.size(0), dz.size(1), weight.size(1)}, gradient(dz, right, false),
+                           right, stream_, error_text_);
+    }
+    return narrow_product(rounded(dz), rounded(weight));
+  }
+
+  // dz^T x
+  Tensor weight_gradient(const Tensor& dz, const Tensor& x, const OptionalTensor& x_pieces) const {
+    if (precision_ == Precision::kIeee) return mm(transposed(dz), x);
+    if (precision_ == Precision::kFp32Split) {
+      const SplitOperand right = operand("operand_pieces", x, x_pieces, false);
+      return split_product(ProductKind::kWeightGradient, {dz.size(0), dz.size(1), x.size(1)},
+                           gradient(dz, right, true), right, stream_, error_text_);
+    }
+    return narrow_product(transposed(rounded(dz)), rounded(x));
+  }
+
+ private:
+  SplitOperand operand(const char* name, const Tensor& values, const OptionalTensor& pieces,
+                       bool transposed) const {
+    const Tensor& there = args_.required(name, pieces);
+    args_.matrix(name, there, ScalarType::Half, {layout_of(values, false).halves()});
+    return {packed(values), there, false, transposed};
+  }
+
+  // dz, with the exponents of the other operand's rows folded into its pieces: those are of the
+  // contraction index, and could not be undone in the result.
+  SplitOperand gradient(const Tensor& dz, const SplitOperand& other, bool by_columns) const {
+    const Tensor values = packed(dz);
+    return {values,
+            pieces_of(values, by_columns, &other.values, &other.pieces, stream_, error_text_),
+            by_columns, /*transposed=*/by_columns};
+  }
+
+  Tensor rounded(const Tensor& matrix) const {
+    const ScalarType dtype =
+        precision_ == Precision::kBf16 ? ScalarType::BFloat16 : ScalarType::Half;
+    Tensor result = empty(matrix, dtype, {matrix.size(0), matrix.size(1)});
+    return torch::stable::copy_(result, matrix);
+  }
+
+  const Arguments& args_;
+  const Precision precision_;
+  void* const stream_;
+  const ErrorText error_text_;
+};
+
+}}  // namespace fusegen::glue

@@ -1,0 +1,110 @@
+"""The precision of a float32 module's matrix product, and the pieces that fp32_split is made of.
+
+- ieee: PyTorch's own product of float32, by its settings (torch.backends.cuda.matmul).
+- fp32_split: each operand as two of fp16, its pieces, whose products tensor cores make.
+- bf16, fp16: operands are rounded to that dtype; their products are added up in float32.
+"""
+
+import weakref
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .dimensions import as_rows
+from .stand_in import is_traced
+
+IEEE, FP32_SPLIT, BF16, FP16 = range(4)  # as in torch_split.h
+_PRECISIONS = {"ieee": IEEE, "fp32_split": FP32_SPLIT, "bf16": BF16, "fp16": FP16}
+
+
+def check_precision(name, precision):
+    """The precision, if there is one of that name. name: of the package, for the error."""
+    if not isinstance(precision, str) or precision not in _PRECISIONS:
+        expected = ", ".join(_PRECISIONS)
+        raise ValueError(f"{name}: precision must be one of {expected}, got {precision!r}")
+    return precision
+
+
+def choose_precision(module, activation, width):
+    """The number of the precision in which a call's product is made.
+
+    activation: the dtype of its operands. width: the length of its sums. In other dtypes than
+    float32 there is one way alone. Without anything to add up there is nothing to split.
+    """
+    precision = module.fusegen_precision
+    if precision == "ieee":
+        return IEEE
+    check_precision(module._fusegen_package.name, precision)
+    return _PRECISIONS[precision] if activation == torch.float32 and width else IEEE
+
+
+def with_pieces(module, operator, arguments):
+    """The arguments of a call in the precision fp32_split, with the pieces of both operands."""
+    split, weight = operator.split, arguments[1]
+    operand_pieces = split(as_rows(arguments[0]).detach())
+    if not module.training and _may_keep(weight):
+        return (*arguments[:-2], operand_pieces, _kept_pieces(module, split, weight))
+    return (*arguments[:-2], operand_pieces, split(weight.detach()))
+
+
+# In evaluation the weight is the same in one call after another, and splitting it takes a fifth of
+# the time of a call. In training it changes with each step.
+
+
+class _Kept(NamedTuple):
+    """The pieces of a module's weight, and what tells whether they are still its own."""
+
+    weight: weakref.ref
+    version: int
+    data: Tensor  # an alias: while it lives, no other data can come to have its address
+    stream: object  # of the split: on another one, nothing says that it is done
+    pieces: Tensor
+
+
+def _kept_pieces(module, split, weight):
+    """split(weight), or what it gave in an earlier call for the same weight.
+
+    A write through `weight.data` counts no version, so it goes unnoticed until the next
+    module.eval(): docs/numerics.md.
+    """
+    kept, version = module.__dict__.get("_fusegen_kept"), weight._version
+    stream = torch.cuda.current_stream(weight.device) if weight.is_cuda else None
+    if (
+        kept is None
+        or kept.weight() is not weight
+        or kept.version != version
+        or kept.data.data_ptr() != weight.data_ptr()
+        or kept.data.stride() != weight.stride()
+        or kept.data.device != weight.device
+        or kept.stream != stream
+    ):
+        forget_pieces(module)  # before there are others: both would take memory
+        data = weight.detach()
+        kept = _Kept(weakref.ref(weight), version, data, stream, split(data))
+        module.__dict__["_fusegen_kept"] = kept
+    return kept.pieces
+
+
+def forget_pieces(module):
+    """Has the next call split the weight anew."""
+    module.__dict__.pop("_fusegen_kept", None)
+
+
+def without_pieces(state):
+    """A module's state for a copy or a file."""
+    return {name: value for name, value in state.items() if name != "_fusegen_kept"}
+
+
+def _may_keep(weight):
+    """Whether the pieces of a weight may outlive the call.
+
+    Not in a trace, which would take them for a constant. Not in a CUDA graph: its replays have to
+    see the weight as it is then, and would read memory that has been freed. An inference tensor
+    counts no versions, so nothing would tell that it was changed.
+    """
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return False
+    if is_traced(weight) or weight.is_inference():
+        return False
+    return not (weight.is_cuda and torch.cuda.is_current_stream_capturing())
