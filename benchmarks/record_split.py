@@ -92,8 +92,8 @@ TABLES: dict[str, Callable[[random.Random], float]] = {
     "positive": lambda source: source.random(),
     "wide": lambda source: source.choice((0, 1, 1, 1)) * source.gauss(0, 1) * 2.0 ** source.randint(-30, 0),
 }
-# Table, elements of K, chunk of K: the last chunk of two is a short one.
-PRODUCTS = (("normal", 2048, 256), ("positive", 2000, 256), ("positive", 2048, 2048), ("wide", 1328, 512))
+# Table, elements of K, chunk of K. The last chunks of the second and the fourth one are short.
+PRODUCTS = (("normal", 2048, 64), ("positive", 2000, 256), ("positive", 2048, 2048), ("wide", 1328, 64))
 
 
 def words(values: np.ndarray) -> list[str]:

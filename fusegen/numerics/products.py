@@ -7,7 +7,7 @@ import numpy as np
 from fusegen.numerics.pieces import LOW, Pieces
 from fusegen.numerics.tensor_core import accumulate
 
-CHUNK = 256  # of K: the tensor core's sum of as much is added to a float32 sum outside of it
+CHUNK = 64  # of K: the tensor core's sum of as much is added to a float32 sum outside of it
 
 
 def split_product(left: Pieces, right: Pieces, chunk: int = CHUNK) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusegen.numerics.pieces import split
-from fusegen.numerics.products import fused_multiply_add, single_product, split_product
+from fusegen.numerics.products import CHUNK, fused_multiply_add, single_product, split_product
 from fusegen.numerics.tensor_core import accumulate
 
 SINGLES = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -100,10 +101,12 @@ def test_cross_terms_where_high_products_cancel() -> None:
     np.testing.assert_array_equal(found, np.ldexp(cross, -11 - exponents))
 
 
-def test_a_chunk_has_256_of_k() -> None:
-    x, w = split(normal(4, 700)), split(normal(3, 700, 1))
-    np.testing.assert_array_equal(split_product(x, w), split_product(x, w, 256))
-    assert np.any(split_product(x, w) != split_product(x, w, 128))
+def test_chunks_are_those_of_the_kernel() -> None:
+    source = (Path(__file__).parents[2] / "templates/support/contraction/tensor_cores.cuh").read_text()
+    assert f"constexpr int kPromoted = {CHUNK};" in source
+    x, w = split(normal(4, 300)), split(normal(3, 300, 1))
+    np.testing.assert_array_equal(split_product(x, w), split_product(x, w, CHUNK))
+    assert np.any(split_product(x, w) != split_product(x, w, 2 * CHUNK))
 
 
 @given(st.integers(1, 300), st.integers(0, 2**32 - 1), st.integers(0, 12))
