@@ -63,7 +63,9 @@ def contraction_flags(targets: Sequence[str]) -> list[str]:
 
     The tensor cores of sm_90 can be told what to do by code for sm_90a alone, which runs there as well.
     """
-    return [*_NVCC, *gencode(["sm_90a" if target == "sm_90" else target for target in targets])]
+    targets = ["sm_90a" if target == "sm_90" else target for target in targets]
+    kernel = ["-DFUSEGEN_SM_90A"] if "sm_90a" in targets else []  # a host cannot see it in __CUDA_ARCH_LIST__
+    return [*_NVCC, *kernel, *gencode(targets)]
 
 
 def cxx_flags(verification: bool) -> list[str]:

@@ -120,8 +120,16 @@ inline unsigned __ballot_sync(unsigned mask, unsigned predicate, FUSEGEN_SITE) {
   return found;
 }
 
-inline unsigned long long atomicAdd(unsigned long long* sum, unsigned long long value) {
-  return fusegen::emulate::add_atomically(sum, value);
-}
+#define FUSEGEN_ATOMIC(name, type, kind)                                           \
+  inline type name(type* number, type value) {                                     \
+    using namespace fusegen::emulate;                                              \
+    const auto bits = static_cast<std::uint64_t>(value);                           \
+    return static_cast<type>(update_atomically(number, sizeof *number, Atomic::kind, bits)); \
+  }
+FUSEGEN_ATOMIC(atomicAdd, unsigned, add)
+FUSEGEN_ATOMIC(atomicAdd, unsigned long long, add)
+FUSEGEN_ATOMIC(atomicMax, int, largest)
+FUSEGEN_ATOMIC(atomicOr, unsigned, bits)
+#undef FUSEGEN_ATOMIC
 
 #undef FUSEGEN_SITE

@@ -42,8 +42,9 @@ void wait_for_batches(unsigned left);
 // the block behind its next barrier, may access what was done before whatever was added to it.
 void add_and_release(unsigned* counter);
 void acquire_from(const unsigned* counter, unsigned least);
-// What others add to the sum races with nothing; returns what it was.
-unsigned long long add_atomically(unsigned long long* sum, unsigned long long value);
+// Updates a number of 4 or 8 bytes, which races with no other update of this kind; returns what it was.
+enum class Atomic { add, largest, bits };
+std::uint64_t update_atomically(void* number, std::size_t bytes, Atomic kind, std::uint64_t value);
 
 // While there is one, blocks run in the order of their indices.
 struct InOrder {

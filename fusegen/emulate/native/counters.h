@@ -1,6 +1,9 @@
 // Counters in global memory by which the blocks of a launch wait for each other. Included once, by engine.cpp.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -38,9 +41,30 @@ void add_and_release(unsigned* counter) {
   ++*counter;
 }
 
-unsigned long long add_atomically(unsigned long long* sum, unsigned long long value) {
-  check_counter(sum, sizeof *sum, __builtin_return_address(0), true);
-  return std::exchange(*sum, *sum + value);
+namespace {
+
+template <typename T>
+T updated(T old, Atomic kind, T value) {
+  if (kind == Atomic::add) return old + value;
+  if (kind == Atomic::bits) return old | value;
+  using Signed = std::make_signed_t<T>;
+  return T(std::max(Signed(old), Signed(value)));
+}
+
+template <typename T>
+T update(void* number, Atomic kind, T value) {
+  T old;
+  std::memcpy(&old, number, sizeof old);
+  const T now = updated(old, kind, value);
+  std::memcpy(number, &now, sizeof now);
+  return old;
+}
+
+}  // namespace
+
+std::uint64_t update_atomically(void* number, std::size_t bytes, Atomic kind, std::uint64_t value) {
+  check_counter(number, bytes, __builtin_return_address(0), true);
+  return bytes == 4 ? update(number, kind, std::uint32_t(value)) : update(number, kind, value);
 }
 
 void acquire_from(const unsigned* counter, unsigned least) {
