@@ -77,4 +77,4 @@ def product_error(found, left, right):
     exact, size = left @ right, left.abs() @ right.abs()
     least = torch.finfo(torch.float32).smallest_normal
     allowed = (3 * 2**-22 + 2**-24 * left.shape[1] ** 0.5) * size + least * torch.finfo(torch.float32).eps
-    return float(((found.double() - exact).abs() / allowed).max())
+    return float(((found.detach().double() - exact).abs() / allowed).max())
