@@ -33,7 +33,7 @@ Product product_of(const SplitProduct& p, const Pieces& left, const Pieces& righ
   Product product{};
   product.left = p.left;
   product.right = p.right;
-  product.left_exponents = left.exponents;
+  product.left_largest = left.largest;
   product.left_lost = left.lost;
   product.left_lost_in_all = left.lost_in_all;
   product.right_lost_in_all = right.lost_in_all;
@@ -43,7 +43,7 @@ Product product_of(const SplitProduct& p, const Pieces& left, const Pieces& righ
       product.rows = p.rows, product.columns = p.channels, product.sum = p.in_features;
       product.left_row = product.right_row = p.in_features;
       product.left_sum = product.right_sum = 1;
-      product.right_exponents = right.exponents;
+      product.right_largest = right.largest;
       product.right_lost = right.lost;
       break;
     case ProductKind::kInputGradient:

@@ -20,13 +20,14 @@ struct Product {
   int64_t rows, columns, sum;
   const float *left, *right;
   int64_t left_row, left_sum, right_row, right_sum;  // strides
-  const int *left_exponents, *right_exponents;  // of i and of j; null: 0
-  const unsigned *left_lost, *right_lost;       // of i and of j; null: of all together
+  const int *left_largest, *right_largest;  // of i and of j; null: there is no exponent
+  const unsigned *left_lost, *right_lost;   // of i and of j; null: of all together
   const unsigned long long *left_lost_in_all, *right_lost_in_all;
   float* result;
 
   __device__ __forceinline__ int exponent(int64_t i, int64_t j) const {
-    return __ldg(left_exponents + i) + (right_exponents == nullptr ? 0 : __ldg(right_exponents + j));
+    return row_exponent(__ldg(left_largest + i)) +
+           (right_largest == nullptr ? 0 : row_exponent(__ldg(right_largest + j)));
   }
 };
 

@@ -4,6 +4,9 @@
 // multiply them, 64 x 128 elements of the result each. The tensor core cuts off what falls below
 // its accumulator, which would grow to a bias, so the products of high pieces are added to a sum in
 // ordinary float32 every kPromoted terms.
+//
+// Two blocks with neighbouring tiles are a cluster. The operand that they share comes from the L2
+// cache once: each copies one half of the tile to both. Without that the cache would be too slow.
 #pragma once
 
 #include "../launch.cuh"
@@ -28,7 +31,7 @@ inline cudaError_t launch_tensor_cores(
 #else
 
 constexpr int kTileRows = 128, kTileColumns = 128, kTileSum = 64, kStages = 3;
-constexpr int kPromoted = 256;                   // terms of the sum
+constexpr int kPromoted = 64;                    // terms of the sum, at most kTileSum
 constexpr int kPiece = kTileRows * kTileSum * 2;  // bytes of a tile of one piece matrix
 constexpr int kStage = 4 * kPiece;
 constexpr int kBlock = 64 * kTileSum * 2;  // bytes of 64 rows, or of 64 columns, of a tile
@@ -38,32 +41,44 @@ constexpr int kSharedAlignment = 1024;  // of a swizzled tile
 constexpr int kProductShared = kStages * kStage + kSharedAlignment + 2 * kStages * 8;
 // Tiles of so many rows of tiles follow each other, column by column, so that the blocks which run
 // at the same time share rows and columns in the L2 cache.
-constexpr int64_t kTileGroup = 8;
+constexpr int kTileGroup = 8;
 
 struct PieceMaps {
   CUtensorMap left_high, left_low, right_high, right_low;
 };
 
-// The first row and column of a tile of the result.
+// Which operand the blocks of a cluster share: the right one if their tiles differ in their rows.
+enum class Shared { kLeft, kRight };
+
+// The first row and column of a tile of the result. down, across: how many tiles there are; where
+// blocks of a cluster differ in their rows (columns), pairs of tiles.
 struct TilePlace {
   int row, column;
 };
-__device__ __forceinline__ TilePlace place_of(int64_t tile, int64_t down, int64_t across) {
-  const int64_t group = tile / (kTileGroup * across), first = group * kTileGroup;
-  const int64_t rows = min(kTileGroup, down - first);
-  const int64_t within = tile - group * kTileGroup * across;
-  return {int((first + within % rows) * kTileRows), int(within / rows * kTileColumns)};
+__device__ __forceinline__ TilePlace place_of(
+    int tile, int down, int across, Shared shared, int rank) {
+  const int first = tile / (kTileGroup * across) * kTileGroup;
+  const int rows = min(kTileGroup, down - first), within = tile - first * across;
+  const int row = first + within % rows, column = within / rows;
+  return shared == Shared::kRight ? TilePlace{(2 * row + rank) * kTileRows, column * kTileColumns}
+                                  : TilePlace{row * kTileRows, (2 * column + rank) * kTileColumns};
 }
 
-// Copies the tile of an operand's piece: kTransposed: `along` is the inner coordinate.
+// Copies a tile of an operand's piece: 128 elements along the result from `along`, 64 along the sum.
+// rank: of the block in its cluster; shared: whether both blocks want this tile.
 template <bool kTransposed>
 __device__ __forceinline__ void copy_tile(
-    uint32_t to, const CUtensorMap& map, uint32_t barrier, int along, int sum) {
-  if constexpr (kTransposed) {
-    copy_box(to, map, barrier, along, sum);
-    copy_box(to + kBlock, map, barrier, along + 64, sum);
-  } else {
-    copy_box(to, map, barrier, sum, along);
+    uint32_t to, const CUtensorMap& map, uint32_t barrier, int along, int sum, int rank,
+    bool shared) {
+#pragma unroll
+  for (int block = 0; block < 2; ++block) {
+    const int first = along + 64 * block;
+    const int inner = kTransposed ? first : sum, outer = kTransposed ? sum : first;
+    if (!shared) {
+      copy_box(to + block * kBlock, map, barrier, inner, outer);
+    } else if (block == rank) {
+      copy_box_to(3, to + block * kBlock, map, barrier, inner, outer);
+    }
   }
 }
 
@@ -86,16 +101,16 @@ __device__ __forceinline__ void store_tile(
   for (int half = 0; half < 2; ++half) {
     const int64_t i = row + 8 * half;
     if (i >= p.rows) continue;
-    const int e = __ldg(p.left_exponents + i);
+    const int e = row_exponent(__ldg(p.left_largest + i));
     float* const to = p.result + i * p.columns;
 #pragma unroll
     for (int n = 0; n < 16; ++n) {
       const int j = column + 8 * n, at = 4 * n + 2 * half;
       if (j >= p.columns) continue;
       int e0 = e, e1 = e;
-      if (p.right_exponents != nullptr) {
-        e0 += __ldg(p.right_exponents + j);
-        if (j + 1 < p.columns) e1 += __ldg(p.right_exponents + j + 1);
+      if (p.right_largest != nullptr) {
+        e0 += row_exponent(__ldg(p.right_largest + j));
+        if (j + 1 < p.columns) e1 += row_exponent(__ldg(p.right_largest + j + 1));
       }
       const float first = scaled(fmaf(cross[at], kLowUnit, sum[at]), -e0);
       const float second = scaled(fmaf(cross[at + 1], kLowUnit, sum[at + 1]), -e1);
@@ -111,23 +126,27 @@ __device__ __forceinline__ void store_tile(
 
 template <bool kLeftTransposed, bool kRightTransposed>
 __global__ void __launch_bounds__(kProductThreads, 1)
-    multiply_pieces(const __grid_constant__ PieceMaps maps, const __grid_constant__ Product p) {
+    multiply_pieces(const __grid_constant__ PieceMaps maps, const __grid_constant__ Product p,
+                    Shared shared) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   wait_for_earlier_kernels();
   const uint32_t raw = shared_address(shared_memory<unsigned char>());
   const uint32_t tiles = (raw + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
   const uint32_t full = tiles + kStages * kStage, empty = full + 8 * kStages;
   const int steps = int((p.sum + kTileSum - 1) / kTileSum);
-  const int64_t down = (p.rows + kTileRows - 1) / kTileRows;
-  const int64_t across = (p.columns + kTileColumns - 1) / kTileColumns;
+  const int row_span = kTileRows * (shared == Shared::kRight ? 2 : 1);
+  const int column_span = kTileColumns * (shared == Shared::kLeft ? 2 : 1);
+  const int down = int((p.rows + row_span - 1) / row_span);
+  const int across = int((p.columns + column_span - 1) / column_span);
+  const int rank = blockIdx.z;
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       barrier_init(full + 8 * i, 1);
-      barrier_init(empty + 8 * i, kConsumers);
+      barrier_init(empty + 8 * i, 2 * kConsumers);  // a stage is free when both blocks are done
     }
     barrier_inits_visible();
   }
-  __syncthreads();
+  cluster_barrier();
   const int group = threadIdx.x / 128;
   int stage = 0;
   uint32_t phase = 0;
@@ -136,55 +155,62 @@ __global__ void __launch_bounds__(kProductThreads, 1)
   };
   if (group == 0) {
     give_registers<24>();
-    if (threadIdx.x != 0) return;
-    for (int64_t tile = blockIdx.x; tile < down * across; tile += gridDim.x) {
-      const TilePlace at = place_of(tile, down, across);
-      for (int i = 0; i < steps; ++i, next_stage()) {
-        barrier_wait(empty + 8 * stage, phase ^ 1);
-        const uint32_t to = tiles + stage * kStage, bar = full + 8 * stage;
-        barrier_expect(bar, kStage);
-        const int sum = i * kTileSum;
-        copy_tile<kLeftTransposed>(to, maps.left_high, bar, at.row, sum);
-        copy_tile<kRightTransposed>(to + 2 * kPiece, maps.right_high, bar, at.column, sum);
-        copy_tile<kLeftTransposed>(to + kPiece, maps.left_low, bar, at.row, sum);
-        copy_tile<kRightTransposed>(to + 3 * kPiece, maps.right_low, bar, at.column, sum);
+    if (threadIdx.x == 0) {
+      const bool left = shared == Shared::kLeft, right = shared == Shared::kRight;
+      for (int tile = blockIdx.x; tile < down * across; tile += gridDim.x) {
+        const TilePlace at = place_of(tile, down, across, shared, rank);
+        for (int i = 0; i < steps; ++i, next_stage()) {
+          barrier_wait(empty + 8 * stage, phase ^ 1);
+          const uint32_t to = tiles + stage * kStage, bar = full + 8 * stage;
+          barrier_expect(bar, kStage);
+          const int sum = i * kTileSum;
+          copy_tile<kLeftTransposed>(to, maps.left_high, bar, at.row, sum, rank, left);
+          copy_tile<kLeftTransposed>(to + kPiece, maps.left_low, bar, at.row, sum, rank, left);
+          copy_tile<kRightTransposed>(
+              to + 2 * kPiece, maps.right_high, bar, at.column, sum, rank, right);
+          copy_tile<kRightTransposed>(
+              to + 3 * kPiece, maps.right_low, bar, at.column, sum, rank, right);
+        }
       }
     }
   } else {
     take_registers<240>();
     const int half = group - 1;  // of the tile's rows
-    for (int64_t tile = blockIdx.x; tile < down * across; tile += gridDim.x) {
+    for (int tile = blockIdx.x; tile < down * across; tile += gridDim.x) {
       float sum[64], high[64], cross[64];
 #pragma unroll
       for (int n = 0; n < 64; ++n) sum[n] = 0, cross[n] = 0, high[n] = 0;
-      constexpr int kEvery = kPromoted / kTileSum;
       for (int i = 0; i < steps; ++i, next_stage()) {
         barrier_wait(full + 8 * stage, phase);
         const uint32_t from = tiles + stage * kStage;
-        wgmma_begin();
 #pragma unroll
-        for (int step = 0; step < kTileSum / 16; ++step) {
-          const uint64_t left_high = operand_of<kLeftTransposed>(from, half, step);
-          const uint64_t left_low = operand_of<kLeftTransposed>(from + kPiece, half, step);
-          const uint64_t right_high = operand_of<kRightTransposed>(from + 2 * kPiece, 0, step);
-          const uint64_t right_low = operand_of<kRightTransposed>(from + 3 * kPiece, 0, step);
-          wgmma<kLeftTransposed, kRightTransposed>(cross, left_low, right_high, 1);
-          wgmma<kLeftTransposed, kRightTransposed>(cross, left_high, right_low, 1);
-          wgmma<kLeftTransposed, kRightTransposed>(
-              high, left_high, right_high, step != 0 || i % kEvery != 0);
-        }
-        wgmma_commit();
-        wgmma_wait<0>();
-        if (threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * stage);
-        if (i % kEvery == kEvery - 1 || i == steps - 1) {
+        for (int first = 0; first < kTileSum; first += kPromoted) {
+          wgmma_begin();
+#pragma unroll
+          for (int step = first / 16; step < (first + kPromoted) / 16; ++step) {
+            const uint64_t left_high = operand_of<kLeftTransposed>(from, half, step);
+            const uint64_t left_low = operand_of<kLeftTransposed>(from + kPiece, half, step);
+            const uint64_t right_high = operand_of<kRightTransposed>(from + 2 * kPiece, 0, step);
+            const uint64_t right_low = operand_of<kRightTransposed>(from + 3 * kPiece, 0, step);
+            wgmma<kLeftTransposed, kRightTransposed>(cross, left_low, right_high, 1);
+            wgmma<kLeftTransposed, kRightTransposed>(cross, left_high, right_low, 1);
+            wgmma<kLeftTransposed, kRightTransposed>(
+                high, left_high, right_high, step != first / 16);
+          }
+          wgmma_commit();
+          wgmma_wait<0>();
+          if (first + kPromoted == kTileSum && threadIdx.x % 128 < 2) {
+            barrier_arrive_at(empty + 8 * stage, threadIdx.x % 128);
+          }
 #pragma unroll
           for (int n = 0; n < 64; ++n) sum[n] += high[n];
         }
       }
-      const TilePlace at = place_of(tile, down, across);
+      const TilePlace at = place_of(tile, down, across, shared, rank);
       store_tile(p, sum, cross, at.row + 64 * half, at.column);
     }
   }
+  cluster_barrier();  // the other block may still copy to this one, and arrive at its barriers
 #endif
 }
 
@@ -211,7 +237,7 @@ cudaError_t launch_product(
   const auto describe = [&](CUtensorMap* map, const __half* data, bool transposed, int64_t along,
                             int64_t stride) {
     return transposed ? describe_matrix(map, data, p.sum, along, stride, kTileSum)
-                      : describe_matrix(map, data, along, p.sum, stride, 128);
+                      : describe_matrix(map, data, along, p.sum, stride, 64);
   };
   cudaError_t error = describe(&maps.left_high, left.high, kLeftTransposed, p.rows, left.stride);
   if (error == cudaSuccess) {
@@ -224,12 +250,15 @@ cudaError_t launch_product(
     error = describe(&maps.right_low, right.low, kRightTransposed, p.columns, right.stride);
   }
   if (error != cudaSuccess) return error;
-  const int64_t tiles = ((p.rows + kTileRows - 1) / kTileRows) *
-                        ((p.columns + kTileColumns - 1) / kTileColumns);
-  const int64_t blocks = multiprocessors();
+  const Shared shared = p.rows > kTileRows ? Shared::kRight : Shared::kLeft;
+  const int64_t row_span = kTileRows * (shared == Shared::kRight ? 2 : 1);
+  const int64_t column_span = kTileColumns * (shared == Shared::kLeft ? 2 : 1);
+  const int64_t tiles = ((p.rows + row_span - 1) / row_span) *
+                        ((p.columns + column_span - 1) / column_span);
+  const int64_t clusters = multiprocessors() / 2;
   return launch(multiply_pieces<kLeftTransposed, kRightTransposed>,
-                dim3(unsigned(tiles < blocks ? tiles : blocks)), dim3(kProductThreads),
-                kProductShared, stream, maps, p);
+                dim3(unsigned(tiles < clusters ? tiles : clusters), 1, 2), dim3(kProductThreads),
+                kProductShared, stream, maps, p, shared);
 }
 
 inline cudaError_t launch_tensor_cores(
