@@ -85,9 +85,10 @@ def _judged(
 
 
 def with_precision(module: nn.Module, precision: str) -> nn.Module:
-    """The module itself, which multiplies in that precision from now on."""
+    """The module itself, which multiplies in that precision from now on, at small sizes too."""
     if precision != IEEE:
         module.fusegen_precision = precision
+        module._fusegen_split_always = True
     return module
 
 

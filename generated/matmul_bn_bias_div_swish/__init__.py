@@ -219,7 +219,7 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         )
         if _why:
             return None, _why
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, matmul_weight, _activation)
         matmul_input = x
         if _autocast:
             matmul_input = matmul_input.to(_activation)

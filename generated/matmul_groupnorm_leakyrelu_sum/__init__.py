@@ -195,7 +195,7 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
             or x.shape[0] == 1 and _groups == _channels
         ):
             return None, _support.REFUSED
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, fc_weight, _activation)
         fc_input = x
         if _autocast:
             fc_input = fc_input.to(_activation)

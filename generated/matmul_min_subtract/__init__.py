@@ -178,7 +178,7 @@ class MatmulMinSubtract(_support.FusedModule):
         )
         if _why:
             return None, _why
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, linear_weight, _activation)
         linear_input = x
         if _autocast:
             linear_input = linear_input.to(_activation)

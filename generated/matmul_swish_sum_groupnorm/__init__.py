@@ -200,7 +200,7 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
             or x.shape[0] == 1 and _groups == _channels
         ):
             return None, _support.REFUSED
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, matmul_weight, _activation)
         matmul_input = x
         if _autocast:
             matmul_input = matmul_input.to(_activation)
