@@ -60,8 +60,8 @@ struct CublasOperand {
 
 // result = a b, or result + a b, where result is float32 and contiguous.
 //
-// By cuBLAS itself, through torch's handle: aten::addmm.dtype takes a Scalar, which the stable ABI's
-// calls of the dispatcher cannot pass, and aten::mm.dtype adds nothing, so that each sum would be
+// By cuBLAS itself, through torch's handle. aten::addmm.dtype takes a Scalar, which calls of the
+// dispatcher by the stable ABI cannot pass; aten::mm.dtype adds nothing, so that each sum would take
 // another pass over the result.
 inline void multiply_narrow(const Tensor& result, const Tensor& a, const Tensor& b, bool add) {
   using GetHandle = AOTITorchError (*)(void**);
