@@ -6,7 +6,6 @@
 #include "tensor_cores.cuh"
 
 namespace {
-
 using fusegen::Pieces;
 using fusegen::PiecesLayout;
 using fusegen::Product;
@@ -64,7 +63,6 @@ cudaStream_t stream_of(const SplitProduct& p) { return static_cast<cudaStream_t>
 }  // namespace
 
 extern "C" {
-
 int fusegen_split(
     const float* values, const PiecesLayout* layout, const void* folded,
     const PiecesLayout* folded_layout, void* pieces, void* stream) {
