@@ -111,8 +111,8 @@ class GemmBiasHardtanhMishGroupnorm(_support.FusedModule):
     The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
     bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
-    Besides, `precision` says how float32 is multiplied: ieee, fp32_split, bf16 or fp16. It is kept as
-    `fusegen_precision`, which may be changed.
+    Besides, `precision` says how float32 is multiplied: ieee, fp32_split, bf16 or fp16. It is kept
+    as `fusegen_precision`, which may be changed.
     """
 
     _fusegen_package = _package

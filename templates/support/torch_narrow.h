@@ -61,8 +61,8 @@ struct CublasOperand {
 // result = a b, or result + a b, where result is float32 and contiguous.
 //
 // By cuBLAS itself, through torch's handle. aten::addmm.dtype takes a Scalar, which calls of the
-// dispatcher by the stable ABI cannot pass; aten::mm.dtype adds nothing, so that each sum would take
-// another pass over the result.
+// dispatcher by the stable ABI cannot pass; aten::mm.dtype adds nothing, so that each sum would
+// take another pass over the result.
 inline void multiply_narrow(const Tensor& result, const Tensor& a, const Tensor& b, bool add) {
   using GetHandle = AOTITorchError (*)(void**);
   static const auto get_handle = find<GetHandle>("torch_get_current_cuda_blas_handle");
