@@ -7,11 +7,9 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
-namespace fusegen {
+#include "../launch.cuh"
 
-__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
-  return uint32_t(__cvta_generic_to_shared(pointer));
-}
+namespace fusegen {
 
 // Barriers. A phase ends once `count` arrivals and all announced bytes have come.
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
@@ -95,8 +93,8 @@ __device__ __forceinline__ void wgmma_wait() {
 }
 
 // d (+)= a b^T for 64 x 16 elements a and 128 x 16 elements b, by the 128 threads of a warpgroup.
-// add: 0 where d is to be written. kTransposed: whether an operand's elements that are neighbours in
-// memory are neighbours in the result, not in the sum.
+// add: 0 where d is to be written. kTransposed: whether an operand's elements that are neighbours
+// in memory are neighbours in the result, not in the sum.
 #define FUSEGEN_8(d, n)                                                                       \
   "+f"(d[n]), "+f"(d[n + 1]), "+f"(d[n + 2]), "+f"(d[n + 3]), "+f"(d[n + 4]), "+f"(d[n + 5]), \
       "+f"(d[n + 6]), "+f"(d[n + 7])

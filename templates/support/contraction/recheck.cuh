@@ -4,32 +4,17 @@
 // units of its pieces, and those of the other operand are at most 2^15. So an element of the
 // product is off by at most n 2^-21 where n elements of its row or column were lost: less than the
 // rounding of float32 in nearly all cases, and where it may be more, or there is an infinity or a
-// NaN, the element is computed again in float32. The host never waits to know whether there are any.
+// NaN, the element is computed again in float32. The host never waits to know whether there are
+// any.
 #pragma once
 
 #include <cstdint>
 
 #include "../launch.cuh"
 #include "../thread_positions.cuh"
-#include "pieces.cuh"
+#include "product.cuh"
 
 namespace fusegen {
-
-// A product result[i][j] = sum over c of left(i, c) right(j, c), and what is known of its operands.
-struct Product {
-  int64_t rows, columns, sum;
-  const float *left, *right;
-  int64_t left_row, left_sum, right_row, right_sum;  // strides
-  const int *left_largest, *right_largest;  // of i and of j; null: there is no exponent
-  const unsigned *left_lost, *right_lost;   // of i and of j; null: of all together
-  const unsigned long long *left_lost_in_all, *right_lost_in_all;
-  float* result;
-
-  __device__ __forceinline__ int exponent(int64_t i, int64_t j) const {
-    return row_exponent(__ldg(left_largest + i)) +
-           (right_largest == nullptr ? 0 : row_exponent(__ldg(right_largest + j)));
-  }
-};
 
 constexpr int kRecheckThreads = 256;
 constexpr int kRecheckWarps = kRecheckThreads / 32;
@@ -51,7 +36,7 @@ __device__ __forceinline__ bool is_doubtful(const Product& p, int64_t i, int64_t
 }
 
 // Element (i, j) in float32, for a whole warp; lanes add in a fixed order.
-__device__ __forceinline__ void recompute_element(const Product& p, int64_t i, int64_t j) {
+__device__ __forceinline__ float recomputed_element(const Product& p, int64_t i, int64_t j) {
   const int lane = threadIdx.x % 32;
   const float* const left = p.left + i * p.left_row;
   const float* const right = p.right + j * p.right_row;
@@ -62,7 +47,7 @@ __device__ __forceinline__ void recompute_element(const Product& p, int64_t i, i
   }
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
-  if (lane == 0) p.result[i * p.columns + j] = sum;
+  return sum;
 }
 
 // A tile of `depth` of the sum: 64 rows of an operand, zero beyond its end.
@@ -169,7 +154,9 @@ __global__ void __launch_bounds__(kRecheckThreads)
     for (int s = 0; s < 16; ++s) {
       for (unsigned left = __ballot_sync(kAllLanes, found >> s & 1u); left != 0; left &= left - 1) {
         const int l = __ffs(int(left)) - 1;
-        recompute_element(p, row_of(s, l), column_of(s, l));
+        const int64_t i = row_of(s, l), j = column_of(s, l);
+        const float z = recomputed_element(p, i, j);
+        if (lane == 0) p.result[i * p.columns + j] = z;
       }
     }
   }
@@ -182,25 +169,6 @@ inline cudaError_t launch_recheck(const Product& product, cudaStream_t stream) {
   const size_t bytes = 2 * kRecheckDepth * kRecheckPad * sizeof(float) + kRecheckWarps * 4;
   return launch(recheck_product, dim3(unsigned(tiles < kMostBlocks ? tiles : kMostBlocks)),
                 dim3(kRecheckThreads), bytes, stream, product);
-}
-
-// result = (result + cross 2^-11) 2^-e, for products that the library made.
-constexpr int kCombineThreads = 256;
-__global__ void __launch_bounds__(kCombineThreads)
-    combine_product(const __grid_constant__ Product p, const float* cross) {
-  wait_for_earlier_kernels();
-  const int64_t count = p.rows * p.columns, step = int64_t(gridDim.x) * kCombineThreads;
-  for (int64_t n = int64_t(blockIdx.x) * kCombineThreads + threadIdx.x; n < count; n += step) {
-    const float sum = fmaf(cross[n], kLowUnit, p.result[n]);
-    p.result[n] = scaled(sum, -p.exponent(n / p.columns, n % p.columns));
-  }
-}
-
-inline cudaError_t launch_combine(
-    const Product& product, const float* cross, cudaStream_t stream) {
-  const int64_t blocks = (product.rows * product.columns + kCombineThreads - 1) / kCombineThreads;
-  return launch(combine_product, dim3(unsigned(blocks < 2048 ? blocks : 2048)),
-                dim3(kCombineThreads), 0, stream, product, cross);
 }
 
 }  // namespace fusegen

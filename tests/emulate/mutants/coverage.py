@@ -26,7 +26,7 @@ _CALL = re.compile(
 
 
 # What only a GPU has, and no emulator: its tensor cores, and what feeds them.
-_OF_A_GPU = ("hopper.cuh", "tensor_cores.cuh", "tensor_maps.cuh")
+_OF_A_GPU = ("hopper.cuh", "pipeline.cuh", "tensor_maps.cuh")
 
 
 def template_sources() -> dict[str, str]:
