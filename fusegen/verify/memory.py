@@ -21,18 +21,32 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
 
     The fused backward is one operator, which holds what is saved until its end. Eager frees each tensor behind the
     operator that needs it, so that its peak, in the products of the linear layer, has none of them.
+
+    Where float32 operands are split, the pieces of both are saved besides, and those of the gradient are made: as many
+    bytes as each has.
     """
     grad_output = draw_gradient(original, inputs)
     mine, theirs = (saved_bytes(module, inputs) for module in (fused, original))
     statistics = 8 * sum(grad_output.shape) + 4 * _ROUNDING
-    found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics)]
+    pieces = _pieces_bytes(fused, inputs)
+    found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics + pieces)]
     saved = mine
     if inputs[0].device.type == "cuda":
         mine, theirs = (peak_bytes(module, inputs, grad_output) for module in (fused, original))
         activation = grad_output.numel() * grad_output.element_size()
         limit = theirs + max(saved, activation) + activation // 16 + statistics
+        limit += activation + statistics if pieces else 0
         found.append(_judged("peak of a training step", mine, theirs, limit))
     return found
+
+
+def _pieces_bytes(fused: nn.Module, inputs: Sequence[Tensor]) -> int:
+    """Of the pieces of the product's operands; 0 where it has none. Rows are padded to 16 bytes."""
+    if getattr(fused, "fusegen_precision", "") != "fp32_split" or inputs[0].dtype != torch.float32:
+        return 0
+    weight = next(each.weight for each in fused.modules() if isinstance(each, nn.Linear))
+    rows = inputs[0].numel() // inputs[0].shape[-1] + weight.shape[0]
+    return rows * (4 * (weight.shape[1] + 8) + 8) + 4 * _ROUNDING
 
 
 def saved_bytes(module: nn.Module, inputs: Sequence[Tensor]) -> int:

@@ -102,7 +102,7 @@ def test_cross_terms_where_high_products_cancel() -> None:
 
 
 def test_chunks_are_those_of_the_kernel() -> None:
-    source = (Path(__file__).parents[2] / "templates/support/contraction/tensor_cores.cuh").read_text()
+    source = (Path(__file__).parents[2] / "templates/support/contraction/tiles.cuh").read_text()
     assert f"constexpr int kPromoted = {CHUNK};" in source
     x, w = split(normal(4, 300)), split(normal(3, 300, 1))
     np.testing.assert_array_equal(split_product(x, w), split_product(x, w, CHUNK))

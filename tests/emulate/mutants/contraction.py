@@ -21,7 +21,7 @@ CONTRACTION = [
          "split_rows", 1, 2),
         ("columns before all warps have theirs", "columns", _SPLIT, "reduce_columns_of_block", _BARRIER, NOTHING, EARLY,
          "largest_of_columns", 0, 1),
-        ("an element of each lane's terms", "a row", _RECHECK, "recompute_element",
+        ("an element of each lane's terms", "a row", _RECHECK, "recomputed_element",
          "__shfl_xor_sync(kAllLanes, sum, offset)", "0.0f", "wrong result", None, 0, 1),
         ("terms over those that others still read", "many rows", _RECHECK, "recompute_tile", _BARRIER, NOTHING, RACE,
          "recheck_product", 0, 2),
