@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fusegen.verify import precisions  # noqa: E402
+from fusegen.verify import memory, precisions  # noqa: E402
 from fusegen.verify.sizes import SMALL, sizes  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
 from tests.verify.chains import emulated  # noqa: E402
@@ -89,3 +89,24 @@ def test_wrong_pieces_are_found(subject, monkeypatch, wrong) -> None:
     found = list(Suite(subject, full=False).other_precisions())
     failed = {finding.check for finding in found if not finding.item.ok}
     assert failed >= {"numerics", "training"} and "rounded operands" not in failed
+
+
+def test_pieces_are_allowed_for_and_nothing_beyond_them(subject) -> None:
+    size = sizes(subject.plan, 64, 128, 96, 1)
+    fused, original, inputs = subject.pair(size, subject.plan.modes[0], seed=3)
+    whole = memory.saved_bytes(fused, inputs)
+    precisions.with_precision(fused, precisions.SPLIT)
+    assert memory.saved_bytes(fused, inputs) >= whole + 4 * 128 * (64 + 96)
+    [found] = memory.footprint(fused, original, inputs)
+    assert found.ok
+
+    class Hoarder(type(fused)):
+        def forward(self, *arguments):
+            y = super().forward(*arguments)
+            for _ in range(4):
+                y = y.exp().log()
+            return y
+
+    fused.__class__ = Hoarder
+    [found] = memory.footprint(fused, original, inputs)
+    assert not found.ok
