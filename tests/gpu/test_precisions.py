@@ -29,7 +29,7 @@ def subject(request, tmp_path_factory):
     root: Path = tmp_path_factory.mktemp("products")
     target = current_target() if request.param == "of this GPU" else OLDEST
     name = f"precise_{target}"
-    text = SPEC.replace("name: precise", f"name: {name}").replace("dtypes:", f"targets: [{target}]\ndtypes:")
+    text = SPEC.format(name=name).replace("dtypes:", f"targets: [{target}]\ndtypes:")
     (root / f"{name}.yaml").write_text(text, encoding="utf-8")
     plan = plan_file(root / f"{name}.yaml")
     write_files(render_all([plan]), root / "generated")
