@@ -13,8 +13,15 @@
 inline cudaError_t cudaGetLastError() { return fusegen::emulate::last_error(true); }
 inline cudaError_t cudaPeekAtLastError() { return fusegen::emulate::last_error(false); }
 
-// One device, of compute capability 9.0.
-enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76 };
+// One device, of compute capability 9.0. Persistent blocks have several tiles each where it is small.
+#if !defined(FUSEGEN_EMULATED_MULTIPROCESSORS)
+#define FUSEGEN_EMULATED_MULTIPROCESSORS 132
+#endif
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76
+};
 
 inline cudaError_t cudaGetDevice(int* device) {
   *device = 0;
@@ -22,7 +29,11 @@ inline cudaError_t cudaGetDevice(int* device) {
 }
 
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9 : 0;
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount: *value = FUSEGEN_EMULATED_MULTIPROCESSORS; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+    default: *value = 0;
+  }
   return cudaSuccess;
 }
 
