@@ -12,6 +12,7 @@ from fusegen.ir.autodiff import differentiate
 from fusegen.ir.graph import Node, ancestors
 from fusegen.ir.reductions import stored_operand
 from fusegen.plan.devices import Device, planning_device
+from fusegen.plan.epilogue import is_split, why_after_product
 from fusegen.plan.folding import Folding
 from fusegen.plan.model import Mode, Program, Role, Tensor, Variant
 from fusegen.plan.modes import eager_dtypes, modes
@@ -47,6 +48,10 @@ class Plan:
     def has_precisions(self) -> bool:
         """Whether there is a product of float32 operands, which a module may want in another precision than IEEE's."""
         return self.chain.contraction is not None and "float32" in self.spec.dtypes
+
+    def in_epilogue(self, variant: Variant) -> bool:
+        """Whether a variant's forward program is compiled for the epilogue of the product too."""
+        return is_split(self.spec) and why_after_product(variant.forward) is None
 
     @property
     def op_names(self) -> list[str]:

@@ -20,8 +20,20 @@ __device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
 __device__ __forceinline__ void barrier_inits_visible() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+// At the barrier that block `rank` of the cluster has at this address. It orders nothing but the
+// block's own accesses: a release at the scope of the cluster makes the whole product a quarter
+// slower, and what follows an arrival here is a bulk copy, which waits for wgmma's reads alone.
+__device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+      "}\n" ::"r"(barrier), "r"(rank)
+      : "memory");
+}
+__device__ __forceinline__ void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -47,6 +59,17 @@ __device__ __forceinline__ void copy_box(
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%3, %4}], [%2];" ::"r"(to), "l"(&map), "r"(barrier), "r"(inner), "r"(outer)
+      : "memory");
+}
+// The same for all blocks of the cluster whose bits are set: to the same place in each, and each is
+// told by its own barrier.
+__device__ __forceinline__ void copy_box_to(
+    unsigned short blocks, uint32_t to, const CUtensorMap& map, uint32_t barrier, int inner,
+    int outer) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to), "l"(&map), "r"(barrier),
+      "r"(inner), "r"(outer), "h"(blocks)
       : "memory");
 }
 

@@ -19,7 +19,7 @@ constexpr float kHeldFrom = 0x1p-12f;
 // What the pieces leave of an element that they do not hold, at most: half of the last place of a
 // subnormal low piece.
 constexpr float kLargestRest = 0x1p-36f;
-// The count of a row with an infinity or a NaN.
+// The count of a row with an infinity or a NaN, at least.
 constexpr unsigned kNotFinite = 1u << 30;
 
 // 2^n for -126 <= n <= 127.
@@ -45,9 +45,10 @@ __device__ __forceinline__ int exponent_of(float x) {
   return ((__float_as_int(x * 0x1p32f) & 0x7fffffff) >> 23) - 127 - 32;  // subnormal
 }
 
-// The exponent of a row whose largest finite element has `largest`.
+// The exponent e of a row whose largest finite element has `largest`, which is what is kept of it.
+// Of a row of zeros that is a number below all exponents.
 __device__ __forceinline__ int row_exponent(int largest) {
-  return largest <= kNoExponent / 2 ? 0 : kTopExponent - largest;
+  return largest <= kNoExponent ? 0 : kTopExponent - largest;
 }
 
 struct Split {
@@ -70,8 +71,8 @@ __device__ __forceinline__ Split split(float x, int n) {
 // Where the parts of a matrix's pieces are.
 struct Pieces {
   __half *high, *low;
-  int* exponents;
-  unsigned* lost;  // elements of each row (or column) that the pieces do not hold
+  int* largest;    // the exponent of each row's (or column's) largest finite element
+  unsigned* lost;  // how many elements of each the pieces do not hold
   unsigned long long* lost_in_all;
   int64_t stride;
 };
@@ -79,10 +80,10 @@ struct Pieces {
 inline Pieces pieces_of(const void* data, const PiecesLayout& layout) {
   __half* const high = static_cast<__half*>(const_cast<void*>(data));
   __half* const low = high + layout.plane();
-  int* const exponents = reinterpret_cast<int*>(low + layout.plane());
-  unsigned* const lost = reinterpret_cast<unsigned*>(exponents + layout.scales());
-  return {high,         low, exponents, lost,
-          reinterpret_cast<unsigned long long*>(lost + layout.scales()), layout.stride()};
+  int* const largest = reinterpret_cast<int*>(low + layout.plane());
+  unsigned* const lost = reinterpret_cast<unsigned*>(largest + layout.scales());
+  const auto all = reinterpret_cast<unsigned long long*>(lost + layout.scales());
+  return {high, low, largest, lost, all, layout.stride()};
 }
 
 }  // namespace fusegen

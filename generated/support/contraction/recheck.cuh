@@ -11,24 +11,9 @@
 
 #include "../launch.cuh"
 #include "../thread_positions.cuh"
-#include "pieces.cuh"
+#include "product.cuh"
 
 namespace fusegen {
-
-// A product result[i][j] = sum over c of left(i, c) right(j, c), and what is known of its operands.
-struct Product {
-  int64_t rows, columns, sum;
-  const float *left, *right;
-  int64_t left_row, left_sum, right_row, right_sum;  // strides
-  const int *left_exponents, *right_exponents;  // of i and of j; null: 0
-  const unsigned *left_lost, *right_lost;       // of i and of j; null: of all together
-  const unsigned long long *left_lost_in_all, *right_lost_in_all;
-  float* result;
-
-  __device__ __forceinline__ int exponent(int64_t i, int64_t j) const {
-    return __ldg(left_exponents + i) + (right_exponents == nullptr ? 0 : __ldg(right_exponents + j));
-  }
-};
 
 constexpr int kRecheckThreads = 256;
 constexpr int kRecheckWarps = kRecheckThreads / 32;
@@ -50,7 +35,7 @@ __device__ __forceinline__ bool is_doubtful(const Product& p, int64_t i, int64_t
 }
 
 // Element (i, j) in float32, for a whole warp; lanes add in a fixed order.
-__device__ __forceinline__ void recompute_element(const Product& p, int64_t i, int64_t j) {
+__device__ __forceinline__ float recomputed_element(const Product& p, int64_t i, int64_t j) {
   const int lane = threadIdx.x % 32;
   const float* const left = p.left + i * p.left_row;
   const float* const right = p.right + j * p.right_row;
@@ -61,7 +46,7 @@ __device__ __forceinline__ void recompute_element(const Product& p, int64_t i, i
   }
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(kAllLanes, sum, offset);
-  if (lane == 0) p.result[i * p.columns + j] = sum;
+  return sum;
 }
 
 // A tile of `depth` of the sum: 64 rows of an operand, zero beyond its end.
@@ -81,9 +66,11 @@ __device__ __forceinline__ void load_recheck_tile(
 }
 
 // The doubtful elements of a tile at (i0, j0) that has many: all are computed, a thread has 4 x 4.
-template <typename Doubtful>
+// finish(i, j, value) takes an element.
+template <typename Doubtful, typename Finish>
 __device__ __forceinline__ void recompute_tile(
-    const Product& p, int64_t i0, int64_t j0, float* shared, const Doubtful& doubtful) {
+    const Product& p, int64_t i0, int64_t j0, float* shared, const Doubtful& doubtful,
+    const Finish& finish) {
   float* const left = shared;
   float* const right = left + kRecheckDepth * kRecheckPad;
   const int row = threadIdx.x / 16, column = threadIdx.x % 16;
@@ -121,15 +108,15 @@ __device__ __forceinline__ void recompute_tile(
     for (int b = 0; b < kEach; ++b) {
       const int64_t i = i0 + row + 16 * a, j = j0 + column + 16 * b;
       if (i >= p.rows || j >= p.columns) continue;
-      float& value = p.result[i * p.columns + j];
-      if (doubtful(i, j, value)) value = total[a][b];
+      if (doubtful(i, j, p.result[i * p.columns + j])) finish(i, j, total[a][b]);
     }
   }
 }
 
-// Blocks walk over tiles of the result. Without lost elements they end at once.
+// Blocks walk over tiles of the result. Without lost elements they end at once. E: see epilogue.cuh.
+template <class E>
 __global__ void __launch_bounds__(kRecheckThreads)
-    recheck_product(const __grid_constant__ Product p) {
+    recheck_product(const __grid_constant__ Product p, const __grid_constant__ E epilogue) {
   wait_for_earlier_kernels();
   if (*p.left_lost_in_all == 0 && *p.right_lost_in_all == 0) return;
   float* const shared = shared_memory<float>();
@@ -138,6 +125,7 @@ __global__ void __launch_bounds__(kRecheckThreads)
   const int64_t across = (p.columns + kRecheckTile - 1) / kRecheckTile;
   const int64_t tiles = across * ((p.rows + kRecheckTile - 1) / kRecheckTile);
   const auto doubtful = [&](int64_t i, int64_t j, float x) { return is_doubtful(p, i, j, x); };
+  const auto finish = [&](int64_t i, int64_t j, float z) { epilogue.element(p, i, j, z); };
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const int64_t i0 = tile / across * kRecheckTile, j0 = tile % across * kRecheckTile;
     // A diagonal order: the elements of one row, or of one column, are spread over all warps.
@@ -161,45 +149,29 @@ __global__ void __launch_bounds__(kRecheckThreads)
     count = 0;
     for (int w = 0; w < kRecheckWarps; ++w) count += counts[w];
     if (count > kRecheckSparse) {
-      recompute_tile(p, i0, j0, shared, doubtful);
+      recompute_tile(p, i0, j0, shared, doubtful, finish);
       continue;
     }
     if (count == 0) continue;
     for (int s = 0; s < 16; ++s) {
       for (unsigned left = __ballot_sync(kAllLanes, found >> s & 1u); left != 0; left &= left - 1) {
         const int l = __ffs(int(left)) - 1;
-        recompute_element(p, row_of(s, l), column_of(s, l));
+        const int64_t i = row_of(s, l), j = column_of(s, l);
+        const float z = recomputed_element(p, i, j);
+        if (lane == 0) finish(i, j, z);
       }
     }
   }
 }
 
-inline cudaError_t launch_recheck(const Product& product, cudaStream_t stream) {
+template <class E>
+cudaError_t launch_recheck(const Product& product, const E& epilogue, cudaStream_t stream) {
   const int64_t tiles = ((product.rows + kRecheckTile - 1) / kRecheckTile) *
                         ((product.columns + kRecheckTile - 1) / kRecheckTile);
   constexpr int64_t kMostBlocks = 1024;  // resident at once on a GPU of 128 multiprocessors or more
   const size_t bytes = 2 * kRecheckDepth * kRecheckPad * sizeof(float) + kRecheckWarps * 4;
-  return launch(recheck_product, dim3(unsigned(tiles < kMostBlocks ? tiles : kMostBlocks)),
-                dim3(kRecheckThreads), bytes, stream, product);
-}
-
-// result = (result + cross 2^-11) 2^-e, for products that the library made.
-constexpr int kCombineThreads = 256;
-__global__ void __launch_bounds__(kCombineThreads)
-    combine_product(const __grid_constant__ Product p, const float* cross) {
-  wait_for_earlier_kernels();
-  const int64_t count = p.rows * p.columns, step = int64_t(gridDim.x) * kCombineThreads;
-  for (int64_t n = int64_t(blockIdx.x) * kCombineThreads + threadIdx.x; n < count; n += step) {
-    const float sum = fmaf(cross[n], kLowUnit, p.result[n]);
-    p.result[n] = scaled(sum, -p.exponent(n / p.columns, n % p.columns));
-  }
-}
-
-inline cudaError_t launch_combine(
-    const Product& product, const float* cross, cudaStream_t stream) {
-  const int64_t blocks = (product.rows * product.columns + kCombineThreads - 1) / kCombineThreads;
-  return launch(combine_product, dim3(unsigned(blocks < 2048 ? blocks : 2048)),
-                dim3(kCombineThreads), 0, stream, product, cross);
+  return launch(recheck_product<E>, dim3(unsigned(tiles < kMostBlocks ? tiles : kMostBlocks)),
+                dim3(kRecheckThreads), bytes, stream, product, epilogue);
 }
 
 }  // namespace fusegen

@@ -44,7 +44,19 @@ __device__ __forceinline__ unsigned word_of(__half first, __half second) {
   return unsigned(__half_as_ushort(first)) | unsigned(__half_as_ushort(second)) << 16;
 }
 
-// One row a block. folded: null, or exponents of columns, by which the elements are divided.
+__device__ __forceinline__ void store_four(const Pieces& to, int64_t at, const Split (&s)[4]) {
+  *reinterpret_cast<uint2*>(to.high + at) =
+      make_uint2(word_of(s[0].high, s[1].high), word_of(s[2].high, s[3].high));
+  *reinterpret_cast<uint2*>(to.low + at) =
+      make_uint2(word_of(s[0].low, s[1].low), word_of(s[2].low, s[3].low));
+}
+
+// The exponent by which elements are divided. folded: null, or what another matrix keeps of its rows.
+__device__ __forceinline__ int fold_of(const int* folded, int64_t index) {
+  return folded == nullptr ? 0 : row_exponent(__ldg(folded + index));
+}
+
+// One row a block. folded: of the columns.
 __global__ void __launch_bounds__(kSplitThreads)
     split_rows(const float* values, int64_t columns, bool aligned, const int* folded, Pieces to) {
   wait_for_earlier_kernels();
@@ -53,7 +65,7 @@ __global__ void __launch_bounds__(kSplitThreads)
   const float* const from = values + row * columns;
   const auto exponent = [&](float x, int64_t column) {
     if (!is_finite(x) || x == 0) return kNoExponent;
-    return exponent_of(x) - (folded == nullptr ? 0 : __ldg(folded + column));
+    return exponent_of(x) - fold_of(folded, column);
   };
   float4 kept[kKept];
   int largest = kNoExponent;
@@ -89,17 +101,13 @@ __global__ void __launch_bounds__(kSplitThreads)
   unsigned lost = 0;
   const auto put = [&](const float4& x, int64_t column) {
     const auto split_at = [&](float value, int64_t c) {
-      return split(value, e - (folded == nullptr || c >= columns ? 0 : __ldg(folded + c)));
+      return split(value, e - (c < columns ? fold_of(folded, c) : 0));
     };
     const Split s[4] = {split_at(x.x, column), split_at(x.y, column + 1),
                         split_at(x.z, column + 2), split_at(x.w, column + 3)};
 #pragma unroll
     for (int i = 0; i < 4; ++i) lost = add_lost(lost, s[i].lost);
-    const int64_t at = row * to.stride + column;
-    *reinterpret_cast<uint2*>(to.high + at) =
-        make_uint2(word_of(s[0].high, s[1].high), word_of(s[2].high, s[3].high));
-    *reinterpret_cast<uint2*>(to.low + at) =
-        make_uint2(word_of(s[0].low, s[1].low), word_of(s[2].low, s[3].low));
+    store_four(to, row * to.stride + column, s);
   };
 #pragma unroll
   for (int i = 0; i < kKept; ++i) {
@@ -116,84 +124,106 @@ __global__ void __launch_bounds__(kSplitThreads)
   __syncthreads();
   if (threadIdx.x != 0) return;
   for (int w = 1; w < kSplitWarps; ++w) lost = add_lost(lost, lost_of_warps[w]);
-  to.exponents[row] = e;
+  to.largest[row] = largest;
   to.lost[row] = lost;
   if (lost != 0) atomicAdd(to.lost_in_all, static_cast<unsigned long long>(lost));
 }
 
-// 32 kEach columns a block, of all rows: a warp takes every kColumnWarps-th row. folded: null, or
-// exponents of rows, by which the elements are divided.
-constexpr int kColumnWarps = 32;
-template <int kEach>
-__global__ void __launch_bounds__(32 * kColumnWarps)
-    split_columns(const float* values, int64_t rows, int64_t columns, const int* folded,
-                  Pieces to) {
+// By columns, in two launches: the largest exponents, then the pieces. A block has 32 kColumns
+// columns of kColumnRows rows, each warp has every kSplitWarps-th of these.
+constexpr int kColumns = 4;  // of a thread
+constexpr int kColumnRows = 64;
+
+// What the warps of a block have of each of its columns, reduced; for the threads of warp 0. shared:
+// kSplitThreads kColumns words.
+template <typename T, typename F>
+__device__ __forceinline__ void reduce_columns_of_block(T (&value)[kColumns], T* shared, F&& f) {
+#pragma unroll
+  for (int i = 0; i < kColumns; ++i) shared[threadIdx.x * kColumns + i] = value[i];
+  __syncthreads();
+  if (threadIdx.x >= 32) return;
+  for (int w = 1; w < kSplitWarps; ++w) {
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) {
+      value[i] = f(value[i], shared[(threadIdx.x + 32 * w) * kColumns + i]);
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kSplitThreads)
+    largest_of_columns(const float* values, int64_t rows, int64_t columns, bool aligned,
+                       const int* folded, Pieces to) {
   wait_for_earlier_kernels();
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int64_t first = (int64_t(blockIdx.x) * 32 + lane) * kEach;
-  const auto load = [&](int64_t row, int i) {
-    return first + i < columns ? __ldg(values + row * columns + first + i) : 0.0f;
-  };
-  int largest[kEach];
+  const int64_t first = (int64_t(blockIdx.x) * 32 + threadIdx.x % 32) * kColumns;
+  int largest[kColumns];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) largest[i] = kNoExponent;
+  for (int i = 0; i < kColumns; ++i) largest[i] = kNoExponent;
 #pragma unroll 4
-  for (int64_t row = warp; row < rows; row += kColumnWarps) {
-    const int fold = folded == nullptr ? 0 : __ldg(folded + row);
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const float x = load(row, i);
-      if (is_finite(x) && x != 0) largest[i] = max(largest[i], exponent_of(x) - fold);
-    }
+  for (int n = 0; n < kColumnRows / kSplitWarps; ++n) {
+    const int64_t row = int64_t(blockIdx.y) * kColumnRows + n * kSplitWarps + threadIdx.x / 32;
+    if (row >= rows || first >= columns) continue;
+    const float4 x = load_four(values + row * columns, first, columns, aligned);
+    const int fold = fold_of(folded, row);
+    const auto exponent = [&](float value) {
+      return is_finite(value) && value != 0 ? exponent_of(value) - fold : kNoExponent;
+    };
+    largest[0] = max(largest[0], exponent(x.x));
+    largest[1] = max(largest[1], exponent(x.y));
+    largest[2] = max(largest[2], exponent(x.z));
+    largest[3] = max(largest[3], exponent(x.w));
   }
-  int* const shared = shared_memory<int>();  // [kColumnWarps][32 kEach]
+  reduce_columns_of_block(largest, shared_memory<int>(), [](int a, int b) { return max(a, b); });
+  if (threadIdx.x >= 32) return;
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) shared[(warp * 32 + lane) * kEach + i] = largest[i];
-  __syncthreads();
-  int e[kEach];
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    for (int w = 0; w < kColumnWarps; ++w) {
-      largest[i] = max(largest[i], shared[(w * 32 + lane) * kEach + i]);
-    }
-    e[i] = row_exponent(largest[i]);
+  for (int i = 0; i < kColumns; ++i) {
+    if (first + i < columns) atomicMax(to.largest + first + i, largest[i]);
   }
-  unsigned lost[kEach] = {};
+}
+
+__global__ void __launch_bounds__(kSplitThreads)
+    split_columns(const float* values, int64_t rows, int64_t columns, bool aligned,
+                  const int* folded, Pieces to) {
+  wait_for_earlier_kernels();
+  const int64_t first = (int64_t(blockIdx.x) * 32 + threadIdx.x % 32) * kColumns;
+  int e[kColumns];
+  unsigned lost[kColumns] = {};
+#pragma unroll
+  for (int i = 0; i < kColumns; ++i) {
+    e[i] = first + i < columns ? row_exponent(to.largest[first + i]) : 0;
+  }
 #pragma unroll 4
-  for (int64_t row = warp; row < rows; row += kColumnWarps) {
-    const int fold = folded == nullptr ? 0 : __ldg(folded + row);
-    const int64_t at = row * to.stride + first;
-    if (first >= to.stride) continue;
-    Split s[kEach];
+  for (int n = 0; n < kColumnRows / kSplitWarps; ++n) {
+    const int64_t row = int64_t(blockIdx.y) * kColumnRows + n * kSplitWarps + threadIdx.x / 32;
+    if (row >= rows || first >= columns) continue;
+    const float4 x = load_four(values + row * columns, first, columns, aligned);
+    const int fold = fold_of(folded, row);
+    const Split s[kColumns] = {split(x.x, e[0] - fold), split(x.y, e[1] - fold),
+                               split(x.z, e[2] - fold), split(x.w, e[3] - fold)};
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      s[i] = split(load(row, i), e[i] - fold);
-      lost[i] = add_lost(lost[i], s[i].lost);
-    }
-    if constexpr (kEach == 2) {
-      *reinterpret_cast<unsigned*>(to.high + at) = word_of(s[0].high, s[1].high);
-      *reinterpret_cast<unsigned*>(to.low + at) = word_of(s[0].low, s[1].low);
+    for (int i = 0; i < kColumns; ++i) lost[i] = add_lost(lost[i], s[i].lost);
+    store_four(to, row * to.stride + first, s);
+  }
+  reduce_columns_of_block(lost, shared_memory<unsigned>(), add_lost);
+  if (threadIdx.x >= 32) return;
+#pragma unroll
+  for (int i = 0; i < kColumns; ++i) {
+    if (lost[i] == 0) continue;
+    if (lost[i] < kNotFinite) {
+      atomicAdd(to.lost + first + i, lost[i]);
     } else {
-      to.high[at] = s[0].high;
-      to.low[at] = s[0].low;
+      atomicOr(to.lost + first + i, kNotFinite);  // a sum of several would overflow
     }
+    atomicAdd(to.lost_in_all, static_cast<unsigned long long>(lost[i]));
   }
-  __syncthreads();  // all have read the exponents
-  unsigned* const counts = reinterpret_cast<unsigned*>(shared);
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) counts[(warp * 32 + lane) * kEach + i] = lost[i];
-  __syncthreads();
-  if (warp != 0) return;
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    if (first + i >= columns) continue;
-    for (int w = 1; w < kColumnWarps; ++w) {
-      lost[i] = add_lost(lost[i], counts[(w * 32 + lane) * kEach + i]);
-    }
-    to.exponents[first + i] = e[i];
-    to.lost[first + i] = lost[i];
-    if (lost[i] != 0) atomicAdd(to.lost_in_all, static_cast<unsigned long long>(lost[i]));
-  }
+}
+
+// Sets all bytes of an array, in the order of the stream.
+template <typename T>
+cudaError_t fill(T* array, int byte, int64_t count, cudaStream_t stream) {
+  const cudaError_t error = cudaMemsetAsync(array, byte, count * sizeof(T), stream);
+  // The caller gets the error from here, so it is cleared for the next cudaGetLastError().
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return error;
 }
 
 // Splits values [layout.rows, layout.columns]. folded: null, or what has the exponents to fold in.
@@ -201,22 +231,29 @@ __global__ void __launch_bounds__(32 * kColumnWarps)
 inline cudaError_t launch_split(
     const float* values, const PiecesLayout& layout, const Pieces* folded, const Pieces& to,
     cudaStream_t stream) {
-  const int* const exponents = folded == nullptr ? nullptr : folded->exponents;
-  cudaError_t error = clear_counters(reinterpret_cast<unsigned*>(to.lost_in_all), 2, stream);
-  if (error != cudaSuccess) return error;
-  if (layout.by_columns) {
-    const bool pairs = layout.columns >= 64 * 64;  // enough blocks for most multiprocessors
-    const int64_t each = pairs ? 64 : 32;
-    const dim3 grid(unsigned((layout.stride() + each - 1) / each)), block(32 * kColumnWarps);
-    const size_t bytes = kColumnWarps * each * sizeof(int);
-    const auto kernel = pairs ? split_columns<2> : split_columns<1>;
-    return launch_with(false, kernel, grid, block, bytes, stream, values, layout.rows,
-                       layout.columns, exponents, to);
-  }
+  const int* const folds = folded == nullptr ? nullptr : folded->largest;
   const bool aligned = layout.columns % 4 == 0 && reinterpret_cast<uintptr_t>(values) % 16 == 0;
-  return launch_with(false, split_rows, dim3(unsigned(layout.rows)), dim3(kSplitThreads),
-                     2 * kSplitWarps * sizeof(int), stream, values, layout.columns, aligned,
-                     exponents, to);
+  const dim3 block(kSplitThreads);
+  if (!layout.by_columns) {
+    const cudaError_t error = fill(to.lost_in_all, 0, 1, stream);
+    if (error != cudaSuccess) return error;
+    return launch_with(false, split_rows, dim3(unsigned(layout.rows)), block,
+                       2 * kSplitWarps * sizeof(int), stream, values, layout.columns, aligned,
+                       folds, to);
+  }
+  // 0x80808080 is below every exponent. The counts of columns and the count of all are neighbours.
+  cudaError_t error = fill(to.largest, 0x80, layout.columns, stream);
+  if (error == cudaSuccess) error = fill(to.lost, 0, layout.columns + 2, stream);
+  if (error != cudaSuccess) return error;
+  constexpr int64_t kAcross = 32 * kColumns;
+  const dim3 grid(unsigned((layout.columns + kAcross - 1) / kAcross),
+                  unsigned((layout.rows + kColumnRows - 1) / kColumnRows));
+  constexpr size_t kBytes = kSplitThreads * kColumns * sizeof(int);
+  error = launch_with(false, largest_of_columns, grid, block, kBytes, stream, values, layout.rows,
+                      layout.columns, aligned, folds, to);
+  if (error != cudaSuccess) return error;
+  return launch(split_columns, grid, block, kBytes, stream, values, layout.rows, layout.columns,
+                aligned, folds, to);
 }
 
 }  // namespace fusegen

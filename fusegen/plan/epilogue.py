@@ -1,0 +1,28 @@
+"""Whether a forward program can run in the epilogue of the product that it begins with."""
+
+from __future__ import annotations
+
+from fusegen.plan.model import Program
+from fusegen.plan.units import Unit
+from fusegen.spec.model import SpecModel
+
+SPLIT = "fp32_split"
+
+_TOO_WIDE = {
+    Unit.CHANNEL: "a tile has some of the rows that it sums over, not all of them",
+    Unit.ROW: "a tile has a part of each row that it sums over",
+    Unit.GROUP: "it sums over groups of channels",
+}
+
+
+def is_split(spec: SpecModel) -> bool:
+    """Whether the product is our own kernel's unless a module is told otherwise."""
+    return getattr(spec.chain[0], "precision", None) == SPLIT and "float32" in spec.dtypes
+
+
+def why_after_product(program: Program) -> str | None:
+    """Why a program has to run in kernels of its own, by what it computes; None if the epilogue can take it."""
+    for phase in program.phases:
+        if phase.unit in _TOO_WIDE:
+            return _TOO_WIDE[phase.unit]
+    return _TOO_WIDE[Unit.CHANNEL] if program.terminal or program.scalar_sums else None
