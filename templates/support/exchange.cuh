@@ -27,9 +27,6 @@ constexpr int exchange_size(int values) { return 2 * values * kClusterWarps + 4;
 
 #if defined(__CUDACC__)
 
-__device__ __forceinline__ unsigned shared_address(const void* own) {
-  return unsigned(__cvta_generic_to_shared(own));
-}
 __device__ __forceinline__ unsigned shared_address_of_peer(const void* own, int rank) {
   unsigned address;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(own)), "r"(rank));

@@ -181,6 +181,13 @@ __device__ __forceinline__ T* shared_memory() {
 #endif
 }
 
+#if defined(__CUDACC__)
+// What instructions call an address in shared memory.
+__device__ __forceinline__ unsigned shared_address(const void* own) {
+  return unsigned(__cvta_generic_to_shared(own));
+}
+#endif
+
 // The array in shared memory that follows an array of `count` elements.
 template <typename Next, typename T>
 __device__ __forceinline__ Next* next_array(T* array, std::int64_t count) {

@@ -7,11 +7,9 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
-namespace fusegen {
+#include "../launch.cuh"
 
-__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
-  return uint32_t(__cvta_generic_to_shared(pointer));
-}
+namespace fusegen {
 
 // Barriers. A phase ends once `count` arrivals and all announced bytes have come.
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
