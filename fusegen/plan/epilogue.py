@@ -7,6 +7,8 @@ from fusegen.plan.units import Unit
 from fusegen.spec.model import SpecModel
 
 SPLIT = "fp32_split"
+EPILOGUE = "epilogue"  # what explanations call it
+TARGET = "sm_90"  # whose tensor cores our own kernel of the product is for
 
 _TOO_WIDE = {
     Unit.CHANNEL: "a tile has some of the rows that it sums over, not all of them",
@@ -26,3 +28,11 @@ def why_after_product(program: Program) -> str | None:
         if phase.unit in _TOO_WIDE:
             return _TOO_WIDE[phase.unit]
     return _TOO_WIDE[Unit.CHANNEL] if program.terminal or program.scalar_sums else None
+
+
+def reason(program: Program) -> str:
+    """Where a program runs in modules of that precision, for people."""
+    why = why_after_product(program)
+    if why is None:
+        return f"under {SPLIT} it runs in the epilogue of the product, on GPUs of {TARGET}"
+    return f"under {SPLIT} it runs after the product: {why}"
