@@ -64,6 +64,9 @@ class Bench:
         if not modes:
             self.problems.append(f"{place}: the spec has no {place.dtype}")
             return
+        if subject.plan.chain.contraction is None and PRECISIONS[precision].product != "ieee":
+            self.problems.append(f"{place}: the chain has no matrix product")
+            return
         with matmul_settings(PRECISIONS[precision]), compiling(self.options.against):
             try:
                 self._configurations(place, modes[0])
@@ -79,6 +82,9 @@ class Bench:
     def _configurations(self, place: _Place, mode: Mode) -> None:
         subject, options = place.subject, self.options
         fused, original, inputs = subject.pair(place.sizes, mode, options.seed)
+        product = PRECISIONS[place.precision].product
+        if product != "ieee":
+            fused.fusegen_precision = product
         dtype = getattr(torch, place.dtype)
         checks = Checks(original, inputs, options.modes, dtype, options.seed)
         try:
@@ -97,7 +103,7 @@ class Bench:
             counts = tail_bytes(subject.plan, mode, place.sizes, what)
             works = {COPY: copy_work(counts, subject.device)}
             contraction = contraction_work(subject.plan, mode, original, inputs, grad_output, what)
-            if contraction is not None:
+            if contraction is not None and product == "ieee":
                 works[CONTRACTION] = contraction
             for name, module in {FUSED: fused, **peers}.items():
                 graphs = name in peers and uses_graphs(name)

@@ -7,14 +7,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Precision:
-    """The dtype of activations and parameters, and whether float32 products may be taken in TF32."""
+    """The dtype of activations and parameters, and whether float32 products may be taken in TF32.
+
+    product: the precision of the fused module's own product (`precision` of a linear step). Peers make theirs in dtype.
+    """
 
     dtype: str
     tf32: bool = False
+    product: str = "ieee"
+
+    @property
+    def is_dtype(self) -> bool:
+        """Whether the dtype alone tells it."""
+        return not self.tf32 and self.product == "ieee"
 
 
 PRECISIONS = {
     "fp32": Precision("float32"),
+    "fp32_split": Precision("float32", product="fp32_split"),
     "tf32": Precision("float32", tf32=True),
     "bf16": Precision("bfloat16"),
     "fp16": Precision("float16"),

@@ -109,7 +109,8 @@ def collect_inputs(
         raise BuildError(f"{package} has no generated sources", hint="generate it first: fusegen build SPEC")
     parts: dict[str, str] = {}
     support = package.parent / SUPPORT
-    shared = tuple(path for path in (support / MODULE_SOURCE, *contraction_of(cxx, support)) if path.is_file())
+    module = support / MODULE_SOURCE
+    shared = (*([module] if module.is_file() else []), *contraction_of(cxx, support))
     for path in (*cuda, *cxx, *shared, *sorted(p for p in package.iterdir() if p.suffix in HEADERS)):
         kind = "header" if path.suffix in HEADERS else "source"
         parts[f"{kind} {path.name}"] = digest_of_file(path)

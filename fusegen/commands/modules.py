@@ -40,7 +40,7 @@ def bench(
         list[Path] | None, typer.Argument(help="Spec files, or directories of them.", show_default=False)
     ] = None,
     against: Annotated[str, typer.Option(help="What to measure beside the fused module.")] = ",".join(PEERS),
-    dtypes: Annotated[str, typer.Option(help="Of fp32, tf32, bf16, fp16.")] = ",".join(DEFAULT_PRECISIONS),
+    dtypes: Annotated[str, typer.Option(help="Of fp32, fp32_split, tf32, bf16, fp16.")] = ",".join(DEFAULT_PRECISIONS),
     shapes: Annotated[str, typer.Option(help="Such as 64x256x256 (rows, input features, channels).")] = TYPICAL,
     modes: Annotated[str, typer.Option(help="What is called.")] = ",".join(MODES),
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Append the figures to it.")] = None,

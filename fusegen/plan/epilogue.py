@@ -25,8 +25,7 @@ def is_split(spec: SpecModel) -> bool:
 def why_after_product(program: Program) -> str | None:
     """Why a program has to run in kernels of its own, by what it computes; None if the epilogue can take it."""
     for phase in program.phases:
-        if phase.unit in _TOO_WIDE:
-            return _TOO_WIDE[phase.unit]
+        return _TOO_WIDE.get(phase.unit, _TOO_WIDE[Unit.CHANNEL])
     return _TOO_WIDE[Unit.CHANNEL] if program.terminal or program.scalar_sums else None
 
 

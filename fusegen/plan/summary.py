@@ -13,6 +13,15 @@ from fusegen.plan.plan import Plan
 from fusegen.plan.tuning import Architecture, ranges
 
 
+# How a float32 product is made, unless the module is told otherwise.
+_IN_FLOAT32 = {
+    "ieee": "aten::mm",
+    "fp32_split": "pieces of fp16",
+    "bf16": "operands of bf16",
+    "fp16": "operands of fp16",
+}
+
+
 def summary(plan: Plan) -> dict[str, Any]:
     """The chain, schedules, kernels, bytes and reasons. Bytes are those of the first mode at the typical sizes."""
     data = {
@@ -72,14 +81,17 @@ def _contraction(plan: Plan) -> dict[str, Any] | None:
     if c is None:
         return None
     bias = any(parameter.in_product for parameter in plan.chain.parameters.values())
-    narrow = {WIDTH[mode.roles["activation"]] == 2 for mode in plan.modes if is_built(mode)}
-    by = "aten::addmm in 16 bits, aten::mm in float32" if len(narrow) == 2 else "aten::addmm"
+    ways = {2: "aten::addmm" if bias else "aten::mm", 4: _IN_FLOAT32[plan.spec.chain[0].precision]}
+    built = {WIDTH[mode.roles["activation"]] for mode in plan.modes if is_built(mode)}
+    used = {width: ways[width] for width in sorted(built)}
+    both = len(set(used.values())) == 2
+    by = f"{used[2]} in 16 bits, {used[4]} in float32" if both else next(iter(used.values()))
     return {
         "name": c.name,
         "in_features": c.in_features,
         "out_features": c.out_features,
         "bias": bias,
-        "by": by if bias and True in narrow else "aten::mm",
+        "by": by,
     }
 
 

@@ -89,7 +89,7 @@ def operands(call: CallNames) -> list[str]:
     c = call.chain.contraction
     if not c:
         return []
-    precision = ["_precision = _support.choose_precision(self, _activation, _width)"]
+    precision = [f"_precision = _support.choose_precision(self, {call.first}, {c.weight}, _activation)"]
     return [
         *(precision if call.plan.has_precisions else []),
         f"{c.operand} = {call.first}",

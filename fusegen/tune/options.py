@@ -10,7 +10,7 @@ from fusegen.bench.names import PRECISIONS
 from fusegen.bench.options import names
 from fusegen.spec.base import MAX_SIZE
 
-_DTYPES = {name: precision.dtype for name, precision in PRECISIONS.items() if not precision.tf32}
+_DTYPES = {name: precision.dtype for name, precision in PRECISIONS.items() if precision.is_dtype}
 
 
 @dataclass(frozen=True)

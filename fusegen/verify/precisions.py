@@ -50,7 +50,7 @@ def rounded_operands(fused: nn.Module, original: nn.Module, inputs: Sequence[Ten
     """The precisions that round operands, beside the original with operands rounded alike, in train and eval.
 
     Where rounding errors of the tail turn the rounding of an element of the product's gradient, both gradients are off
-    by an ulp of the narrow dtype there. That is rare: an error of another rounding is sixteen times the bound or more.
+    by an ulp of the narrow dtype there. That is rare: operands that were rounded otherwise are off ten times as far.
     """
     results = []
     for precision, narrow in ROUNDED.items():
@@ -78,16 +78,17 @@ def _judged(
             continue
         item = judge(f"{label}grad {name}", mine, theirs, expected, terms=exact.terms.get(name))
         if name in of_product:
-            bound = Error(item.bound.largest + ulp, item.bound.norm + ulp / 16)
+            bound = Error(item.bound.largest + ulp, item.bound.norm + ulp / 32)
             item = replace(item, bound=bound, ok=item.fused.within(bound))
         results.append(item)
     return results
 
 
 def with_precision(module: nn.Module, precision: str) -> nn.Module:
-    """The module itself, which multiplies in that precision from now on."""
+    """The module itself, which multiplies in that precision from now on, at small sizes too."""
     if precision != IEEE:
         module.fusegen_precision = precision
+        module._fusegen_split_always = True
     return module
 
 

@@ -118,9 +118,9 @@ class Suite:
         for each in self._fitting(f"numerics {split}", chosen, mode):
             for train in (True, False):
                 yield from self._numerics_at(each, mode, False, train, split)
-        for name in _OF_SPLIT:
-            for size in self._fitting(name, [self._size()], mode):
-                yield from self._one(name, size, mode, split, self._behaviour, _BEHAVIOUR[name], size, mode, split)
+        for name, check in _BEHAVIOUR.items():
+            for size in self._fitting(name, [self._size()], mode) if name in _OF_SPLIT else []:
+                yield from self._one(name, size, mode, split, self._behaviour, check, size, mode, split)
         for each in self._fitting(f"training {split}", [self._size()], mode, training_bytes):
             yield from self._one("training", each, mode, f"{STEPS} steps, {split}", self._steps, each, mode, split)
         for each in self._fitting("rounded operands", [self._size()], mode):

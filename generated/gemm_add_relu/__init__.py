@@ -59,7 +59,7 @@ _package = _support.Package(
     name="gemm_add_relu",
     module=__name__,
     file=__file__,
-    sources="504852775748",  # the digest of what _C.so is compiled from
+    sources="fbc6e8015068",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -178,7 +178,7 @@ class GemmAddRelu(_support.FusedModule):
         )
         if _why:
             return None, _why
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, gemm_weight, _activation)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)

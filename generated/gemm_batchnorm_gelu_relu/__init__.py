@@ -59,7 +59,7 @@ _package = _support.Package(
     name="gemm_batchnorm_gelu_relu",
     module=__name__,
     file=__file__,
-    sources="48ffc2a9c50a",  # the digest of what _C.so is compiled from
+    sources="18b9d4493e99",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -200,7 +200,7 @@ class GemmBatchnormGeluRelu(_support.FusedModule):
         )
         if _why:
             return None, _why
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, gemm_weight, _activation)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)

@@ -61,7 +61,7 @@ _package = _support.Package(
     name="gemm_bias_hardtanh_mish_groupnorm",
     module=__name__,
     file=__file__,
-    sources="0fe3b7d8d58a",  # the digest of what _C.so is compiled from
+    sources="276bb4cde68e",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -202,7 +202,7 @@ class GemmBiasHardtanhMishGroupnorm(_support.FusedModule):
             or x.shape[0] == 1 and _groups == _channels
         ):
             return None, _support.REFUSED
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, gemm_weight, _activation)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)

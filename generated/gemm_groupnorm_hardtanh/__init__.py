@@ -58,7 +58,7 @@ _package = _support.Package(
     name="gemm_groupnorm_hardtanh",
     module=__name__,
     file=__file__,
-    sources="dc1b2797c3c2",  # the digest of what _C.so is compiled from
+    sources="2d4b9226a324",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -193,7 +193,7 @@ class GemmGroupnormHardtanh(_support.FusedModule):
             or x.shape[0] == 1 and _groups == _channels
         ):
             return None, _support.REFUSED
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, gemm_weight, _activation)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)

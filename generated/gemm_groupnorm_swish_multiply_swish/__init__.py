@@ -61,7 +61,7 @@ _package = _support.Package(
     name="gemm_groupnorm_swish_multiply_swish",
     module=__name__,
     file=__file__,
-    sources="7bfc3a105d9e",  # the digest of what _C.so is compiled from
+    sources="0bd0acb3bc9e",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -203,7 +203,7 @@ class GemmGroupnormSwishMultiplySwish(_support.FusedModule):
             or x.shape[0] == 1 and _groups == _channels
         ):
             return None, _support.REFUSED
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, gemm_weight, _activation)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)

@@ -58,7 +58,7 @@ _package = _support.Package(
     name="gemm_multiply_leakyrelu_split",
     module=__name__,
     file=__file__,
-    sources="7f7caee928c1",  # the digest of what _C.so is compiled from
+    sources="a99792e435f0",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -176,7 +176,7 @@ class GemmMultiplyLeakyreluSplit(_support.FusedModule):
         )
         if _why:
             return None, _why
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, gemm_weight, _activation)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)

@@ -58,7 +58,7 @@ _package = _support.Package(
     name="gemm_scale_bn_4096",
     module=__name__,
     file=__file__,
-    sources="e004cedcd4ca",  # the digest of what _C.so is compiled from
+    sources="ceb8fd932c05",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -209,7 +209,7 @@ class GemmScaleBn4096(_support.FusedModule):
         )
         if _why:
             return None, _why
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, gemm_weight, _activation)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)

@@ -58,7 +58,7 @@ _package = _support.Package(
     name="gemm_sigmoid_scaling_residualadd",
     module=__name__,
     file=__file__,
-    sources="bd9a101668f2",  # the digest of what _C.so is compiled from
+    sources="5be9b0b7553c",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -176,7 +176,7 @@ class GemmSigmoidScalingResidualadd(_support.FusedModule):
         )
         if _why:
             return None, _why
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, gemm_weight, _activation)
         gemm_input = x
         if _autocast:
             gemm_input = gemm_input.to(_activation)

@@ -58,7 +58,7 @@ _package = _support.Package(
     name="linear_layernorm_gelu",
     module=__name__,
     file=__file__,
-    sources="5dc12fc50fea",  # the digest of what _C.so is compiled from
+    sources="6242684694e5",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -181,7 +181,7 @@ class LinearLayernormGelu(_support.FusedModule):
         )
         if _why:
             return None, _why
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, linear_weight, _activation)
         linear_input = x
         if _autocast:
             linear_input = linear_input.to(_activation)

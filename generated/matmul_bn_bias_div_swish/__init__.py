@@ -61,7 +61,7 @@ _package = _support.Package(
     name="matmul_bn_bias_div_swish",
     module=__name__,
     file=__file__,
-    sources="dd1fc62f358b",  # the digest of what _C.so is compiled from
+    sources="498e00308823",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -219,7 +219,7 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
         )
         if _why:
             return None, _why
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, matmul_weight, _activation)
         matmul_input = x
         if _autocast:
             matmul_input = matmul_input.to(_activation)

@@ -59,7 +59,7 @@ _package = _support.Package(
     name="matmul_groupnorm_leakyrelu_sum",
     module=__name__,
     file=__file__,
-    sources="40625dea1d2c",  # the digest of what _C.so is compiled from
+    sources="3ecb87886dd7",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -195,7 +195,7 @@ class MatmulGroupnormLeakyreluSum(_support.FusedModule):
             or x.shape[0] == 1 and _groups == _channels
         ):
             return None, _support.REFUSED
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, fc_weight, _activation)
         fc_input = x
         if _autocast:
             fc_input = fc_input.to(_activation)

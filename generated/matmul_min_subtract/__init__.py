@@ -57,7 +57,7 @@ _package = _support.Package(
     name="matmul_min_subtract",
     module=__name__,
     file=__file__,
-    sources="caaf650f8247",  # the digest of what _C.so is compiled from
+    sources="b2b2f3eb8f91",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -178,7 +178,7 @@ class MatmulMinSubtract(_support.FusedModule):
         )
         if _why:
             return None, _why
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, linear_weight, _activation)
         linear_input = x
         if _autocast:
             linear_input = linear_input.to(_activation)

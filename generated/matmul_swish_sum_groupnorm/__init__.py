@@ -60,7 +60,7 @@ _package = _support.Package(
     name="matmul_swish_sum_groupnorm",
     module=__name__,
     file=__file__,
-    sources="99e2e22f5a0a",  # the digest of what _C.so is compiled from
+    sources="cf2477c94629",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -200,7 +200,7 @@ class MatmulSwishSumGroupnorm(_support.FusedModule):
             or x.shape[0] == 1 and _groups == _channels
         ):
             return None, _support.REFUSED
-        _precision = _support.choose_precision(self, _activation, _width)
+        _precision = _support.choose_precision(self, x, matmul_weight, _activation)
         matmul_input = x
         if _autocast:
             matmul_input = matmul_input.to(_activation)

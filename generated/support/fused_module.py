@@ -28,6 +28,7 @@ class FusedModule(nn.Module):
     """
 
     fusegen_strict: bool = False
+    _fusegen_split_always = False  # for tests: fp32_split even where it is slower
 
     def fusegen_kernels(self, *inputs: Tensor) -> KernelUse:
         """Whether a call with these inputs would run the kernels. Computes nothing.

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .dimensions import as_rows
+from .product_route import is_worth_splitting
 from .stand_in import is_traced
 
 IEEE, FP32_SPLIT, BF16, FP16 = range(4)  # as in torch_split.h
@@ -26,17 +27,36 @@ def check_precision(name, precision):
     return precision
 
 
-def choose_precision(module, activation, width):
-    """The number of the precision in which a call's product is made.
+def choose_precision(module, x, weight, activation):
+    """The number of the precision in which the product of a call is made.
 
-    activation: the dtype of its operands. width: the length of its sums. In other dtypes than
-    float32 there is one way alone. Without anything to add up there is nothing to split.
+    x, weight: its operands. activation: the dtype in which it is made. In other dtypes than float32 there is one way
+    alone. fp32_split is ieee where splitting is not worth it: product_route.py.
     """
     precision = module.fusegen_precision
     if precision == "ieee":
         return IEEE
     check_precision(module._fusegen_package.name, precision)
-    return _PRECISIONS[precision] if activation == torch.float32 and width else IEEE
+    if activation != torch.float32 or not weight.shape[1]:
+        return IEEE  # without terms there is nothing to round
+    if precision == "fp32_split" and not _is_worth_splitting(module, x, weight):
+        return IEEE
+    return _PRECISIONS[precision]
+
+
+def _is_worth_splitting(module, x, weight):
+    if x.device.type != "cuda" or module._fusegen_split_always:
+        return True
+    device = torch.cuda.get_device_properties(x.device)
+    wanted = x.requires_grad or weight.requires_grad
+    return is_worth_splitting(
+        (device.major, device.minor),
+        device.multi_processor_count,
+        x.numel() // x.shape[-1],
+        *weight.shape,
+        weight_kept=not module.training and _may_keep(weight),
+        gradients=wanted and torch.is_grad_enabled(),
+    )
 
 
 def with_pieces(module, operator, arguments):

@@ -69,6 +69,31 @@ def broken(subject: Subject, forward: Callable) -> Subject:
     return Subject(subject.plan, package, "cpu", subject.original_class)
 
 
+def test_a_precision_of_the_fused_module_alone(linear: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    precisions = []
+    work = bench_module.module_work
+
+    def record(module: nn.Module, *arguments, **options):
+        precisions.append(getattr(module, "fusegen_precision", None))
+        return work(module, *arguments, **options)
+
+    monkeypatch.setattr(bench_module, "module_work", record)
+    run = bench(ScriptedClock((2.0, 5.0, 20.0, 16.0)), modes=(TRAIN,))
+    run.measure(linear, typical(linear.plan), "fp32_split")
+    assert not run.wrong and not run.problems
+    assert precisions == ["fp32_split", "ieee", "ieee"]  # peers are the same class with its chain in PyTorch's operators
+    rows = by_subject(run.rows, TRAIN)
+    assert list(rows) == ["copy", "fused", "eager", "compile"] and rows["fused"].dtype == "fp32_split"
+    # Its product is not the library's, so there is no time of the tail alone.
+    assert rows["fused"].device_ratio == 5 / 16 and rows["fused"].tail_ms is None
+
+
+def test_a_chain_without_a_product_has_no_precision_of_it(tmp_path: Path) -> None:
+    run = bench()
+    run.measure(stand_in(tmp_path, "bench_groups_split", GROUPS), None, "fp32_split")
+    assert run.problems and "has no matrix product" in run.problems[0] and not run.rows
+
+
 def test_rows_of_a_run(linear: Subject) -> None:
     written, said = [], []
     run = bench(write=written.append, say=said.append)

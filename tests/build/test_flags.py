@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fusegen.build import BuildError, find_toolchain
-from fusegen.build.flags import cxx_flags, gencode, link_flags, nvcc_flags
+from fusegen.build.flags import contraction_flags, cxx_flags, gencode, link_flags, nvcc_flags
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,21 @@ def test_gencode(targets: list[str], machine: list[str], ptx: str) -> None:
     *code, last = gencode(targets)
     assert code == [f"-gencode=arch={one}" for one in machine]
     assert last == f"-gencode=arch={ptx},code={ptx}"
+
+
+@pytest.mark.parametrize(
+    "targets, machine",
+    [
+        (["sm_90"], ["compute_90a,code=sm_90a"]),
+        (["sm_90", "sm_90a"], ["compute_90a,code=sm_90a"]),
+        (["sm_100", "sm_90", "sm_80"], ["compute_80,code=sm_80", "compute_90a,code=sm_90a", "compute_100,code=sm_100"]),
+        (["sm_100"], ["compute_100,code=sm_100"]),
+    ],
+)
+def test_the_contraction_has_code_for_sm_90a_in_place_of_sm_90(targets: list[str], machine: list[str]) -> None:
+    found = [flag for flag in contraction_flags(targets) if "gencode" in flag]
+    assert found[:-1] == [f"-gencode=arch={one}" for one in machine]
+    assert found[-1] == gencode(targets)[-1]  # PTX for whatever is newer
 
 
 @pytest.mark.parametrize("target", ["", "90", "compute_90", "sm_9", "sm_90b", "sm_90 ", "sm_90;ls"])

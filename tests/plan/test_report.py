@@ -127,7 +127,7 @@ def test_the_chain_is_there_in_order(tmp_path: Path) -> None:
     steps = ("op: rms_norm, name: rms, eps: null", "op: clamp, min: 0.5", "op: silu, save: s", "op: add, value: s")
     plan = planned(tmp_path, BARE, *steps)
     assert summary(plan)["chain"] == [
-        {"op": "linear", "name": "gemm", "out_features": "hidden", "bias": False},
+        {"op": "linear", "name": "gemm", "out_features": "hidden", "bias": False, "precision": "ieee"},
         {"op": "rms_norm", "name": "rms", "eps": None, "affine": True},
         {"op": "clamp", "min": 0.5},
         {"op": "silu", "save": "s"},

@@ -72,7 +72,9 @@ inline int has_tensor_core_kernel() {
 template <bool kLeftTransposed, bool kRightTransposed, class E>
 cudaError_t launch_tensor_cores(const Operation& o, const E& epilogue, cudaStream_t stream) {
   PieceMaps maps{};
-  if (explanation == nullptr) {
+  if (explanation != nullptr) {
+    explanation->next("product", 0, 0);
+  } else {
     const cudaError_t error = describe_pieces<kLeftTransposed, kRightTransposed>(o, maps);
     if (error != cudaSuccess) return error;
   }
@@ -87,6 +89,7 @@ cudaError_t launch_tensor_cores(const Operation& o, const E& epilogue, cudaStrea
 template <class E>
 cudaError_t launch_forward(const Operation& o, const E& epilogue, cudaStream_t stream) {
   const cudaError_t error = launch_tensor_cores<false, false>(o, epilogue, stream);
+  if (explanation != nullptr) explanation->next("recheck", 0, 0);
   return error != cudaSuccess ? error : launch_recheck(o.product, epilogue, stream);
 }
 

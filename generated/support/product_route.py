@@ -1,0 +1,72 @@
+"""Where it is worth splitting the operands of a float32 product: where that is faster than the library's product.
+
+The figures of compute capability 9.0 are from benchmarks/results/split_times_h100.csv. Those of others are by their
+data sheets. Where fp16 tensor cores are only some times as fast as float32 (8.6, 8.9, 12.0), nothing is gained.
+"""
+
+from typing import NamedTuple
+
+# Below so many terms, the sums of tensor cores may be less accurate than float32's.
+LEAST_TERMS = 192
+_TILE = 128  # rows and columns that a multiprocessor computes at a time
+
+
+class Speed(NamedTuple):
+    """Of one kind of GPU, for each microsecond: operations in float32 and of fp16 tensor cores, bytes of memory.
+
+    term: microseconds of one term of the sums of a tile. chunk: terms that the library adds up before it adds them to
+    what is in memory; 0: a kernel of ours adds them up in registers.
+    """
+
+    float32: float
+    tensor_cores: float
+    memory: float
+    term: float
+    chunk: int = 0
+
+
+SPEEDS = {
+    (8, 0): Speed(1.9e7, 2.4e8, 1.3e6, 0.0, 256),
+    (9, 0): Speed(5.1e7, 6.4e8, 2.5e6, 0.0145),
+    (10, 0): Speed(7.0e7, 1.5e9, 6.0e6, 0.0, 256),
+    (10, 3): Speed(7.0e7, 1.5e9, 6.0e6, 0.0, 256),
+}
+_LAUNCH = 4.0  # microseconds
+
+
+def is_worth_splitting(
+    capability, multiprocessors, rows, channels, in_features, *, weight_kept, gradients
+):
+    """Whether a call is faster with split operands, and as accurate.
+
+    capability: (major, minor). weight_kept: whether the pieces of the weight are there already. gradients: whether the
+    backward pass will want both of its products.
+    """
+    speed = SPEEDS.get(capability)
+    lengths = (rows, channels, in_features) if gradients else (in_features,)
+    if speed is None or min(lengths) < LEAST_TERMS:
+        return False
+    splitting = _split(speed, rows * in_features)
+    if not weight_kept:
+        splitting += _split(speed, channels * in_features)
+    products = [(rows, channels, in_features)]
+    if gradients:
+        splitting += 2 * _split(speed, rows * channels)
+        products += [(rows, in_features, channels), (channels, in_features, rows)]
+    mine = splitting + sum(_product(speed, multiprocessors, *sizes) for sizes in products)
+    return mine < sum(2 * a * b * c / speed.float32 for a, b, c in products)
+
+
+def _split(speed, elements):
+    """Microseconds: a matrix is read, and as many bytes are written."""
+    return _LAUNCH + 8 * elements / speed.memory
+
+
+def _product(speed, multiprocessors, rows, columns, terms):
+    """Microseconds of the three products of pieces."""
+    busy = 6 * rows * columns * terms / speed.tensor_cores
+    if speed.chunk:
+        chunks = -(-terms // speed.chunk)
+        return 2 * _LAUNCH * chunks + busy + 8 * rows * columns * chunks / speed.memory
+    tiles = -(-rows // _TILE) * -(-columns // _TILE)
+    return 2 * _LAUNCH + max(busy, -(-tiles // multiprocessors) * terms * speed.term)
