@@ -21,22 +21,27 @@ from fusegen.paths import AUTOGRAD, SUPPORT
 
 
 def emulate_package(
-    package: Path, *, cache: Path, modes: Iterable[int] | None = None, verification: bool = False
+    package: Path,
+    *,
+    cache: Path,
+    modes: Iterable[int] | None = None,
+    verification: bool = False,
+    defines: Sequence[str] = (),
 ) -> ModuleType:
     """Imports a copy of `package` whose ops are registered for CPU tensors and launch the emulated kernels.
 
     package: a directory of a generated package. cache: where compiled objects are kept. modes: the dtype
     configurations to compile, as compile_kernels() has them; ops raise an error in the others. verification: with the
-    float64 kernels. Raises EmulationBuildError with the compiler's message. One process can hold one emulated copy of a
-    package, and none beside the real extension.
+    float64 kernels. defines: macros of the kernels. Raises EmulationBuildError with the compiler's message. One process
+    can hold one emulated copy of a package, and none beside the real extension.
     """
     name = f"fusegen_emulated_{package.name}"
     if name in sys.modules:
         return sys.modules[name]
-    defines = ["FUSEGEN_VERIFICATION"] if verification else []
+    defines = [*defines, *(["FUSEGEN_VERIFICATION"] if verification else [])]
     kernels = compile_kernels(package / "kernels.cu", cache=cache, defines=defines, modes=modes)
     support = package.parent / SUPPORT
-    libraries = [kernels.path, *_contraction(package / "bindings.cpp", support, cache)]
+    libraries = [kernels.path, *_contraction(package / "bindings.cpp", support, cache, defines)]
     headers = (package / "launchers.h", *sorted(support.glob("torch_*.h")))
     binding = _read(package / "bindings.cpp", *headers, *_module_sources(support))
     key = _digest(binding + "".join(map(str, libraries)).encode())
@@ -52,11 +57,11 @@ def emulate_package(
     return _import(name, copy / "__init__.py")
 
 
-def _contraction(binding: Path, support: Path, cache: Path) -> list[Path]:
+def _contraction(binding: Path, support: Path, cache: Path, defines: Sequence[str]) -> list[Path]:
     """The library of the emulated contraction, if the binding calls it."""
     from fusegen.build.key import contraction_of
 
-    return [compile_kernels(source, cache=cache).path for source in contraction_of([binding], support)]
+    return [compile_kernels(source, cache=cache, defines=defines).path for source in contraction_of([binding], support)]
 
 
 def _build_binding(source: Path, linked: Sequence[Path], output: Path, verification: bool) -> None:

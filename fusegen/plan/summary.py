@@ -12,7 +12,6 @@ from fusegen.plan.modes import VERIFICATION_DTYPE
 from fusegen.plan.plan import Plan
 from fusegen.plan.tuning import Architecture, ranges
 
-
 # How a float32 product is made, unless the module is told otherwise.
 _IN_FLOAT32 = {
     "ieee": "aten::mm",

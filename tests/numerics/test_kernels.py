@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
 
 import numpy as np
@@ -10,55 +9,15 @@ import pytest
 import torch
 
 from fusegen.emulate import Buffer, EmulatedLibrary, compile_kernels
-from fusegen.numerics.pieces import LARGEST, split
+from fusegen.numerics.pieces import split
 from fusegen.numerics.products import CHUNK, split_product
 from fusegen.numerics.tensor_core import accumulate
-from fusegen.runtime.structs import Struct
-
-CONTRACTION = Path(__file__).parents[2] / "templates" / "support" / "contraction" / "contraction.cu"
-
-
-class PiecesLayout(ctypes.Structure):
-    """As in contraction.h."""
-
-    _fields_ = [("rows", ctypes.c_int64), ("columns", ctypes.c_int64), ("by_columns", ctypes.c_bool)]
-
-
-class SplitProduct(ctypes.Structure):
-    """As in contraction.h."""
-
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("kind", "rows", "channels", "in_features")),
-        *((name, ctypes.c_void_p) for name in ("left", "right", "left_pieces", "right_pieces", "result", "stream")),
-    ]
+from tests.emulate.split import CONTRACTION, ONE_CLUSTER, Emulated, hostile, product_of
 
 
 @pytest.fixture(scope="module")
 def library(emulation_cache: Path) -> EmulatedLibrary:
     return compile_kernels(CONTRACTION, cache=emulation_cache)
-
-
-class Emulated:
-    """A matrix and its pieces as fusegen_split() has written them."""
-
-    def __init__(
-        self, library: EmulatedLibrary, values: np.ndarray, by_columns: bool = False, folded: Emulated | None = None
-    ) -> None:
-        rows, columns = values.shape
-        stride, scales = -(-columns // 8) * 8, columns if by_columns else rows
-        plane = rows * stride
-        self.layout = Struct(PiecesLayout, {"rows": rows, "columns": columns, "by_columns": by_columns})
-        self.values = Buffer.from_tensor(torch.from_numpy(values), readonly=True)
-        # Not poisoned: integers of the pieces look like poison, such as an exponent of -1.
-        self.pieces = Buffer.from_tensor(torch.full((2 * (plane + 2 * scales + 2),), 1.5, dtype=torch.float16))
-        others = (None, None) if folded is None else (folded.pieces, folded.layout)
-        library.call("fusegen_split", self.values, self.layout, *others, self.pieces, None)
-        halves = self.pieces.tensor().numpy()
-        self.high, self.low = (halves[at : at + plane].reshape(rows, stride)[:, :columns] for at in (0, plane))
-        words = halves[2 * plane :].view(np.int32)
-        # Kernels write the exponents of the largest elements, and far less than any for a row without one.
-        largest, self.lost = words[:scales], words[scales : 2 * scales]
-        self.exponents = np.where(largest < -1000, 0, LARGEST - largest)
 
 
 def check(library: EmulatedLibrary, values: np.ndarray, by_columns: bool, others: np.ndarray | None = None) -> None:
@@ -68,19 +27,6 @@ def check(library: EmulatedLibrary, values: np.ndarray, by_columns: bool, others
     expected = split(values, None if others is None else split(others).exponents, by_columns)
     for name in ("high", "low", "exponents", "lost"):  # zeros of either sign are the same to a tensor core
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-
-
-def hostile(rows: int, columns: int, seed: int) -> np.ndarray:
-    """All magnitudes, zeros of both signs, subnormal numbers, infinities and NaN in some rows."""
-    source = np.random.default_rng(seed)
-    values = source.standard_normal((rows, columns)) * 2.0 ** source.integers(-30, 5, (rows, columns))
-    values[1::4] *= 2.0 ** source.integers(-140, 120, (len(values[1::4]), 1))
-    values[source.random(values.shape) < 0.05] = 0
-    values[2::8, 3] = np.inf
-    values[3::8, 5] = np.nan
-    values[7::8] = -0.0
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32)
 
 
 @pytest.mark.parametrize("by_columns", (False, True))
@@ -105,8 +51,52 @@ def test_products_are_finished_alike(library: EmulatedLibrary, spread: int) -> N
     cross = accumulate([(pieces[0].low, pieces[1].high), (pieces[0].high, pieces[1].low)])
     left, right = Emulated(library, x), Emulated(library, w)
     result = Buffer.from_tensor(torch.from_numpy(total))
-    pointers = {"left": left.values, "right": right.values, "left_pieces": left.pieces, "right_pieces": right.pieces}
-    sizes = {"kind": 0, "rows": 13, "channels": 11, "in_features": 80}
-    product = Struct(SplitProduct, {**sizes, **pointers, "result": result, "stream": None})
+    product = product_of(0, (13, 11, 80), left, right, result)
     library.call("fusegen_split_finish", product, Buffer.from_tensor(torch.from_numpy(cross), readonly=True))
     np.testing.assert_array_equal(result.tensor().numpy(), split_product(*pieces))
+
+
+@pytest.fixture(scope="module")
+def one_cluster(emulation_cache: Path) -> EmulatedLibrary:
+    return compile_kernels(CONTRACTION, cache=emulation_cache, defines=[ONE_CLUSTER])
+
+
+# Less than a tile; parts of several; pairs of tiles along the rows, along the columns, and one that is not there.
+@pytest.mark.parametrize("kind", (0, 1, 2), ids=("forward", "input_gradient", "weight_gradient"))
+@pytest.mark.parametrize("rows, columns, depth", [(5, 3, 2), (67, 130, 70), (300, 129, 17), (128, 400, 9), (1, 1, 1)])
+def test_products(one_cluster: EmulatedLibrary, kind: int, rows: int, columns: int, depth: int) -> None:
+    """As exact as float32, whatever the operands are."""
+    for hostile_ones in (False, True):
+        # As products are: x and W [., in_features], dz [rows, channels], of which one axis or the other is summed.
+        shapes = {
+            0: ((rows, depth), (columns, depth)),
+            1: ((rows, depth), (depth, columns)),
+            2: ((depth, rows), (depth, columns)),
+        }[kind]
+        sizes = {0: (rows, columns, depth), 1: (rows, depth, columns), 2: (depth, rows, columns)}[kind]
+        x, w = (
+            hostile(max(shape[0], 4), max(shape[1], 6), seed)[: shape[0], : shape[1]].copy()
+            if hostile_ones
+            else np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+            for seed, shape in enumerate(shapes)
+        )
+        right = Emulated(one_cluster, w)
+        left = Emulated(one_cluster, x, by_columns=kind == 2, folded=None if kind == 0 else right)
+        result = Buffer.poisoned((rows, columns), torch.float32)
+        one_cluster.call("fusegen_split_product", product_of(kind, sizes, left, right, result))
+        a, b = (each.astype(np.float64) for each in (x, w))
+        a, b = (a.T if kind == 2 else a), (b.T if kind == 0 else b)
+        with np.errstate(all="ignore"):
+            expected, scale = a @ b, np.abs(a) @ np.abs(b)
+        check_product(result.tensor().numpy(), expected, scale)
+
+
+def check_product(found: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> None:
+    """scale: of the sums of the absolute values. Where only float32 overflows, anything may come of it."""
+    with np.errstate(all="ignore"):
+        fits = np.isfinite(scale.astype(np.float32))
+        judged = fits | ~np.isfinite(scale)
+        np.testing.assert_array_equal(np.isnan(found)[judged], np.isnan(expected)[judged])
+        np.testing.assert_array_equal(np.isinf(found)[judged], np.isinf(expected)[judged])
+        error = np.abs(found - expected)[fits]
+    assert np.all(error <= 1e-6 * scale[fits] + 1e-44)
