@@ -81,7 +81,11 @@ def test_a_precision_of_the_fused_module_alone(linear: Subject, monkeypatch: pyt
     run = bench(ScriptedClock((2.0, 5.0, 20.0, 16.0)), modes=(TRAIN,))
     run.measure(linear, typical(linear.plan), "fp32_split")
     assert not run.wrong and not run.problems
-    assert precisions == ["fp32_split", "ieee", "ieee"]  # peers are the same class with its chain in PyTorch's operators
+    assert precisions == [
+        "fp32_split",
+        "ieee",
+        "ieee",
+    ]  # peers are the same class with its chain in PyTorch's operators
     rows = by_subject(run.rows, TRAIN)
     assert list(rows) == ["copy", "fused", "eager", "compile"] and rows["fused"].dtype == "fp32_split"
     # Its product is not the library's, so there is no time of the tail alone.

@@ -11,26 +11,29 @@ from tests.emulate.building import write
 
 SPEC = """\
 fusegen: 1
-name: precise
+name: {name}
 about: A linear layer that multiplies by pieces
-dims: {batch: 64, in_features: 32, features: 48}
+dims: {{batch: 64, in_features: 32, features: 48}}
 arguments:
-  in_features: {type: dim}
-  features: {type: dim}
-  factor: {type: float, default: 0.5}
-inputs: {x: [batch, in_features]}
+  in_features: {{type: dim}}
+  features: {{type: dim}}
+  factor: {{type: float, default: 0.5}}
+inputs: {{x: [batch, in_features]}}
 dtypes: [float32, bfloat16]
 chain:
-  - {op: linear, name: fc, out_features: features, precision: fp32_split}
-  - {op: mul, constant: factor}
+  - {{op: linear, name: fc, out_features: features, precision: fp32_split}}
+  - {{op: mul, constant: factor}}
 """
 
 
-def emulated(tmp_path_factory, cache):
-    """The module's class. It is emulated once in a process, wherever it is asked for."""
-    root = tmp_path_factory.mktemp("precise")
-    plan = write("precise", SPEC, root)
-    package = emulate_package(root / "precise", cache=cache)
+def emulated(tmp_path_factory, cache, *, by_library: bool = False):
+    """The module's class. It is emulated once in a process, wherever it is asked for. by_library: whether the library
+    multiplies the pieces, in float32 alone."""
+    name = "precise_by_library" if by_library else "precise"
+    root = tmp_path_factory.mktemp(name)
+    plan = write(name, SPEC.format(name=name), root)
+    given = {"defines": ["FUSEGEN_LIBRARY_PRODUCT"], "modes": [0]} if by_library else {}
+    package = emulate_package(root / name, cache=cache, **given)
     return getattr(package, plan.spec.class_name)
 
 

@@ -73,3 +73,14 @@ def hostile(rows: int, columns: int, seed: int) -> np.ndarray:
     values[7::8] = -0.0
     with np.errstate(over="ignore"):
         return values.astype(np.float32)
+
+
+def check_product(found: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> None:
+    """scale: of the sums of the absolute values. Where only float32 overflows, anything may come of it."""
+    with np.errstate(all="ignore"):
+        fits = np.isfinite(scale.astype(np.float32))
+        judged = fits | ~np.isfinite(scale)
+        np.testing.assert_array_equal(np.isnan(found)[judged], np.isnan(expected)[judged])
+        np.testing.assert_array_equal(np.isinf(found)[judged], np.isinf(expected)[judged])
+        error = np.abs(found - expected)[fits]
+    assert np.all(error <= 1e-6 * scale[fits] + 1e-44)

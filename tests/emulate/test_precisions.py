@@ -24,6 +24,12 @@ def linear(tmp_path_factory, emulation_cache):
     return emulated(tmp_path_factory, emulation_cache)
 
 
+@pytest.fixture(scope="module", params=["our own kernel", "the library"])
+def either(request, linear, tmp_path_factory, emulation_cache):
+    """The same by either way to multiply pieces."""
+    return linear if request.param != "the library" else emulated(tmp_path_factory, emulation_cache, by_library=True)
+
+
 @pytest.fixture(params=["C++", "Python"])
 def autograd(request, linear, monkeypatch):
     monkeypatch.setattr(operator_of(linear), "in_cpp", request.param == "C++")
@@ -109,8 +115,8 @@ def test_pieces_give_what_float32_gives(linear, autograd, dims) -> None:
         assert (mine - theirs).norm() / theirs.norm() < 3e-7
 
 
-def test_a_call_twice_gives_the_same_bits(linear) -> None:
-    module, x = made(linear)
+def test_a_call_twice_gives_the_same_bits(either) -> None:
+    module, x = made(either)
     runs = []
     for _ in range(2):
         given = x.clone().requires_grad_()
@@ -120,7 +126,7 @@ def test_a_call_twice_gives_the_same_bits(linear) -> None:
 
 
 @pytest.mark.parametrize("layout", ["transposed", "sliced", "offset"])
-def test_operands_of_any_strides(linear, layout) -> None:
+def test_operands_of_any_strides(either, layout) -> None:
     def laid_out(values):
         if layout == "transposed":
             return values.t().contiguous().t()
@@ -128,7 +134,7 @@ def test_operands_of_any_strides(linear, layout) -> None:
             return torch.stack([values, values], dim=-1)[..., 0]
         return torch.cat([values.new_zeros(1), values.flatten()])[1:].view(values.shape)
 
-    module, x = made(linear)
+    module, x = made(either)
     grad = torch.randn(ROWS, OUT)
     expected = exact(module, x, grad)
     module.fc.weight = torch.nn.Parameter(laid_out(module.fc.weight.detach()))
@@ -140,9 +146,9 @@ def test_operands_of_any_strides(linear, layout) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCE)
-def test_rows_of_any_scale_keep_their_accuracy(linear, source) -> None:
+def test_rows_of_any_scale_keep_their_accuracy(either, source) -> None:
     """Each element of a product is off by no more than a float32 sum of its terms may be."""
-    module, x = made(linear)
+    module, x = made(either)
     module.fc.bias.data.zero_()
     with torch.no_grad():
         module.fc.weight.copy_(SOURCE[source](module.fc.weight))
@@ -158,8 +164,8 @@ def test_rows_of_any_scale_keep_their_accuracy(linear, source) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("place", ["x", "weight", "gradient"])
-def test_nan_and_infinity_come_out_where_float32_has_them(linear, place, value) -> None:
-    module, x = made(linear)
+def test_nan_and_infinity_come_out_where_float32_has_them(either, place, value) -> None:
+    module, x = made(either)
     grad = torch.randn(ROWS, OUT)
     with torch.no_grad():
         {"x": x, "weight": module.fc.weight, "gradient": grad}[place][3, 7] = value

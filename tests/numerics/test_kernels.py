@@ -12,7 +12,7 @@ from fusegen.emulate import Buffer, EmulatedLibrary, compile_kernels
 from fusegen.numerics.pieces import split
 from fusegen.numerics.products import CHUNK, split_product
 from fusegen.numerics.tensor_core import accumulate
-from tests.emulate.split import CONTRACTION, ONE_CLUSTER, Emulated, hostile, product_of
+from tests.emulate.split import CONTRACTION, ONE_CLUSTER, Emulated, check_product, hostile, product_of
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +89,3 @@ def test_products(one_cluster: EmulatedLibrary, kind: int, rows: int, columns: i
         with np.errstate(all="ignore"):
             expected, scale = a @ b, np.abs(a) @ np.abs(b)
         check_product(result.tensor().numpy(), expected, scale)
-
-
-def check_product(found: np.ndarray, expected: np.ndarray, scale: np.ndarray) -> None:
-    """scale: of the sums of the absolute values. Where only float32 overflows, anything may come of it."""
-    with np.errstate(all="ignore"):
-        fits = np.isfinite(scale.astype(np.float32))
-        judged = fits | ~np.isfinite(scale)
-        np.testing.assert_array_equal(np.isnan(found)[judged], np.isnan(expected)[judged])
-        np.testing.assert_array_equal(np.isinf(found)[judged], np.isinf(expected)[judged])
-        error = np.abs(found - expected)[fits]
-    assert np.all(error <= 1e-6 * scale[fits] + 1e-44)

@@ -10,8 +10,8 @@
 namespace fusegen {
 
 // Where the pieces of a matrix lie in one array of fp16: the high ones, the low ones, then of each
-// row (or column) the exponent of its largest element and how many of its elements the pieces do not hold, as integers of
-// 32 bits, and the sum of these counts, of 64 bits.
+// row (or column) the exponent of its largest element and how many of its elements the pieces do
+// not hold, as integers of 32 bits, and the sum of these counts, of 64 bits.
 struct PiecesLayout {
   int64_t rows, columns;
   bool by_columns;  // whether the exponents are those of columns
