@@ -4,7 +4,8 @@
 // units of its pieces, and those of the other operand are at most 2^15. So an element of the
 // product is off by at most n 2^-21 where n elements of its row or column were lost: less than the
 // rounding of float32 in nearly all cases, and where it may be more, or there is an infinity or a
-// NaN, the element is computed again in float32. The host never waits to know whether there are any.
+// NaN, the element is computed again in float32. The host never waits to know whether there are
+// any.
 #pragma once
 
 #include <cstdint>
@@ -113,7 +114,8 @@ __device__ __forceinline__ void recompute_tile(
   }
 }
 
-// Blocks walk over tiles of the result. Without lost elements they end at once. E: see epilogue.cuh.
+// Blocks walk over tiles of the result. Without lost elements they end at once. E: see
+// epilogue.cuh.
 template <class E>
 __global__ void __launch_bounds__(kRecheckThreads)
     recheck_product(const __grid_constant__ Product p, const __grid_constant__ E epilogue) {

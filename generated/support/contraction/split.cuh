@@ -51,7 +51,8 @@ __device__ __forceinline__ void store_four(const Pieces& to, int64_t at, const S
       make_uint2(word_of(s[0].low, s[1].low), word_of(s[2].low, s[3].low));
 }
 
-// The exponent by which elements are divided. folded: null, or what another matrix keeps of its rows.
+// The exponent by which elements are divided. folded: null, or what another matrix keeps of its
+// rows.
 __device__ __forceinline__ int fold_of(const int* folded, int64_t index) {
   return folded == nullptr ? 0 : row_exponent(__ldg(folded + index));
 }
@@ -134,8 +135,8 @@ __global__ void __launch_bounds__(kSplitThreads)
 constexpr int kColumns = 4;  // of a thread
 constexpr int kColumnRows = 64;
 
-// What the warps of a block have of each of its columns, reduced; for the threads of warp 0. shared:
-// kSplitThreads kColumns words.
+// What the warps of a block have of each of its columns, reduced; for the threads of warp 0.
+// shared: kSplitThreads kColumns words.
 template <typename T, typename F>
 __device__ __forceinline__ void reduce_columns_of_block(T (&value)[kColumns], T* shared, F&& f) {
 #pragma unroll

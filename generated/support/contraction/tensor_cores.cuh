@@ -1,9 +1,9 @@
 // A product of pieces on Hopper's tensor cores.
 //
-// One warpgroup copies tiles of the four piece matrices to shared memory, stage by stage; two others
-// multiply them, 64 x 128 elements of the result each. The tensor core cuts off what falls below
-// its accumulator, which would grow to a bias, so the products of high pieces are added to a sum in
-// ordinary float32 every kPromoted terms.
+// One warpgroup copies tiles of the four piece matrices to shared memory, stage by stage; two
+// others multiply them, 64 x 128 elements of the result each. The tensor core cuts off what falls
+// below its accumulator, which would grow to a bias, so the products of high pieces are added to a
+// sum in ordinary float32 every kPromoted terms.
 //
 // Two blocks with neighbouring tiles are a cluster. The operand that they share comes from the L2
 // cache once: each copies one half of the tile to both. Without that the cache would be too slow.

@@ -21,8 +21,8 @@ inline EncodeTensorMap find_encode_tensor_map() {
              : nullptr;
 }
 
-// A matrix of fp16, of which boxes of 64 neighbours in `box_rows` rows are copied, with a swizzle of
-// 128 bytes. stride: elements between rows, a multiple of 8.
+// A matrix of fp16, of which boxes of 64 neighbours in `box_rows` rows are copied, with a swizzle
+// of 128 bytes. stride: elements between rows, a multiple of 8.
 inline cudaError_t describe_matrix(
     CUtensorMap* map, const void* data, int64_t rows, int64_t columns, int64_t stride,
     unsigned box_rows) {

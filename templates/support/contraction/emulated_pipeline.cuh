@@ -52,10 +52,9 @@ class Pipeline {
       const __half* left, int64_t i, const __half* right, int64_t j, int64_t step,
       float sum) const {
     for (int64_t c = step; c < step + 16 && c < p_.sum; ++c) {
-      const __half a = left[kLeftTransposed ? c * maps_.left.stride + i : i * maps_.left.stride + c];
-      const __half b =
-          right[kRightTransposed ? c * maps_.right.stride + j : j * maps_.right.stride + c];
-      sum += __half2float(a) * __half2float(b);
+      const int64_t l = kLeftTransposed ? c * maps_.left.stride + i : i * maps_.left.stride + c;
+      const int64_t r = kRightTransposed ? c * maps_.right.stride + j : j * maps_.right.stride + c;
+      sum += __half2float(left[l]) * __half2float(right[r]);
     }
     return sum;
   }

@@ -93,8 +93,8 @@ __device__ __forceinline__ void wgmma_wait() {
 }
 
 // d (+)= a b^T for 64 x 16 elements a and 128 x 16 elements b, by the 128 threads of a warpgroup.
-// add: 0 where d is to be written. kTransposed: whether an operand's elements that are neighbours in
-// memory are neighbours in the result, not in the sum.
+// add: 0 where d is to be written. kTransposed: whether an operand's elements that are neighbours
+// in memory are neighbours in the result, not in the sum.
 #define FUSEGEN_8(d, n)                                                                       \
   "+f"(d[n]), "+f"(d[n + 1]), "+f"(d[n + 2]), "+f"(d[n + 3]), "+f"(d[n + 4]), "+f"(d[n + 5]), \
       "+f"(d[n + 6]), "+f"(d[n + 7])

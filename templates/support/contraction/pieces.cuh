@@ -10,7 +10,8 @@
 
 namespace fusegen {
 
-// The largest finite element of a row gets this exponent: a factor of 2 below fp16's largest number.
+// The largest finite element of a row gets this exponent: a factor of 2 below fp16's largest
+// number.
 constexpr int kTopExponent = 14;
 // A low piece counts units of 2^-11 of the high one's: high pieces have 11 bits.
 constexpr float kLowUnit = 0x1p-11f;

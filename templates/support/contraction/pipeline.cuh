@@ -38,8 +38,8 @@ cudaError_t describe_pieces(const Operation& o, PieceMaps& maps) {
   return error;
 }
 
-// Copies a tile of an operand's piece: 128 elements along the result from `along`, 64 along the sum.
-// rank: of the block in its cluster; shared: whether both blocks want this tile.
+// Copies a tile of an operand's piece: 128 elements along the result from `along`, 64 along the
+// sum. rank: of the block in its cluster; shared: whether both blocks want this tile.
 template <bool kTransposed>
 __device__ __forceinline__ void copy_tile(
     uint32_t to, const CUtensorMap& map, uint32_t barrier, int along, int sum, int rank,
