@@ -60,4 +60,4 @@ int fusegen_split_finish(const SplitProduct* p, const float* cross) {
   return fusegen::launch_recheck(operation.product, StoreProduct(), stream_of(*p));
 }
 
-}
+}  // extern "C"

@@ -41,8 +41,9 @@ int takes_product(const Call& call, const Arguments& none) {
 
 template <class P>
 cudaError_t launch_with_tail(const P& p, const Operation& operation, cudaStream_t stream) {
-  const bool pairs = p.channels % 2 == 0 && alignment(p) != Aligned::kNone;
-  const Tail<P> tail{p, pairs ? p.rows * p.channels : 0};
+  const Aligned begins = p.channels % 2 == 0 ? alignment(p) : Aligned::kNone;
+  const int64_t vector_end = begins == Aligned::kNone ? 0 : p.rows * p.channels;
+  const Tail<P> tail{p, begins == Aligned::kAll, vector_end};
   return launch_forward(operation, tail, stream);
 }
 
