@@ -8,7 +8,6 @@
 #include "tensor_cores.cuh"
 
 namespace {
-
 using fusegen::Operation;
 using fusegen::Pieces;
 using fusegen::PiecesLayout;
@@ -32,7 +31,6 @@ cudaStream_t stream_of(const SplitProduct& p) { return static_cast<cudaStream_t>
 }  // namespace
 
 extern "C" {
-
 int fusegen_split(
     const float* values, const PiecesLayout* layout, const void* folded,
     const PiecesLayout* folded_layout, void* pieces, void* stream) {
