@@ -11,6 +11,7 @@ from subjects import SEEDS
 
 from fusegen.verify import policy
 from fusegen.verify.findings import Finding, Report
+from fusegen.verify.precisions import SPLIT
 
 _FIGURES = ("fused_largest", "eager_largest", "bound_largest", "fused_norm", "eager_norm", "bound_norm")
 _HEAD = """# Numerics
@@ -62,8 +63,70 @@ The constants are in `fusegen/verify/policy.py`.
   kernels, instantiated for double, against finite differences. These see through a detach, so what
   a chain detaches is held as it was.
 
+- **Precisions.** `fp32_split` is judged as float32 is. `bf16` and `fp16` are judged beside the same
+  chain with operands that are rounded alike. In the gradients of the product's operands, an ulp of
+  the narrow dtype is allowed at the worst element and a 32nd of it in the norm: a rounding error of
+  the tail can turn the rounding of an element.
+
 TF32 is off, norm parameters, running statistics and inputs are random, and outputs are poisoned
 before each run.
+
+## Precisions of a float32 product
+
+A module with a linear layer has a `precision`: of its spec, of its constructor, or of the attribute
+`fusegen_precision`, whose change takes effect at the next call. It is how a call in float32
+multiplies, forward and in both gradients. In 16 bits, under autocast, and where PyTorch's own
+operators run, it does nothing. The rest of the chain computes as ever. Where split operands would
+not be faster than the library's float32, `fp32_split` multiplies as `ieee`
+(`support/product_route.py`).
+
+| precision | products |
+|---|---|
+| `ieee` | PyTorch's own, by its settings: float32, or TF32 with `torch.backends.cuda.matmul` set so |
+| `fp32_split` | three of fp16 pieces on tensor cores, as accurate as float32 |
+| `bf16`, `fp16` | of operands that are rounded to that dtype; added up in float32, and not rounded |
+
+**What fp32_split does.** Each row of an operand is scaled by a power of two that brings its largest
+finite element into [2^14, 2^15). A scaled element is high + low 2^-11, with both pieces in fp16.
+The product is the sum of high high' and 2^-11 (high low' + low high'), with the scales undone. The
+sums of tensor cores are truncated, so each sum of 256 terms of high high' is added to one in
+float32, which rounds. A gradient of the product takes the pieces of the forward pass. Their scales
+belong to the terms of its sum there, so they are folded into the other operand, exactly, before
+that is split.
+
+**What it guarantees.** An element of at least 2^-26 of its row's largest is held to 2^-22 of
+itself, as are all that two pieces hold exactly. The product of the low pieces is left out, which is
+at most 2^-22 of a term. So an element of the result is off by at most 3 x 2^-22 of the sum of its
+terms' magnitudes, besides the rounding of the sum: the form of the bound that float32 has.
+
+- Smaller elements lose more. Their number is counted for each row as it is split. Where what is lost
+  may be more than 2^-22 of an element of the result, the element is computed again in float32.
+- An infinity or a NaN has pieces of zero. The elements of the result that depend on it are computed
+  again in float32, so that infinities and NaN come out where float32 has them.
+- Both are decided on the device, and the host waits for nothing. Such elements take time:
+  a row with an infinity costs a row of products in float32.
+- Subnormal elements count like others. Sums do not overflow before the result does.
+- Two runs give the same bits, as everywhere.
+
+**Where its limit lies.**
+
+- It is no float32 bit for bit: results differ from `ieee` in their last bits.
+- An element of the result that cancels to far below its terms has the error of the terms, as in
+  float32.
+- Pieces take as much memory as what they are made of. For the backward pass those of x are saved
+  where the weight's gradient is wanted, and those of the weight where that of x is, besides x and
+  the weight.
+- In evaluation (`module.eval()`) a module keeps the pieces of its weight. It splits the weight again
+  where that is another tensor, has other data, or has been written to. A write through
+  `weight.data`, by a collective operation or by the replay of a CUDA graph counts no version, and
+  is not noticed: call `module.eval()` again behind it, which forgets them. `train()` and `to()` do
+  so too. Pieces are in no state_dict, copy or file.
+- Nothing is kept of inference tensors, by torch.compile, or where a CUDA graph is captured: a replay
+  splits the weight as it is then. A captured graph thus reads no memory of the module's but its
+  parameters and buffers, which have to stay where they are as for any module.
+
+`bf16` and `fp16` round each operand to nearest: 8 bits of bfloat16, 11 of fp16, where float32 has
+24. What is beyond 65504 is infinite in fp16.
 
 """
 
@@ -95,6 +158,11 @@ class Row:
         figures = (*(e.largest for e in errors), *(e.norm for e in errors))
         place = (finding.check, finding.shape, finding.dtypes, finding.mode)
         return cls(chain, *place, item.name, *figures, item.ok, item.note, device)
+
+    @property
+    def kind(self) -> str:
+        """The dtypes, and the precision of the product if that is no dtype's own."""
+        return self.dtypes + (f", {SPLIT}" if SPLIT in self.mode else "")
 
     @property
     def nearness(self) -> float:
@@ -144,7 +212,7 @@ def write_page(rows: list[Row], path: Path) -> None:
         "For each chain and dtype, the quantity that comes closest to its bound.\n",
     ]
     numerics = [row for row in rows if row.check == "numerics" and row.bound_largest]
-    parts.append(_table(_worst(numerics, lambda row: (row.chain, row.dtypes))))
+    parts.append(_table(_worst(numerics, lambda row: (row.chain, row.kind))))
     parts += ["### Memory\n", "One training step at 512 rows, 1024 x 2048 features, beside eager.\n", _memory(rows)]
     path.write_text("\n".join(parts), encoding="utf-8")
 
@@ -173,12 +241,12 @@ def _counts(rows: list[Row]) -> str:
 
 def _full_size(rows: list[Row]) -> str:
     lines = ["| quantity | dtypes | fused | eager | bound |", "|---|---|---|---|---|"]
-    chosen = _worst(rows, lambda row: (row.quantity, row.dtypes))
-    for row in sorted(chosen, key=lambda row: row.dtypes):
+    chosen = _worst(rows, lambda row: (row.quantity, row.kind))
+    for row in sorted(chosen, key=lambda row: row.kind):
         if row.quantity.startswith(("step 1", "step 2")):
             continue
         figures = f"{row.fused_largest:.1e} | {row.eager_largest:.1e} | {row.bound_largest:.1e}"
-        lines.append(f"| {row.quantity} | {row.dtypes} | {figures} |")
+        lines.append(f"| {row.quantity} | {row.kind} | {figures} |")
     return "\n".join(lines) + "\n"
 
 

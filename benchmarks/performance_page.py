@@ -106,7 +106,8 @@ def _origin(rows: Sequence[Row]) -> str:
             if row.contraction_tflop_s is not None:
                 products.setdefault(row.dtype, []).append(row.contraction_tflop_s)
         shown = ", ".join(f"{dtype} {max(values):.0f} TFLOP/s" for dtype, values in products.items())
-        lines.append(f"Ceilings: a large copy {max(copies):.0f} GB/s, a large matrix product in {shown}.\n")
+        product = f", a large matrix product in {shown}" if shown else ""
+        lines.append(f"Ceilings: a large copy {max(copies):.0f} GB/s{product}.\n")
     return "\n".join(lines)
 
 

@@ -29,7 +29,7 @@ class Ceilings:
 def measure_ceilings(
     clock: Clock, device: str, precisions: Sequence[str], *, copied: int = _COPIED_BYTES, extent: int = _EXTENT
 ) -> Ceilings:
-    """A copy that moves `copied` bytes, and products of square matrices of `extent` in each precision that the library has."""
+    """A copy that moves `copied` bytes, and square products of `extent` in each precision that the library has."""
     copy = copied / (_median_ms(clock, copy_work([copied], device).call) * 1e-3) / 1e9
     found = {}
     for name in precisions:

@@ -61,7 +61,7 @@ _package = _support.Package(
     name="gemm_bias_hardtanh_mish_groupnorm",
     module=__name__,
     file=__file__,
-    sources="abf0e9b208e2",  # the digest of what _C.so is compiled from
+    sources="b24900787db2",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -111,6 +111,8 @@ class GemmBiasHardtanhMishGroupnorm(_support.FusedModule):
     The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
     bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
+    Besides, `precision` says how float32 is multiplied: ieee, fp32_split, bf16 or fp16. It is kept
+    as `fusegen_precision`, which may be changed.
     """
 
     _fusegen_package = _package

@@ -58,7 +58,7 @@ _package = _support.Package(
     name="gemm_scale_bn",
     module=__name__,
     file=__file__,
-    sources="d6a5bbdbee21",  # the digest of what _C.so is compiled from
+    sources="79ec8800369e",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -126,6 +126,8 @@ class GemmScaleBn(_support.FusedModule):
     The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
     bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
+    Besides, `precision` says how float32 is multiplied: ieee, fp32_split, bf16 or fp16. It is kept
+    as `fusegen_precision`, which may be changed.
     """
 
     _fusegen_package = _package

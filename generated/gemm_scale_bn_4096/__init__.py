@@ -58,7 +58,7 @@ _package = _support.Package(
     name="gemm_scale_bn_4096",
     module=__name__,
     file=__file__,
-    sources="f2f5c6b67456",  # the digest of what _C.so is compiled from
+    sources="73a81116ceeb",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -126,6 +126,8 @@ class GemmScaleBn4096(_support.FusedModule):
     The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
     bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
+    Besides, `precision` says how float32 is multiplied: ieee, fp32_split, bf16 or fp16. It is kept
+    as `fusegen_precision`, which may be changed.
     """
 
     _fusegen_package = _package

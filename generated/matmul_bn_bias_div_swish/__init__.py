@@ -61,7 +61,7 @@ _package = _support.Package(
     name="matmul_bn_bias_div_swish",
     module=__name__,
     file=__file__,
-    sources="a3cd5ecba4a5",  # the digest of what _C.so is compiled from
+    sources="391379f1dd30",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -131,6 +131,8 @@ class MatmulBnBiasDivSwish(_support.FusedModule):
     The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
     bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
+    Besides, `precision` says how float32 is multiplied: ieee, fp32_split, bf16 or fp16. It is kept
+    as `fusegen_precision`, which may be changed.
     """
 
     _fusegen_package = _package

@@ -57,7 +57,7 @@ _package = _support.Package(
     name="matmul_min_subtract",
     module=__name__,
     file=__file__,
-    sources="e0b6d5da727a",  # the digest of what _C.so is compiled from
+    sources="9e9cc3d6a28d",  # the digest of what _C.so is compiled from
     device="cuda",
     roles=("activation", "output", "parameter"),
     dtypes=(  # by dtype mode; float64 is for verification builds alone
@@ -102,6 +102,8 @@ class MatmulMinSubtract(_support.FusedModule):
     The kernels take float32, bfloat16, float16, and float32 parameters under autocast to
     bfloat16 or float16.
     Constructor arguments, parameters and state_dict are those of the module that this one replaces.
+    Besides, `precision` says how float32 is multiplied: ieee, fp32_split, bf16 or fp16. It is kept
+    as `fusegen_precision`, which may be changed.
     """
 
     _fusegen_package = _package

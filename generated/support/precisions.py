@@ -30,8 +30,9 @@ def check_precision(name, precision):
 def choose_precision(module, x, weight, activation):
     """The number of the precision in which the product of a call is made.
 
-    x, weight: its operands. activation: the dtype in which it is made. In other dtypes than float32 there is one way
-    alone. fp32_split is ieee where splitting is not worth it: product_route.py.
+    x, weight: its operands. activation: the dtype in which it is made. In other dtypes than
+    float32 there is one way alone. fp32_split is ieee where splitting is not worth it:
+    product_route.py.
     """
     precision = module.fusegen_precision
     if precision == "ieee":

@@ -60,9 +60,9 @@ struct CublasOperand {
 
 // result = a b, or result + a b, where result is float32 and contiguous.
 //
-// By cuBLAS itself, through torch's handle: aten::addmm.dtype takes a Scalar, which the stable ABI's
-// calls of the dispatcher cannot pass, and aten::mm.dtype adds nothing, so that each sum would be
-// another pass over the result.
+// By cuBLAS itself, through torch's handle. aten::addmm.dtype takes a Scalar, which calls of the
+// dispatcher by the stable ABI cannot pass; aten::mm.dtype adds nothing, so that each sum would
+// take another pass over the result.
 inline void multiply_narrow(const Tensor& result, const Tensor& a, const Tensor& b, bool add) {
   using GetHandle = AOTITorchError (*)(void**);
   static const auto get_handle = find<GetHandle>("torch_get_current_cuda_blas_handle");

@@ -1,7 +1,8 @@
-"""Where it is worth splitting the operands of a float32 product: where that is faster than the library's product.
+"""Where splitting the operands of a float32 product is worth it: faster than the library's product.
 
-The figures of compute capability 9.0 are from benchmarks/results/split_times_h100.csv. Those of others are by their
-data sheets. Where fp16 tensor cores are only some times as fast as float32 (8.6, 8.9, 12.0), nothing is gained.
+The figures of compute capability 9.0 are from benchmarks/results/split_times_h100.csv, those of
+others from their data sheets. Where fp16 tensor cores are only a few times as fast as float32 (8.6,
+8.9, 12.0), nothing is gained.
 """
 
 from typing import NamedTuple
@@ -12,10 +13,10 @@ _TILE = 128  # rows and columns that a multiprocessor computes at a time
 
 
 class Speed(NamedTuple):
-    """Of one kind of GPU, for each microsecond: operations in float32 and of fp16 tensor cores, bytes of memory.
+    """Of one kind of GPU, in a microsecond: operations in float32 and of fp16 tensor cores, bytes.
 
-    term: microseconds of one term of the sums of a tile. chunk: terms that the library adds up before it adds them to
-    what is in memory; 0: a kernel of ours adds them up in registers.
+    term: microseconds of one term of the sums of a tile. chunk: terms that the library adds up
+    before it adds them to what is in memory; 0: a kernel of ours adds them up in registers.
     """
 
     float32: float
@@ -39,8 +40,8 @@ def is_worth_splitting(
 ):
     """Whether a call is faster with split operands, and as accurate.
 
-    capability: (major, minor). weight_kept: whether the pieces of the weight are there already. gradients: whether the
-    backward pass will want both of its products.
+    capability: (major, minor). weight_kept: whether the pieces of the weight are there already.
+    gradients: whether the backward pass will want both of its products.
     """
     speed = SPEEDS.get(capability)
     lengths = (rows, channels, in_features) if gradients else (in_features,)

@@ -85,7 +85,7 @@ def test_a_precision_of_the_fused_module_alone(linear: Subject, monkeypatch: pyt
         "fp32_split",
         "ieee",
         "ieee",
-    ]  # peers are the same class with its chain in PyTorch's operators
+    ]  # peers are the same class
     rows = by_subject(run.rows, TRAIN)
     assert list(rows) == ["copy", "fused", "eager", "compile"] and rows["fused"].dtype == "fp32_split"
     # Its product is not the library's, so there is no time of the tail alone.

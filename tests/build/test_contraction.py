@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from fusegen.build import BuildError, Request, build_extensions, find_toolchain
+from fusegen.build.flags import contraction_flags
 from fusegen.build.key import CONTRACTION_HEADER, CONTRACTION_SOURCE, PRODUCT_LAUNCHER, collect_inputs
+from fusegen.paths import templates_directory
+from fusegen.plan.devices import DEVICES
 
 NAME = "contraction.cu"
 CALLS = f'#include "../support/{CONTRACTION_HEADER}"\n'
@@ -101,3 +105,14 @@ def test_it_has_to_be_there(workshop, source) -> None:
     source.unlink()
     with pytest.raises(BuildError, match=f"{NAME}: No such file"):
         build(workshop.package)
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("target", [next(iter(DEVICES)), "sm_90"])
+def test_the_source_compiles_as_every_build_has_it(target: str, tmp_path: Path) -> None:
+    """For the oldest target, too; and device code calls no constexpr function of the host's."""
+    source = templates_directory() / "support" / CONTRACTION_SOURCE
+    flags = [flag for flag in contraction_flags([target]) if flag != "--expt-relaxed-constexpr"]
+    command = [find_toolchain().nvcc.path, *flags, "-Werror", "all-warnings", "-c", source, "-o", tmp_path / "made.o"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from tests.emulate.mutants.barriers import BARRIERS  # noqa: E402
 from tests.emulate.mutants.bounds import BOUNDS  # noqa: E402
 from tests.emulate.mutants.clusters import CLUSTERS  # noqa: E402
+from tests.emulate.mutants.contraction import CONTRACTION  # noqa: E402
 from tests.emulate.mutants.copies import FETCHES  # noqa: E402
 from tests.emulate.mutants.counts import COUNTS  # noqa: E402
 from tests.emulate.mutants.coverage import template_sources, untouched  # noqa: E402
@@ -169,7 +170,7 @@ def test_mutant_is_caught(number, libraries, root):
 
 
 def untouched_in(sources: dict[str, str]) -> list[tuple[str, int]]:
-    return untouched(sources, MUTANTS.values())
+    return untouched(sources, [*MUTANTS.values(), *CONTRACTION])
 
 
 def test_every_barrier_and_shuffle_of_the_kernels_has_a_mutant():

@@ -41,7 +41,6 @@ struct SplitProduct {
 
 // All return a cudaError_t, but fusegen_split_has_kernel().
 extern "C" {
-
 // Writes the pieces of values [rows, columns], which is contiguous. folded: null, or pieces by rows
 // of a matrix with as many rows as `values` has columns (rows, where layout.by_columns): values are
 // divided by 2^e for the exponents there, exactly.

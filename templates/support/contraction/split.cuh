@@ -9,7 +9,7 @@
 
 namespace fusegen {
 
-constexpr int kSplitThreads = 256;
+constexpr int kSplitThreads = 512;
 constexpr int kSplitWarps = kSplitThreads / 32;
 
 // The largest exponent over the warp, and the sum of counts, which stays in 32 bits.
@@ -61,7 +61,7 @@ __device__ __forceinline__ int fold_of(const int* folded, int64_t index) {
 __global__ void __launch_bounds__(kSplitThreads)
     split_rows(const float* values, int64_t columns, bool aligned, const int* folded, Pieces to) {
   wait_for_earlier_kernels();
-  constexpr int kKept = 8;  // vectors of a thread that are read once
+  constexpr int kKept = 4;  // vectors of a thread that are read once
   const int64_t row = blockIdx.x;
   const float* const from = values + row * columns;
   const auto exponent = [&](float x, int64_t column) {

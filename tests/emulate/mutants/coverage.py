@@ -25,10 +25,14 @@ _CALL = re.compile(
 )
 
 
+# What only a GPU has, and no emulator: its tensor cores, and what feeds them.
+_OF_A_GPU = ("hopper.cuh", "pipeline.cuh", "tensor_maps.cuh")
+
+
 def template_sources() -> dict[str, str]:
-    """Every template and support header, by its path below the templates' directory."""
+    """Every template and support header with code that is emulated, by its path below the templates' directory."""
     root = templates_directory()
-    paths = [path for path in root.rglob("*") if path.suffix in (".j2", ".cuh", ".h")]
+    paths = [path for path in root.rglob("*") if path.suffix in (".j2", ".cuh", ".h") and path.name not in _OF_A_GPU]
     return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 

@@ -1,0 +1,37 @@
+"""Mistakes around the tensor core: in the kernels that split a matrix, and in those that make a product good."""
+
+from __future__ import annotations
+
+from tests.emulate.mutants.barriers import NOTHING
+from tests.emulate.mutants.mutant import EARLY, RACE, Mutant
+
+_SPLIT, _RECHECK = "contraction/split.cuh", "contraction/recheck.cuh"
+_BARRIER = "__syncthreads();"
+
+CONTRACTION = [
+    Mutant(name, run, file, within, old, new, caught, kernel, nth, of)
+    for name, run, file, within, old, new, caught, kernel, nth, of in (
+        ("largest of each lane alone", "rows", _SPLIT, "warp_largest", "__shfl_xor_sync(kAllLanes, value, offset)",
+         "value", "wrong .*exponents", None, 0, 1),
+        ("lost by the first lane alone", "rows", _SPLIT, "warp_lost", "__shfl_xor_sync(kAllLanes, value, offset)",
+         "0u", "wrong lost", None, 0, 1),
+        ("largest before all warps have theirs", "rows", _SPLIT, "split_rows", _BARRIER, NOTHING, EARLY,
+         "split_rows", 0, 2),
+        ("lost before all warps have theirs", "rows", _SPLIT, "split_rows", _BARRIER, NOTHING, EARLY,
+         "split_rows", 1, 2),
+        ("columns before all warps have theirs", "columns", _SPLIT, "reduce_columns_of_block", _BARRIER, NOTHING, EARLY,
+         "largest_of_columns", 0, 1),
+        ("an element of each lane's terms", "a row", _RECHECK, "recomputed_element",
+         "__shfl_xor_sync(kAllLanes, sum, offset)", "0.0f", "wrong result", None, 0, 1),
+        ("terms over those that others still read", "many rows", _RECHECK, "recompute_tile", _BARRIER, NOTHING, RACE,
+         "recheck_product", 0, 2),
+        ("terms before they are there", "many rows", _RECHECK, "recompute_tile", _BARRIER, NOTHING, EARLY,
+         "recheck_product", 1, 2),
+        ("doubtful elements of the first lane alone", "a row", _RECHECK, "recheck_product",
+         "__shfl_xor_sync(kAllLanes, count, offset)", "0u", "wrong result", None, 0, 1),
+        ("counts over those that others still read", "a row", _RECHECK, "recheck_product", _BARRIER, NOTHING, RACE,
+         "recheck_product", 0, 2),
+        ("counts before they are there", "a row", _RECHECK, "recheck_product", _BARRIER, NOTHING, EARLY,
+         "recheck_product", 1, 2),
+    )
+]  # fmt: skip
