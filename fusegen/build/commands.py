@@ -59,7 +59,10 @@ class Commands:
         return Step(f"{place.name}: {what}", output, command, cwd=place, weight=weight)
 
     def _nvcc(self, unit: Unit, cores: int) -> list[str]:
-        compiler = [*self.toolchain.nvcc_command(), *nvcc_flags(self.targets, self.verification)]
+        compiler = [
+            *self.toolchain.nvcc_command(),
+            *nvcc_flags(self.targets, self.verification, self.inputs.has_product),
+        ]
         compiler += core_flags(cores, self.targets)
         return compiler if unit.part is None else [*compiler, *part_flags(unit.part)]
 

@@ -53,19 +53,21 @@ def core_flags(cores: int, targets: Sequence[str]) -> list[str]:
     return [*flags, f"--split-compile={split}"] if split > 1 else flags
 
 
-def nvcc_flags(targets: Sequence[str], verification: bool) -> list[str]:
-    """Flags for `*.cu`: machine code for every target, and PTX so that newer GPUs run it too."""
-    return [*_NVCC, *gencode(targets), *_verification(verification)]
+def nvcc_flags(targets: Sequence[str], verification: bool, has_product: bool = False) -> list[str]:
+    """Flags for `*.cu`: machine code for every target, and PTX so that newer GPUs run it too.
+
+    has_product: whether its kernels make products. The tensor cores of sm_90 can be told what to do by code for sm_90a
+    alone, which runs there as well.
+    """
+    if has_product:
+        targets = ["sm_90a" if target == "sm_90" else target for target in targets]
+    kernel = ["-DFUSEGEN_SM_90A"] if "sm_90a" in targets else []  # a host cannot see it in __CUDA_ARCH_LIST__
+    return [*_NVCC, *(kernel if has_product else []), *gencode(targets), *_verification(verification)]
 
 
 def contraction_flags(targets: Sequence[str]) -> list[str]:
-    """Flags for `contraction.cu`, whose kernels have no types to add for verification.
-
-    The tensor cores of sm_90 can be told what to do by code for sm_90a alone, which runs there as well.
-    """
-    targets = ["sm_90a" if target == "sm_90" else target for target in targets]
-    kernel = ["-DFUSEGEN_SM_90A"] if "sm_90a" in targets else []  # a host cannot see it in __CUDA_ARCH_LIST__
-    return [*_NVCC, *kernel, *gencode(targets)]
+    """Flags for `contraction.cu`, whose kernels have no types to add for verification."""
+    return nvcc_flags(targets, verification=False, has_product=True)
 
 
 def cxx_flags(verification: bool) -> list[str]:

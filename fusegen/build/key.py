@@ -32,6 +32,7 @@ KEY_FILE = f"{EXTENSION}.key"
 MODULE_SOURCE = "python_module.cpp"  # in `support`
 CONTRACTION_SOURCE = "contraction/contraction.cu"  # there too, for packages whose binding includes the next
 CONTRACTION_HEADER = "torch_split.h"
+PRODUCT_LAUNCHER = b"FUSEGEN_PRODUCT_LAUNCHER"  # where kernels.cu has one
 HEADERS = frozenset({".h", ".hpp", ".cuh", ".inc"})
 _CONTRACTION = CONTRACTION_SOURCE.partition("/")[0] + "/"
 
@@ -61,6 +62,7 @@ class Inputs:
     shared: tuple[Unit, ...]  # whose objects have the same names for packages beside this one: of the Python module,
     # and of the contraction where there is one
     parts: Mapping[str, str]
+    has_product: bool = False  # whether kernels of the package run in a product's epilogue
 
     @property
     def key(self) -> str:
@@ -77,7 +79,8 @@ class Inputs:
         # What only others see. nvcc runs the C++ compiler too; bindings include no header of CUDA's or Python's.
         if unit in self.cuda:
             skipped |= {"cxx flags", "module flags", "contraction flags", "torch", "python"}
-            skipped |= {name for name in self.parts if name.startswith(f"support {_CONTRACTION}")}
+            if not self.has_product:
+                skipped |= {name for name in self.parts if name.startswith(f"support {_CONTRACTION}")}
         elif unit in self.cxx:
             skipped |= {"nvcc", "nvcc flags", "module flags", "contraction flags", "python"}
         else:
@@ -115,7 +118,8 @@ def collect_inputs(
         if path.suffix in HEADERS and path.is_file():
             parts[f"support {path.relative_to(support).as_posix()}"] = digest_of_file(path)
     identity = toolchain.identity()
-    parts["nvcc flags"] = " ".join(nvcc_flags(targets, verification))
+    has_product = any(PRODUCT_LAUNCHER in path.read_bytes() for path in cuda)
+    parts["nvcc flags"] = " ".join(nvcc_flags(targets, verification, has_product))
     if any(path.suffix == ".cu" for path in shared):
         parts["contraction flags"] = " ".join(contraction_flags(targets))
     parts["cxx flags"] = " ".join(cxx_flags(verification))
@@ -132,6 +136,7 @@ def collect_inputs(
         cxx=tuple(Unit(path) for path in cxx),
         shared=tuple(Unit(path) for path in shared),
         parts=parts,
+        has_product=has_product,
     )
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from fusegen.emulate import compile_kernels
 from fusegen.errors import Diagnostic, SpecError
-from fusegen.plan.model import Mode, Program
+from fusegen.plan.epilogue import EPILOGUE, TARGET, is_split, why_after_product
+from fusegen.plan.model import Mode, Program, Variant
 from fusegen.plan.plan import Plan
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
-from fusegen.runtime.choice import Choice, Launch, choice
+from fusegen.runtime.choice import Choice, Considered, Launch, choice
 from fusegen.runtime.launchers import Call, Launcher
 from fusegen.tune.launchers import EmulatedLaunchers
 from fusegen.verify.sizes import Sizes, sizes, typical
@@ -52,9 +53,24 @@ def choices(plan: Plan, mode: Mode, size: Sizes, cache: Path | None = None) -> I
         source = root / plan.spec.name / "kernels.cu"
         library = compile_kernels(source, cache=cache or root, modes=[mode.index], checked=False)
         launchers = EmulatedLaunchers(library)
-        for program in plan.programs:
-            call = Call(mode.index, size.rows, size.channels, size.groups(program))
-            yield program, choice(launchers.explain(Launcher(plan, program).symbol, call))
+        for variant in plan.variants:
+            for program in (variant.forward, variant.backward):
+                call = Call(mode.index, size.rows, size.channels, size.groups(program))
+                made = choice(launchers.explain(Launcher(plan, program).symbol, call))
+                if program is variant.forward and is_split(plan.spec) and mode.roles["activation"] == "float32":
+                    made = _with_epilogue(plan, variant, made, launchers, call)
+                yield program, made
+
+
+def _with_epilogue(plan: Plan, variant: Variant, after: Choice, launchers: EmulatedLaunchers, call: Call) -> Choice:
+    """What a forward program runs where its product is our own kernel's. after: what it runs after the product."""
+    why = why_after_product(variant.forward)
+    if why is None and plan.device.target.rstrip("a") != TARGET:
+        why = f"{plan.device.name} is not of {TARGET}"
+    if why is not None:
+        return Choice((Considered(EPILOGUE, False, why, None), *after.considered), after.launches)
+    made = choice(launchers.explain(f"{Launcher(plan, variant.forward).symbol}_product", call))
+    return made if made.schedule else Choice((*made.considered, *after.considered), after.launches)
 
 
 def _mode(plan: Plan, dtype: str | None) -> Mode:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fusegen.chain.build import build_chain, examine_chain
 from fusegen.chain.model import Chain
@@ -12,6 +12,7 @@ from fusegen.ir.autodiff import differentiate
 from fusegen.ir.graph import Node, ancestors
 from fusegen.ir.reductions import stored_operand
 from fusegen.plan.devices import Device, planning_device
+from fusegen.plan.epilogue import is_split, reason, why_after_product
 from fusegen.plan.folding import Folding
 from fusegen.plan.model import Mode, Program, Role, Tensor, Variant
 from fusegen.plan.modes import eager_dtypes, modes
@@ -47,6 +48,10 @@ class Plan:
     def has_precisions(self) -> bool:
         """Whether there is a product of float32 operands, which a module may want in another precision than IEEE's."""
         return self.chain.contraction is not None and "float32" in self.spec.dtypes
+
+    def in_epilogue(self, variant: Variant) -> bool:
+        """Whether a variant's forward program is compiled for the epilogue of the product too."""
+        return is_split(self.spec) and why_after_product(variant.forward) is None
 
     @property
     def op_names(self) -> list[str]:
@@ -88,6 +93,8 @@ def _variant(spec: SpecModel, name: str, chain: Chain, found: Sequence[Mode]) ->
     # A product has a rounding error of its own; what the module is given may be exact.
     inexact = {chain.source} if chain.contraction else set()
     forward = Folding(graph, f"{prefix}forward", sources, forward_outputs, inexact=inexact).program()
+    if is_split(spec):
+        forward = replace(forward, reasons=(*forward.reasons, reason(forward)))
     grad_tensor = Tensor(grad.name, grad, "output")
     read = [grad_tensor, *sources, *saved]
     backward = Folding(graph, f"{prefix}backward", read, outputs, reasons, inexact).program()

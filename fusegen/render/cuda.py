@@ -27,6 +27,7 @@ class ProgramText:
     arguments: str
     struct: str
     tuned: Table | None
+    in_epilogue: bool
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,10 @@ def _program(plan: Plan, variant: Variant, program: Program) -> ProgramText:
     types = [type_parameter(role) for role in type_roles(plan.modes[0].roles)]
     activation = type_parameter("activation")
     parameters = [f"typename {name}_" if name == activation else f"typename {name}" for name in types]
+    in_epilogue = program is variant.forward and plan.in_epilogue(variant)
     text = render(
         "program.cu.j2",
-        p=StructRenderer(program).text(),
+        p=StructRenderer(program, variant.chain.contraction.product if in_epilogue else None).text(),
         types=", ".join(parameters),
         activation=f"{activation}_",
         visits=visits,
@@ -97,4 +99,5 @@ def _program(plan: Plan, variant: Variant, program: Program) -> ProgramText:
         arguments=struct(program),
         struct=text,
         tuned=table(plan, program),
+        in_epilogue=in_epilogue,
     )

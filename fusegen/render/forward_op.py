@@ -73,6 +73,14 @@ class ForwardOp(VariantOps):
                 product = (
                     f"products.forward({operand}, {weight}, {bias or 'std::nullopt'}, operand_pieces, weight_pieces)"
                 )
+                if self.plan.in_epilogue(self.variant):
+                    op.allocations.append(
+                        f"const bool in_epilogue = products.are_split() && {op.symbol}_takes_product(&call);"
+                    )
+                    empty = f"glue::empty({op.like}, ScalarType::Float, {{rows, channels}})"
+                    product = f"in_epilogue ? {empty} : {product}"
+                    parts = f"{operand}, {weight}, operand_pieces, weight_pieces, {out(c.product)}"
+                    op.in_epilogue.append(f"const glue::ProductCall product = products.forward_call({parts});")
             elif bias:
                 product = f"glue::linear({operand}, {weight}, {bias})"
             else:

@@ -37,6 +37,7 @@ class ProgramText:
     struct: str
     members: list[str]
     constants: bool
+    in_epilogue: bool
 
 
 def symbol(spec_name: str, program: Program) -> str:
@@ -76,16 +77,21 @@ def render_launchers_header(plan: Plan) -> str:
         "launchers.h.j2",
         name=plan.spec.name,
         namespace=namespace(plan.spec.name),
-        programs=[
-            ProgramText(
-                title=program.name.replace("_", " "),
-                symbol=symbol(plan.spec.name, program),
-                struct=struct(program),
-                members=_members(arguments(program)),
-                constants=bool(program.constants),
-            )
-            for program in plan.programs
-        ],
+        programs=(
+            programs := [
+                ProgramText(
+                    title=program.name.replace("_", " "),
+                    symbol=symbol(plan.spec.name, program),
+                    struct=struct(program),
+                    members=_members(arguments(program)),
+                    constants=bool(program.constants),
+                    in_epilogue=program is variant.forward and plan.in_epilogue(variant),
+                )
+                for variant in plan.variants
+                for program in (variant.forward, variant.backward)
+            ]
+        ),
+        in_epilogue=any(program.in_epilogue for program in programs),
     )
     return tidy(text)
 

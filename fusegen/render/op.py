@@ -32,7 +32,7 @@ class Argument:
 @dataclass
 class Op:
     """Everything that bindings.cpp says of one op. struct, launched: the type of its launcher's arguments, and each of
-    them with its value."""
+    them with its value. in_epilogue: what makes `product` where the kernels may run in its epilogue."""
 
     name: str
     function: str
@@ -46,6 +46,7 @@ class Op:
     checks: list[str] = field(default_factory=list)
     allocations: list[str] = field(default_factory=list)
     launched: list[tuple[str, str]] = field(default_factory=list)
+    in_epilogue: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
     returns: list[str] = field(default_factory=list)
     needs: list[str] = field(default_factory=list)

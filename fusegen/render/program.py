@@ -22,10 +22,10 @@ _ORDER = ("Channel", "Row", "Group", "Scalars")
 
 
 class StructRenderer:
-    """Prints one program."""
+    """Prints one program. product: the tensor that the epilogue of a product has, if one takes the program."""
 
-    def __init__(self, program: Program) -> None:
-        self.program, self.values = program, Values(program)
+    def __init__(self, program: Program, product: str | None = None) -> None:
+        self.program, self.values, self.product = program, Values(program), product
         self.passes, self.names = self.values.passes, self.values.names
         self.fields, self.cached = self.values.fields, self.values.cached
 
@@ -43,6 +43,7 @@ class StructRenderer:
             reads=[Field(value(t.name), element_type(t)) for t in passes.reads],
             writes=[Field(value(t.name), element_type(t)) for t in self.program.full_outputs],
             optional_writes=sum(1 << i for i, t in enumerate(self.program.full_outputs) if t.optional),
+            product=next((i for i, t in enumerate(passes.reads) if t.name == self.product), None),
             arguments=struct(self.program),
             sums=self._sums(texts),
             read_arguments=[f"from(a.{spell(t.name, 'arg')})" for t in passes.reads],

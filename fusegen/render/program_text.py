@@ -91,7 +91,8 @@ class Member:
 
 @dataclass(frozen=True)
 class StructText:
-    """What the template prints of a program. channels_pass: that which reduces channels to scalars, if there is one."""
+    """What the template prints of a program. channels_pass: that which reduces channels to scalars, if there is one.
+    product: which of `reads` the epilogue of a product has, if one takes the program."""
 
     name: str
     arguments: str
@@ -99,6 +100,7 @@ class StructText:
     reads: list[Field]
     writes: list[Field]
     optional_writes: int
+    product: int | None
     read_arguments: list[str]
     write_arguments: list[str]
     members: list[Member]

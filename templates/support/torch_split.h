@@ -59,6 +59,18 @@ struct SplitOperand {
   }
 };
 
+// A product of which kernels are told. left, right: they live until it is launched.
+struct ProductCall {
+  SplitOperand left, right;
+  SplitProduct call;
+};
+inline SplitProduct call_of(ProductKind kind, std::array<int64_t, 3> sizes,
+                            const SplitOperand& left, const SplitOperand& right,
+                            const Tensor& result, void* stream) {
+  return {kind, sizes[0], sizes[1], sizes[2], floats(left.values), floats(right.values),
+          read(left.pieces), read(right.pieces), static_cast<float*>(write(result)), stream};
+}
+
 // left right, by our kernel where the device can run it, else by the library.
 inline Tensor split_product(ProductKind kind, std::array<int64_t, 3> sizes,
                             const SplitOperand& left, const SplitOperand& right, void* stream,
@@ -66,10 +78,7 @@ inline Tensor split_product(ProductKind kind, std::array<int64_t, 3> sizes,
   const Tensor left_high = left.plane(0), right_high = right.plane(0);
   const int64_t rows = left_high.size(0), depth = left_high.size(1), columns = right_high.size(1);
   const Tensor result = empty(left.values, ScalarType::Float, {rows, columns});
-  const SplitProduct product{kind, sizes[0], sizes[1], sizes[2],
-                             floats(left.values), floats(right.values),
-                             read(left.pieces), read(right.pieces),
-                             static_cast<float*>(write(result)), stream};
+  const SplitProduct product = call_of(kind, sizes, left, right, result, stream);
   if (fusegen_split_has_kernel()) {
     check_launch("fusegen_split_product", fusegen_split_product(&product), error_text);
     return result;
@@ -107,6 +116,18 @@ class Products {
                            right, stream_, error_text_);
     }
     return narrow_product(rounded(x), transposed(rounded(weight)));
+  }
+
+  bool are_split() const { return precision_ == Precision::kFp32Split; }
+
+  // What forward() would call in kFp32Split, for a launcher that does it. result: where it goes.
+  ProductCall forward_call(const Tensor& x, const Tensor& weight, const OptionalTensor& x_pieces,
+                           const OptionalTensor& weight_pieces, const Tensor& result) const {
+    const SplitOperand left = operand("operand_pieces", x, x_pieces, false);
+    const SplitOperand right = operand("weight_pieces", weight, weight_pieces, true);
+    return {left, right,
+            call_of(ProductKind::kForward, {x.size(0), weight.size(0), x.size(1)}, left, right,
+                    result, stream_)};
   }
 
   // dz W

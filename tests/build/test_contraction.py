@@ -9,7 +9,7 @@ import pytest
 
 from fusegen.build import BuildError, Request, build_extensions, find_toolchain
 from fusegen.build.flags import contraction_flags
-from fusegen.build.key import CONTRACTION_HEADER, CONTRACTION_SOURCE, collect_inputs
+from fusegen.build.key import CONTRACTION_HEADER, CONTRACTION_SOURCE, PRODUCT_LAUNCHER, collect_inputs
 from fusegen.paths import templates_directory
 from fusegen.plan.devices import DEVICES
 
@@ -87,6 +87,18 @@ def test_its_object_depends_on_what_it_sees(workshop, source) -> None:
     third = object_names(workshop)[NAME]
     source.write_text("other\n")
     assert len({before[NAME], second, third, object_names(workshop)[NAME]}) == 4
+
+
+def test_kernels_in_its_epilogue_are_compiled_as_it_is(workshop, source) -> None:
+    """And again when it changes: they include it."""
+    (workshop.package / "kernels.cu").write_text(f"{PRODUCT_LAUNCHER.decode()}(forward, Forward)\n")
+    build(workshop.package)
+    (line,) = [line for line in workshop.started() if "-c kernels.cu" in line]
+    assert "code=sm_90a" in line and "code=sm_90 " not in line and "-DFUSEGEN_SM_90A" in line
+    workshop.forget()
+    source.with_name("split.cuh").write_text("changed\n")
+    build(workshop.package)
+    assert len([line for line in workshop.started() if "-c kernels.cu" in line]) == 1
 
 
 def test_it_has_to_be_there(workshop, source) -> None:

@@ -17,7 +17,7 @@ from fusegen.runtime.structs import Struct  # noqa: E402
 from tests.emulate.mutants.contraction import CONTRACTION  # noqa: E402
 from tests.emulate.mutants.mutant import with_mutants  # noqa: E402
 from tests.emulate.mutants.scenario import choose  # noqa: E402
-from tests.numerics.test_kernels import Emulated, SplitProduct, hostile  # noqa: E402
+from tests.emulate.split import Emulated, SplitProduct, hostile  # noqa: E402
 
 MUTANTS = dict(enumerate(CONTRACTION, start=1))
 SEEDS = range(2)

@@ -29,9 +29,11 @@ class Pipeline {
   void copy(const TilePlace&) {}
 
   void accumulate(const TilePlace& at, int half, float (&sum)[64], float (&cross)[64]) {
-    const Fragment mine(at.row + 64 * half, at.column);
+    // As the PTX manual has the registers of wgmma's result.
+    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     for (int n = 0; n < 64; ++n) {
-      const int64_t i = mine.row(n / 2 % 2), j = mine.column(n / 4) + n % 2;
+      const int64_t i = at.row + 64 * half + 16 * warp + lane / 4 + 8 * (n / 2 % 2);
+      const int64_t j = at.column + n / 4 * 8 + lane % 4 * 2 + n % 2;
       sum[n] = cross[n] = 0;
       if (i >= p_.rows || j >= p_.columns) continue;
       for (int64_t first = 0; first < p_.sum; first += kPromoted) {

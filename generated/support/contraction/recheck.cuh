@@ -67,9 +67,11 @@ __device__ __forceinline__ void load_recheck_tile(
 }
 
 // The doubtful elements of a tile at (i0, j0) that has many: all are computed, a thread has 4 x 4.
-template <typename Doubtful>
+// finish(i, j, value) takes an element.
+template <typename Doubtful, typename Finish>
 __device__ __forceinline__ void recompute_tile(
-    const Product& p, int64_t i0, int64_t j0, float* shared, const Doubtful& doubtful) {
+    const Product& p, int64_t i0, int64_t j0, float* shared, const Doubtful& doubtful,
+    const Finish& finish) {
   float* const left = shared;
   float* const right = left + kRecheckDepth * kRecheckPad;
   const int row = threadIdx.x / 16, column = threadIdx.x % 16;
@@ -107,15 +109,16 @@ __device__ __forceinline__ void recompute_tile(
     for (int b = 0; b < kEach; ++b) {
       const int64_t i = i0 + row + 16 * a, j = j0 + column + 16 * b;
       if (i >= p.rows || j >= p.columns) continue;
-      float& value = p.result[i * p.columns + j];
-      if (doubtful(i, j, value)) value = total[a][b];
+      if (doubtful(i, j, p.result[i * p.columns + j])) finish(i, j, total[a][b]);
     }
   }
 }
 
-// Blocks walk over tiles of the result. Without lost elements they end at once.
+// Blocks walk over tiles of the result. Without lost elements they end at once. E: see
+// epilogue.cuh.
+template <class E>
 __global__ void __launch_bounds__(kRecheckThreads)
-    recheck_product(const __grid_constant__ Product p) {
+    recheck_product(const __grid_constant__ Product p, const __grid_constant__ E epilogue) {
   wait_for_earlier_kernels();
   if (*p.left_lost_in_all == 0 && *p.right_lost_in_all == 0) return;
   float* const shared = shared_memory<float>();
@@ -124,6 +127,7 @@ __global__ void __launch_bounds__(kRecheckThreads)
   const int64_t across = (p.columns + kRecheckTile - 1) / kRecheckTile;
   const int64_t tiles = across * ((p.rows + kRecheckTile - 1) / kRecheckTile);
   const auto doubtful = [&](int64_t i, int64_t j, float x) { return is_doubtful(p, i, j, x); };
+  const auto finish = [&](int64_t i, int64_t j, float z) { epilogue.element(p, i, j, z); };
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const int64_t i0 = tile / across * kRecheckTile, j0 = tile % across * kRecheckTile;
     // A diagonal order: the elements of one row, or of one column, are spread over all warps.
@@ -147,7 +151,7 @@ __global__ void __launch_bounds__(kRecheckThreads)
     count = 0;
     for (int w = 0; w < kRecheckWarps; ++w) count += counts[w];
     if (count > kRecheckSparse) {
-      recompute_tile(p, i0, j0, shared, doubtful);
+      recompute_tile(p, i0, j0, shared, doubtful, finish);
       continue;
     }
     if (count == 0) continue;
@@ -156,19 +160,20 @@ __global__ void __launch_bounds__(kRecheckThreads)
         const int l = __ffs(int(left)) - 1;
         const int64_t i = row_of(s, l), j = column_of(s, l);
         const float z = recomputed_element(p, i, j);
-        if (lane == 0) p.result[i * p.columns + j] = z;
+        if (lane == 0) finish(i, j, z);
       }
     }
   }
 }
 
-inline cudaError_t launch_recheck(const Product& product, cudaStream_t stream) {
+template <class E>
+cudaError_t launch_recheck(const Product& product, const E& epilogue, cudaStream_t stream) {
   const int64_t tiles = ((product.rows + kRecheckTile - 1) / kRecheckTile) *
                         ((product.columns + kRecheckTile - 1) / kRecheckTile);
   constexpr int64_t kMostBlocks = 1024;  // resident at once on a GPU of 128 multiprocessors or more
   const size_t bytes = 2 * kRecheckDepth * kRecheckPad * sizeof(float) + kRecheckWarps * 4;
-  return launch(recheck_product, dim3(unsigned(tiles < kMostBlocks ? tiles : kMostBlocks)),
-                dim3(kRecheckThreads), bytes, stream, product);
+  return launch(recheck_product<E>, dim3(unsigned(tiles < kMostBlocks ? tiles : kMostBlocks)),
+                dim3(kRecheckThreads), bytes, stream, product, epilogue);
 }
 
 }  // namespace fusegen

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "../launch.cuh"
+#include "recheck.cuh"
 #include "tiles.cuh"
 
 #if defined(__CUDACC__)
@@ -20,10 +21,11 @@
 
 namespace fusegen {
 
-template <bool kLeftTransposed, bool kRightTransposed>
+// E: see epilogue.cuh.
+template <bool kLeftTransposed, bool kRightTransposed, class E>
 __global__ void __launch_bounds__(kProductThreads, 1)
     multiply_pieces(const __grid_constant__ PieceMaps maps, const __grid_constant__ Product p,
-                    Shared shared) {
+                    const __grid_constant__ E epilogue, Shared shared) {
 #if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   wait_for_earlier_kernels();
   const int rank = blockIdx.z, group = threadIdx.x / 128;
@@ -43,7 +45,7 @@ __global__ void __launch_bounds__(kProductThreads, 1)
       pipeline.accumulate(at, half, sum, cross);
       const Fragment mine(at.row + 64 * half, at.column);
       finish_sums(p, mine, sum, cross);
-      store_tile(p, mine, sum);
+      epilogue.tile(p, mine, sum);
     }
   }
   pipeline.end();
@@ -67,16 +69,28 @@ inline int has_tensor_core_kernel() {
 #endif
 }
 
-template <bool kLeftTransposed, bool kRightTransposed>
-cudaError_t launch_tensor_cores(const Operation& o, cudaStream_t stream) {
+template <bool kLeftTransposed, bool kRightTransposed, class E>
+cudaError_t launch_tensor_cores(const Operation& o, const E& epilogue, cudaStream_t stream) {
   PieceMaps maps{};
-  const cudaError_t error = describe_pieces<kLeftTransposed, kRightTransposed>(o, maps);
-  if (error != cudaSuccess) return error;
+  if (explanation != nullptr) {
+    explanation->next("product", 0, 0);
+  } else {
+    const cudaError_t error = describe_pieces<kLeftTransposed, kRightTransposed>(o, maps);
+    if (error != cudaSuccess) return error;
+  }
   const Shared shared = shared_of(o.product);
   const int tiles = Tiles(o.product, shared).count(), clusters = multiprocessors() / 2;
-  return launch(multiply_pieces<kLeftTransposed, kRightTransposed>,
+  return launch(multiply_pieces<kLeftTransposed, kRightTransposed, E>,
                 dim3(unsigned(tiles < clusters ? tiles : clusters), 1, 2), dim3(kProductThreads),
-                kProductShared, stream, maps, o.product, shared);
+                kProductShared, stream, maps, o.product, epilogue, shared);
+}
+
+// y = x W^T with an epilogue.
+template <class E>
+cudaError_t launch_forward(const Operation& o, const E& epilogue, cudaStream_t stream) {
+  const cudaError_t error = launch_tensor_cores<false, false>(o, epilogue, stream);
+  if (explanation != nullptr) explanation->next("recheck", 0, 0);
+  return error != cudaSuccess ? error : launch_recheck(o.product, epilogue, stream);
 }
 
 }  // namespace fusegen

@@ -2,6 +2,7 @@
 #include "contraction.h"
 
 #include "combine.cuh"
+#include "epilogue.cuh"
 #include "recheck.cuh"
 #include "split.cuh"
 #include "tensor_cores.cuh"
@@ -12,13 +13,16 @@ using fusegen::Pieces;
 using fusegen::PiecesLayout;
 using fusegen::ProductKind;
 using fusegen::SplitProduct;
+using fusegen::StoreProduct;
 
 cudaError_t multiply(ProductKind kind, const Operation& operation, cudaStream_t stream) {
   using fusegen::launch_tensor_cores;
+  const StoreProduct store;
   switch (kind) {
-    case ProductKind::kForward: return launch_tensor_cores<false, false>(operation, stream);
-    case ProductKind::kInputGradient: return launch_tensor_cores<false, true>(operation, stream);
-    default: return launch_tensor_cores<true, true>(operation, stream);
+    case ProductKind::kForward: return launch_tensor_cores<false, false>(operation, store, stream);
+    case ProductKind::kInputGradient:
+      return launch_tensor_cores<false, true>(operation, store, stream);
+    default: return launch_tensor_cores<true, true>(operation, store, stream);
   }
 }
 
@@ -44,14 +48,14 @@ int fusegen_split_product(const SplitProduct* p) {
   const Operation operation = fusegen::operation_of(*p);
   const cudaError_t error = multiply(p->kind, operation, stream_of(*p));
   if (error != cudaSuccess) return error;
-  return fusegen::launch_recheck(operation.product, stream_of(*p));
+  return fusegen::launch_recheck(operation.product, StoreProduct(), stream_of(*p));
 }
 
 int fusegen_split_finish(const SplitProduct* p, const float* cross) {
   const Operation operation = fusegen::operation_of(*p);
   const cudaError_t error = fusegen::launch_combine(operation.product, cross, stream_of(*p));
   if (error != cudaSuccess) return error;
-  return fusegen::launch_recheck(operation.product, stream_of(*p));
+  return fusegen::launch_recheck(operation.product, StoreProduct(), stream_of(*p));
 }
 
-}
+}  // extern "C"

@@ -61,15 +61,19 @@ struct Tiles {
 // columns, 16 in each of two rows. Four neighbouring threads have the same rows.
 struct Fragment {
   static constexpr int kPairs = 16;
-  int first_row, first_column;
+  int tile_row, tile_column, first_row, first_column;
 
-  __device__ __forceinline__ Fragment(int row, int column) {
+  __device__ __forceinline__ Fragment(int row, int column) : tile_row(row), tile_column(column) {
     const int thread = threadIdx.x % 128, lane = thread % 32;
     first_row = row + thread / 32 * 16 + lane / 4;
     first_column = column + lane % 4 * 2;
   }
   __device__ __forceinline__ int row(int half) const { return first_row + 8 * half; }
   __device__ __forceinline__ int column(int pair) const { return first_column + 8 * pair; }
+  // Whether all 64 x 128 elements are inside the product.
+  __device__ __forceinline__ bool is_whole(const Product& p) const {
+    return tile_row + 64 <= p.rows && tile_column + kTileColumns <= p.columns;
+  }
   // The register of the first element of a pair; the second follows.
   static __device__ __forceinline__ constexpr int at(int pair, int half) {
     return 4 * pair + 2 * half;
@@ -96,29 +100,6 @@ __device__ __forceinline__ void finish_sums(
       for (int half = 0; half < 2; ++half) {
         const int at = Fragment::at(pair, half) + v;
         sum[at] = scaled(fmaf(cross[at], kLowUnit, sum[at]), -(left[half] + right));
-      }
-    }
-  }
-}
-
-// Stores a thread's elements of a tile that are inside the product.
-__device__ __forceinline__ void store_tile(
-    const Product& p, const Fragment& mine, const float (&z)[64]) {
-  const bool paired = p.columns % 2 == 0;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int64_t i = mine.row(half);
-    if (i >= p.rows) continue;
-    float* const to = p.result + i * p.columns;
-#pragma unroll
-    for (int pair = 0; pair < Fragment::kPairs; ++pair) {
-      const int j = mine.column(pair), at = Fragment::at(pair, half);
-      if (j >= p.columns) continue;
-      if (paired) {
-        *reinterpret_cast<float2*>(to + j) = make_float2(z[at], z[at + 1]);
-      } else {
-        to[j] = z[at];
-        if (j + 1 < p.columns) to[j + 1] = z[at + 1];
       }
     }
   }
