@@ -49,14 +49,15 @@ def _is_worth_splitting(module, x, weight):
     if x.device.type != "cuda" or module._fusegen_split_always:
         return True
     device = torch.cuda.get_device_properties(x.device)
-    wanted = x.requires_grad or weight.requires_grad
+    # In training without gradients, too: a checkpoint runs so first, and then again with them.
+    with_gradients = torch.is_grad_enabled() or module.training
     return is_worth_splitting(
         (device.major, device.minor),
         device.multi_processor_count,
         x.numel() // x.shape[-1],
         *weight.shape,
         weight_kept=not module.training and _may_keep(weight),
-        gradients=wanted and torch.is_grad_enabled(),
+        gradients=with_gradients and (x.requires_grad or weight.requires_grad),
     )
 
 
