@@ -14,6 +14,15 @@ from fusegen.verify.findings import Finding, Report
 from fusegen.verify.precisions import SPLIT
 
 _FIGURES = ("fused_largest", "eager_largest", "bound_largest", "fused_norm", "eager_norm", "bound_norm")
+_SPLIT_ERRORS = Path("benchmarks/results/split_errors_h100.csv")
+_SPLIT_HEAD = """### What fp32_split was measured to lose
+
+By `benchmarks/split_errors.py` on an {gpu}, torch {torch}: errors against float64, of fp32_split and
+behind the comma of the library's float32, as relative Frobenius norms. Results are 1024 x 1024. The
+library's sums are of other lengths where it splits them itself. Below 192 terms a module multiplies
+as `ieee`.
+"""
+
 _HEAD = """# Numerics
 
 What fusegen promises about accuracy, how `fusegen verify` judges it, and what was measured. This
@@ -89,10 +98,10 @@ not be faster than the library's float32, `fp32_split` multiplies as `ieee`
 **What fp32_split does.** Each row of an operand is scaled by a power of two that brings its largest
 finite element into [2^14, 2^15). A scaled element is high + low 2^-11, with both pieces in fp16.
 The product is the sum of high high' and 2^-11 (high low' + low high'), with the scales undone. The
-sums of tensor cores are truncated, so each sum of 256 terms of high high' is added to one in
-float32, which rounds. A gradient of the product takes the pieces of the forward pass. Their scales
-belong to the terms of its sum there, so they are folded into the other operand, exactly, before
-that is split.
+sums of tensor cores are truncated, so each sum of 64 terms of high high' (256 where the library
+multiplies pieces) is added to one in float32, which rounds. A gradient of the product takes the
+pieces of the forward pass. Their scales belong to the terms of its sum there, so they are folded
+into the other operand, exactly, before that is split.
 
 **What it guarantees.** An element of at least 2^-26 of its row's largest is held to 2^-22 of
 itself, as are all that two pieces hold exactly. The product of the low pieces is left out, which is
@@ -127,7 +136,6 @@ terms' magnitudes, besides the rounding of the sum: the form of the bound that f
 
 `bf16` and `fp16` round each operand to nearest: 8 bits of bfloat16, 11 of fp16, where float32 has
 24. What is beyond 65504 is infinite in fp16.
-
 """
 
 
@@ -194,7 +202,7 @@ def read_rows(path: Path) -> list[Row]:
 def write_page(rows: list[Row], path: Path) -> None:
     """The policy, the seed configurations at full size, and the worst of all else."""
     constants = {"factor": policy.EAGER_FACTOR, "output_ulps": policy.OUTPUT_ULPS, "sum_ulps": policy.SUM_ULPS}
-    parts = [_HEAD.format(device=rows[0].device, **constants)]
+    parts = [_HEAD.format(device=rows[0].device, **constants), _split_errors()]
     failed = [row for row in rows if not row.ok]
     parts.append(
         f"## Measured\n\n{len(rows)} comparisons over {len({r.chain for r in rows})} chains, {len(failed)} failed.\n"
@@ -215,6 +223,21 @@ def write_page(rows: list[Row], path: Path) -> None:
     parts.append(_table(_worst(numerics, lambda row: (row.chain, row.kind))))
     parts += ["### Memory\n", "One training step at 512 rows, 1024 x 2048 features, beside eager.\n", _memory(rows)]
     path.write_text("\n".join(parts), encoding="utf-8")
+
+
+def _split_errors() -> str:
+    """What fp32_split was measured to lose, beside the library's float32."""
+    if not _SPLIT_ERRORS.is_file():
+        return ""
+    lines = list(csv.DictReader(_SPLIT_ERRORS.open(encoding="utf-8")))
+    products = list(dict.fromkeys(line["product"] for line in lines))
+    parts = [_SPLIT_HEAD.format(gpu=lines[0]["gpu"], torch=lines[0]["torch"])]
+    parts += [f"| data | terms | {' | '.join(products)} |", "|---" * (2 + len(products)) + "|"]
+    for place in dict.fromkeys((line["data"], line["terms"]) for line in lines):
+        found = {line["product"]: line for line in lines if (line["data"], line["terms"]) == place}
+        figures = [f"{float(found[p]['split']):.1e}, {float(found[p]['library']):.1e}" for p in products]
+        parts.append(f"| {' | '.join([*place, *figures])} |")
+    return "\n".join(parts) + "\n"
 
 
 def _volume(shape: str) -> int:

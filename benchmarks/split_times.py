@@ -98,7 +98,7 @@ def _check(status: int) -> None:
         raise RuntimeError(f"CUDA error {status}")
 
 
-def _library(directory: str) -> ctypes.CDLL:
+def compiled(directory: str) -> ctypes.CDLL:
     output = f"{directory}/contraction.so"
     subprocess.run([*COMPILE, "-Xcompiler", "-fPIC", "-o", output, str(SOURCE)], check=True)
     return ctypes.CDLL(output)
@@ -146,7 +146,7 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
     with tempfile.TemporaryDirectory() as directory, options.csv.open("w", newline="") as file:
-        library = _library(directory)
+        library = compiled(directory)
         writer = csv.writer(file, lineterminator="\n")
         for number, (rows, (channels, in_features)) in enumerate(itertools.product(ROWS, WIDTHS)):
             with torch.cuda.stream(torch.cuda.Stream()):  # graphs are captured on another than the default one
