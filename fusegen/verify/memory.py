@@ -15,16 +15,16 @@ _ROUNDING = 512
 
 
 def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -> list[Comparison]:
-    """Bytes saved for backward: at most eager's, with a sixteenth for statistics, which are kept in float32. Peak of a
-    training step (CUDA only): at most eager's and what the fused module saves, one activation at least, with a
-    sixteenth of an activation for partial results.
+    """Bytes saved for backward: at most eager's, with a sixteenth for statistics, which are kept in float32, and the
+    pieces of the product's operands where it is made of them. Peak of a training step (CUDA only): at most eager's and
+    what the fused module saves, one activation at least, with a sixteenth of an activation for partial results.
 
     The fused backward is one operator, which holds what is saved until its end. Eager frees each tensor behind the
     operator that needs it, so that its peak, in the products of the linear layer, has none of them.
     """
     grad_output = draw_gradient(original, inputs)
     mine, theirs = (saved_bytes(module, inputs) for module in (fused, original))
-    statistics = 8 * sum(grad_output.shape) + 4 * _ROUNDING
+    statistics = 8 * sum(grad_output.shape) + 4 * _ROUNDING + pieces_bytes(fused, inputs[0])
     found = [_judged("saved for backward", mine, theirs, theirs + theirs // 16 + statistics)]
     saved = mine
     if inputs[0].device.type == "cuda":
@@ -33,6 +33,15 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
         limit = theirs + max(saved, activation) + activation // 16 + statistics
         found.append(_judged("peak of a training step", mine, theirs, limit))
     return found
+
+
+def pieces_bytes(module: nn.Module, operand: Tensor) -> int:
+    """Bytes of the pieces that fp32_split makes of the operand and of the weight, with what is kept of their rows."""
+    if getattr(module, "fusegen_precision", None) != "fp32_split" or operand.dtype != torch.float32:
+        return 0
+    weight = next(each.weight for each in module.modules() if isinstance(each, nn.Linear))
+    rows = operand.numel() // operand.shape[-1] + len(weight)
+    return rows * (4 * (-(-weight.shape[1] // 8) * 8) + 8) + 2 * _ROUNDING
 
 
 def saved_bytes(module: nn.Module, inputs: Sequence[Tensor]) -> int:
