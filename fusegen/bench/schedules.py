@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fusegen.bench.bytes import tail_programs
 from fusegen.bench.names import EVAL
+from fusegen.plan.epilogue import SPLIT
 from fusegen.plan.model import Mode
 from fusegen.verify.sizes import Sizes
 from fusegen.verify.subject import Subject
@@ -40,8 +41,9 @@ def ran(subject: Subject, mode: Mode, sizes: Sizes, what: str, module: Any, inpu
     use = module.fusegen_kernels(*inputs)
     if not use:
         return Ran(NO_KERNELS, f"PyTorch's operators: {use.reason}")
+    split = use.precision == SPLIT
     try:
-        found = [subject.choice(program, mode, sizes) for program in tail_programs(subject.plan, what)]
+        found = [subject.choice(program, mode, sizes, split) for program in tail_programs(subject.plan, what)]
     except ImportError as problem:  # another copy of the package has registered the ops
         return Ran(UNKNOWN, f"the launchers cannot tell: {problem}")
     return Ran(_THEN.join(each.schedule for each in found), _THEN.join(each.launched for each in found))

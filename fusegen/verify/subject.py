@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fusegen.plan.epilogue import is_split, why_after_product
 from fusegen.plan.model import Mode, Program
 from fusegen.plan.plan import Plan
 from fusegen.runtime.choice import Choice, choice
@@ -52,12 +53,18 @@ class Subject:
         """Whether the extension was built with the float64 kernels."""
         return bool(importlib.import_module(f"{self.package.__name__}._C").info()["float64"])
 
-    def choice(self, program: Program, mode: Mode, sizes: Sizes) -> Choice:
-        """What the launcher of a program in this package's extension says that it runs. Raises ImportError where there
-        is no extension."""
+    def choice(self, program: Program, mode: Mode, sizes: Sizes, split: bool = False) -> Choice:
+        """What the launcher of a program in this package's extension says that it runs. split: whether operands of the
+        product are, so that its epilogue may take the program. Raises ImportError where there is no extension."""
         extension = importlib.import_module(f"{self.package.__name__}._C")
         symbol = Launcher(self.plan, program).symbol
-        return choice(extension.explain(symbol, mode.index, sizes.rows, sizes.channels, sizes.groups(program)))
+        symbols = [symbol]
+        forward = any(program is variant.forward for variant in self.plan.variants)
+        if split and forward and is_split(self.plan.spec) and why_after_product(program) is None:
+            symbols.insert(0, f"{symbol}_product")
+        call = (mode.index, sizes.rows, sizes.channels, sizes.groups(program))
+        found = (choice(extension.explain(each, *call)) for each in symbols)
+        return next((each for each in found if each.schedule), Choice((), ()))
 
     def pair(self, sizes: Sizes, mode: Mode, seed: int) -> tuple[nn.Module, nn.Module, list[Tensor]]:
         """Fused and original with the same random state, and inputs that want their gradients."""

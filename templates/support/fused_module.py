@@ -6,15 +6,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, fx, nn
 
-from .precisions import FP32_SPLIT, forget_pieces, with_pieces, without_pieces
+from .precisions import FP32_SPLIT, forget_pieces, precision_name, with_pieces, without_pieces
 from .stand_in import NO_ROWS, elsewhere
 
 
 class KernelUse(NamedTuple):
-    """Whether the fused kernels run in a call, and why not. It is true where they do."""
+    """Whether the fused kernels run in a call, and why not. It is true where they do.
+
+    precision: in which they make a product; empty where there is one way alone.
+    """
 
     used: bool
     reason: str
+    precision: str = ""
 
     def __bool__(self) -> bool:
         return self.used
@@ -36,7 +40,9 @@ class FusedModule(nn.Module):
         Raises what the call would raise for inputs that fit neither.
         """
         operator, found = self._fusegen_choose(inputs, count=False)
-        return KernelUse(True, "") if operator is not None else KernelUse(False, found.reason)
+        if operator is None:
+            return KernelUse(False, found.reason)
+        return KernelUse(True, "", "" if operator.split is None else precision_name(found[-3]))
 
     def fusegen_reference(self, *inputs: Tensor) -> Tensor:
         """The chain in PyTorch's own operators."""

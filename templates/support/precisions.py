@@ -27,6 +27,11 @@ def check_precision(name, precision):
     return precision
 
 
+def precision_name(number):
+    """The name of a precision."""
+    return next(name for name, each in _PRECISIONS.items() if each == number)
+
+
 def choose_precision(module, x, weight, activation):
     """The number of the precision in which the product of a call is made.
 

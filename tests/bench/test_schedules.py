@@ -22,6 +22,7 @@ class Use(NamedTuple):
 
     used: bool
     reason: str
+    precision: str = ""
 
     def __bool__(self) -> bool:
         return self.used
@@ -83,6 +84,30 @@ def test_both_directions_with_the_groups_of_the_chain(subjects, extension) -> No
     assert found == Ran("two_pass / row", "row 5 of 32x8 / row 5 of 32x8")
     assert [call[0].rpartition("_")[2] for call in extension.asked] == ["forward", "backward"]
     assert {call[2:] for call in extension.asked} == {(5, 48, 6)}
+
+
+@pytest.mark.parametrize(("precision", "takes", "expected"), [
+    ("fp32_split", True, "epilogue / row"), ("fp32_split", False, "two_pass / row"), ("ieee", True, "two_pass / row"),
+])  # fmt: skip
+def test_the_epilogue_of_a_product(tmp_path, monkeypatch, precision: str, takes: bool, expected: str) -> None:
+    """It is asked for first, of the forward direction, where operands are split; it may not take the program."""
+
+    class Products(Extension):
+        def explain(self, *call) -> str:
+            if not call[0].endswith("_product"):
+                return super().explain(*call)
+            assert "forward" in call[0]
+            return json.dumps({"considered": "epilogue", "chosen": takes, "reason": "of a test"})
+
+    class Split(Told):
+        def fusegen_kernels(self, x: torch.Tensor) -> Use:
+            return Use(True, "", precision)
+
+    text = CHAIN.replace("out_features: features}", "out_features: features, precision: fp32_split}")
+    text = "".join(line for line in text.splitlines(True) if "batch_norm" not in line)
+    subject = stand_in(tmp_path, "ran_split", text)
+    monkeypatch.setitem(sys.modules, f"{subject.package.__name__}._C", Products())
+    assert what_ran(subject, STEP, sizes(subject.plan, 9, 5, 7, 1), Split()).schedule == expected
 
 
 def test_the_reason_why_no_kernels_run(subjects, extension) -> None:

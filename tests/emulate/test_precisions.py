@@ -115,6 +115,14 @@ def test_pieces_give_what_float32_gives(linear, autograd, dims) -> None:
         assert (mine - theirs).norm() / theirs.norm() < 3e-7
 
 
+@pytest.mark.parametrize("precision", ["ieee", "fp32_split", "bf16", "fp16"])
+def test_a_module_says_in_which_precision_it_multiplies(linear, precision) -> None:
+    module, x = made(linear)
+    module.fusegen_precision = precision
+    assert module.fusegen_kernels(x) == (True, "", precision)
+    assert module.bfloat16().fusegen_kernels(x.bfloat16()) == (True, "", "ieee")  # of 16 bits there is one way alone
+
+
 def test_a_call_twice_gives_the_same_bits(either) -> None:
     module, x = made(either)
     runs = []
