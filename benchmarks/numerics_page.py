@@ -19,8 +19,9 @@ _SPLIT_HEAD = """### What fp32_split was measured to lose
 
 By `benchmarks/split_errors.py` on an {gpu}, torch {torch}: errors against float64, of fp32_split and
 behind the comma of the library's float32, as relative Frobenius norms. Results are 1024 x 1024. The
-library's sums are of other lengths where it splits them itself. Below 192 terms a module multiplies
-as `ieee`.
+library's sums are shorter, and so more accurate, where it splits them itself. Where one term is most
+of a sum, as with Cauchy's distribution, the library rounds it once, and fp32_split rounds both of
+its factors. Below 192 terms a module multiplies as `ieee`.
 """
 
 _HEAD = """# Numerics

@@ -37,8 +37,7 @@ DATA: dict[str, Callable[..., Tensor]] = {
     "uniform": lambda *shape: 2 * torch.rand(shape, device="cuda") - 1,
     "positive": lambda *shape: torch.rand(shape, device="cuda"),
     "student t, 3": _student,
-    "Cauchy": lambda *shape: _normal(*shape) / _normal(*shape),
-    "rows of all scales": lambda *shape: _normal(*shape) * torch.exp2(_normal(shape[0], 1) * 20),
+    "Cauchy": lambda *shape: _normal(*shape) / _normal(*shape).abs().clamp_min(1e-6),
 }
 
 

@@ -7,8 +7,10 @@ others from their data sheets. Where fp16 tensor cores are only a few times as f
 
 from typing import NamedTuple
 
-# Below so many terms, the sums of tensor cores may be less accurate than float32's.
+# Below so many terms, the sums of tensor cores may be less accurate than float32's: of our kernel,
+# and of the library, whose sums are truncated in longer chunks.
 LEAST_TERMS = 192
+LEAST_TERMS_OF_LIBRARY = 8192
 _TILE = 128  # rows and columns that a multiprocessor computes at a time
 
 
@@ -45,7 +47,9 @@ def is_worth_splitting(
     """
     speed = SPEEDS.get(capability)
     lengths = (rows, channels, in_features) if gradients else (in_features,)
-    if speed is None or min(lengths) < LEAST_TERMS:
+    if speed is None:
+        return False
+    if min(lengths) < (LEAST_TERMS_OF_LIBRARY if speed.chunk else LEAST_TERMS):
         return False
     splitting = _split(speed, rows * in_features)
     if not weight_kept:

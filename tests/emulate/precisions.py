@@ -70,14 +70,15 @@ SOURCE = {
 }
 
 
-def product_error(found, left, right):
+def product_error(found, left, right, *, truncated=0.0):
     """The largest error of an element, in units of the bound.
 
     The pieces of each operand hold an element to 2^-22 of itself, and the product of two low pieces is left out. The
-    rest is the rounding of a sum in float32, as large as it may be by chance.
+    rest is the rounding of a sum in float32, as large as it may be by chance. truncated: what a GPU's sums of equal
+    signs may lose besides, of themselves.
     """
     left, right = left.double(), right.double()
     exact, size = left @ right, left.abs() @ right.abs()
     least = torch.finfo(torch.float32).smallest_normal
-    allowed = (3 * 2**-22 + 2**-24 * left.shape[1] ** 0.5) * size + least * torch.finfo(torch.float32).eps
+    allowed = (truncated + 3 * 2**-22 + 2**-24 * left.shape[1] ** 0.5) * size + least * torch.finfo(torch.float32).eps
     return float(((found.detach().double() - exact).abs() / allowed).max())

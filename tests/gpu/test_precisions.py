@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.torch, pytest.mark.nvcc, pytest.mark.gpu]
 
 # Code for no more than this has no kernel of ours for the product. Its PTX runs on every GPU.
 OLDEST = "sm_80"
+# Tensor cores add up 256 terms where the library multiplies, and cut off less than two last places at each 16.
+LOST_BY_THE_LIBRARY = 2**-19
 ROWS, WIDTH, OUT = 384, 1100, 260  # no multiple of a tile, and of a vector
 
 
@@ -51,8 +53,9 @@ def test_verification_finds_nothing(subject) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCE)
-def test_rows_of_any_scale_keep_their_accuracy(module, source) -> None:
+def test_rows_of_any_scale_keep_their_accuracy(subject, module, source) -> None:
     torch.manual_seed(4)
+    truncated = LOST_BY_THE_LIBRARY if subject.plan.spec.targets == (OLDEST,) else 0.0
     with torch.no_grad():
         module.fc.bias.zero_()
         module.fc.weight.copy_(SOURCE[source](module.fc.weight.cpu()))
@@ -61,9 +64,9 @@ def test_rows_of_any_scale_keep_their_accuracy(module, source) -> None:
     y = module(x)
     y.backward(grad)
     weight, dz = module.fc.weight.detach(), grad * module.factor
-    assert product_error(y / module.factor, x.detach(), weight.t()) < 1
-    assert product_error(x.grad, dz, weight) < 1
-    assert product_error(module.fc.weight.grad, dz.t(), x.detach()) < 1
+    assert product_error(y / module.factor, x.detach(), weight.t(), truncated=truncated) < 1
+    assert product_error(x.grad, dz, weight, truncated=truncated) < 1
+    assert product_error(module.fc.weight.grad, dz.t(), x.detach(), truncated=truncated) < 1
 
 
 @torch.no_grad()

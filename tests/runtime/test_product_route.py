@@ -65,6 +65,9 @@ def test_short_sums_are_the_librarys(route) -> None:
         given = {"weight_kept": True, "gradients": gradients}
         assert not worth(*H100, 65536, 65536, least - 1, **given)
         assert worth(*H100, 65536, 65536, 4096, **given)
+    # The library's sums of pieces are truncated in longer chunks.
+    assert not worth((8, 0), 108, 65536, 65536, route["LEAST_TERMS_OF_LIBRARY"] - 1, **given)
+    assert worth((8, 0), 108, 65536, 65536, route["LEAST_TERMS_OF_LIBRARY"], **given)
     # A gradient is a sum over rows, or over channels.
     assert not worth(*H100, least - 1, 65536, 65536, weight_kept=True, gradients=True)
     assert worth(*H100, least - 1, 65536, 65536, weight_kept=True, gradients=False)
