@@ -46,12 +46,15 @@ difference is when they are freed:
   have, and those of the gradient are made.
 
 """
-_README = """On an {gpu} with torch {torch}, a training step is this many times as fast as the same chain in
-PyTorch. A step is the forward and backward pass, with gradients of the input and of all parameters.
-Figures are the geometric mean over the chains, and in brackets the least and the most:
+_README = """A training step is this many times as fast as the same chain in PyTorch {torch}. A step is the
+forward and backward pass, with gradients of the input and of all parameters. Figures are the
+geometric mean over the chains, and in brackets the least and the most:
 
 {table}
-Measured by `fusegen bench`, here for the first chain and the last dtype of the large shapes:
+In fp32_split the fused module multiplies float32 matrices on fp16 tensor cores, as accurately as
+float32 ([docs/numerics.md](docs/numerics.md#precisions-of-a-float32-product)); the peers are in
+float32. Measured by `fusegen bench`, here for the first chain and the last
+dtype of large shapes on the first GPU:
 
 ```sh
 {command}
@@ -162,13 +165,14 @@ def memory_section(rows: Sequence[Row], table: str) -> str:
 
 
 def headline(rows: Sequence[Row], markdown: Markdown) -> str:
-    """What README.md says: a training step on the GPU that was measured last, and the command."""
+    """What README.md says: a training step on each GPU, the one that was measured last first, and the command."""
     mine = _measured_last(rows)
-    table = [{key: text for key, text in line.items() if key not in ("GPU", "what")} for line in _lines(mine, STEP)]
+    both = [*mine, *(row for row in rows if row.gpu != mine[0].gpu)]
+    table = [{key: text for key, text in line.items() if key != "what"} for line in _lines(both, STEP)]
     large = [row for row in mine if row.mode == STEP and not is_small(row.shape)]
     dtype = list(dict.fromkeys(row.dtype for row in large))[-1]
     command = next(row.command for row in large if row.dtype == dtype)
-    return _README.format(gpu=mine[0].gpu, torch=mine[0].torch, table=markdown(table), command=command)
+    return _README.format(torch=mine[0].torch.partition("+")[0], table=markdown(table), command=command)
 
 
 def _measured_last(rows: Sequence[Row]) -> list[Row]:
