@@ -19,9 +19,8 @@ _SPLIT_HEAD = """### What fp32_split was measured to lose
 
 By `benchmarks/split_errors.py` on an {gpu}, torch {torch}: errors against float64, of fp32_split and
 behind the comma of the library's float32, as relative Frobenius norms. Results are 1024 x 1024. The
-library's sums are shorter, and so more accurate, where it splits them itself. Where one term is most
-of a sum, as with Cauchy's distribution, the library rounds it once, and fp32_split rounds both of
-its factors. Below 192 terms a module multiplies as `ieee`.
+library's sums are shorter, and so more accurate, where it splits them itself. Below 192 terms a
+module multiplies as `ieee`.
 """
 
 _HEAD = """# Numerics
@@ -121,6 +120,8 @@ terms' magnitudes, besides the rounding of the sum: the form of the bound that f
 **Where its limit lies.**
 
 - It is no float32 bit for bit: results differ from `ieee` in their last bits.
+- Where one term is most of a sum, float32 rounds it once, and fp32_split rounds both of its factors:
+  its error is up to three times as large there.
 - An element of the result that cancels to far below its terms has the error of the terms, as in
   float32.
 - Pieces take as much memory as what they are made of. For the backward pass those of x are saved

@@ -37,7 +37,6 @@ DATA: dict[str, Callable[..., Tensor]] = {
     "uniform": lambda *shape: 2 * torch.rand(shape, device="cuda") - 1,
     "positive": lambda *shape: torch.rand(shape, device="cuda"),
     "student t, 3": _student,
-    "Cauchy": lambda *shape: _normal(*shape) / _normal(*shape).abs().clamp_min(1e-6),
 }
 
 
