@@ -18,6 +18,8 @@ from fusegen.importing.trace import Trace, trace
 from fusegen.spec.names import check_argument
 
 Position = tuple[str, int | str]
+# What facts about sizes end in.
+_SIZES = ("]", ".shape", ".num_features", ".num_channels", ".in_features", ".out_features")
 # Numbers to draw before none outside [0, 1) means that none can be.
 _DRAWS = 12
 
@@ -60,7 +62,7 @@ class Arguments:
     def sized(self) -> set[str]:
         """The constructor's arguments that are sizes of tensors."""
         follows = self.constructor.follows if self.constructor else {}
-        return {name for fact, name in follows.items() if fact.endswith(("]", ".shape"))}
+        return {name for fact, name in follows.items() if fact.endswith(_SIZES)}
 
     def sizes(self, facts: Sequence[str]) -> str | None:
         """The argument that all these sizes are, or None."""
@@ -70,7 +72,7 @@ class Arguments:
         name = found.pop() if len(found) == 1 else None
         if name is None or not is_name(name):
             return None
-        others = {fact for fact in self.constructor.derived.get(name, ()) if fact.endswith(("]", ".shape"))}
+        others = {fact for fact in self.constructor.derived.get(name, ()) if fact.endswith(_SIZES)}
         return None if others else name
 
     def shape(self, tensor: str) -> str | None:

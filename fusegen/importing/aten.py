@@ -17,13 +17,14 @@ class Function:
     fixed: arguments behind these, which have to be what they are here."""
 
     op: str
-    keys: Mapping[str, float | None] = field(default_factory=dict)
+    keys: Mapping[str, float | str | None] = field(default_factory=dict)
     fixed: tuple[float, ...] = ()
 
 
 FUNCTIONS = {
     **{op: Function(op) for op in ("relu", "relu6", "selu", "silu", "mish", "hardswish", "sigmoid", "hardsigmoid")},
     **{op: Function(op) for op in ("tanh", "abs", "neg", "exp", "log", "sqrt", "rsqrt", "reciprocal", "square")},
+    "gelu": Function("gelu", {"approximate": "none"}),
     "log_sigmoid": Function("logsigmoid"),
     "leaky_relu": Function("leaky_relu", {"negative_slope": 0.01}),
     "elu": Function("elu", {"alpha": 1.0}, fixed=(1.0, 1.0)),

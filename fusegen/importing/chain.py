@@ -130,13 +130,13 @@ class _Names:
         """The variable that the user's source assigns the value to, if it is one."""
         source = draft.place.source if draft.place else ""
         assigned = _ASSIGNED.match(source)
-        return self.new(assigned[1] if assigned else f"{draft.data['op']}_value")
+        return self.new(assigned[1] if assigned and assigned[1] not in self.taken else "v")
 
     def new(self, wanted: str) -> str:
         try:
             check_identifier(wanted)
         except PydanticCustomError:
-            wanted = "value"
+            wanted = "v"
         number, name = 1, wanted
         while name in self.taken:
             number += 1

@@ -25,7 +25,11 @@ def facts(module: nn.Module) -> Facts:
     found: Facts = {}
     for path, part in module.named_modules():
         prefix = f"{path}." if path else ""
-        found |= {f"{prefix}{name}": value for name, value in vars(part).items() if is_number(value)}
+        for name, value in vars(part).items():
+            several = value if isinstance(value, tuple) else ()
+            found |= {f"{prefix}{name}[{index}]": each for index, each in enumerate(several) if is_number(each)}
+            if is_number(value):
+                found[f"{prefix}{name}"] = value
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         found[f"{name}.shape"] = tuple(tensor.shape)
         found |= {f"{name}[{index}]": size for index, size in enumerate(tensor.shape)}

@@ -15,6 +15,7 @@ from fusegen.importing.values import CHANNELS, Value
 from fusegen.ops.catalogue import STEPS
 
 _MODELS = {op: step for step in STEPS for op in step.ops()}
+_ARITHMETIC = ("add", "sub", "mul", "div", "minimum", "maximum")
 Size = int | str
 
 
@@ -42,6 +43,7 @@ def sheet(trace: Trace, drafts: list[Draft], arguments: Arguments) -> Sheet:
         if not is_name(name):
             raise refusal("FG706", f"a chain cannot have an input called '{name}'", None, "rename it")
     rows, width, channels = sizes.rows, sizes.width, sizes.channels
+    _keep_attributes(drafts, arguments)
     _complete(drafts, arguments, sizes)
     return Sheet(
         dims=sizes.dims,
@@ -60,32 +62,23 @@ class _Sizes:
         self.taken = {*arguments.attributes, *(arguments.constructor.values if arguments.constructor else ())}
         self.taken |= {leaf.name for leaf in trace.leaves.values()} | {str(draft.data.get("save")) for draft in drafts}
         tensors = dict(trace.module.named_parameters()) | dict(trace.module.named_buffers())
-        begins = drafts[0].data if drafts[0].data["op"] == "linear" else None
-        facts: dict[str, int] = {}
-        for draft in drafts:
-            name, op = draft.data.get("name"), draft.data["op"]
-            for tensor in _MODELS[op].tensors if name else ():
-                if f"{name}.{tensor}" in tensors and tensors[f"{name}.{tensor}"].dim():
-                    facts[f"{name}.{tensor}[0]"] = tensors[f"{name}.{tensor}"].shape[0]
-            parameter = draft.data.get("parameter")
-            if parameter and arguments.shape(parameter) is None:
-                facts |= {f"{parameter}[{i}]": n for i, n in enumerate(tensors[parameter].shape)}
-        facts = {fact: size for fact, size in facts.items() if size != 1}
-        inner = [f"{begins['name']}.weight[1]"] if begins else []
-        again = begins is not None and trace_input(trace) in {each for d in drafts[1:] for each in _inputs_of(d)}
-        self.rows = self._rows(first[:-1], example(arguments))
-        last = example(arguments)[-1]
-        if begins:
-            count = tensors[f"{begins['name']}.weight"].shape[0]
-            both = arguments.sizes([*inner, *facts]) if again else None
-            self.width = self._symbol(both if again else arguments.sizes(inner), last)
-            self.channels = self._symbol(both if again else arguments.sizes(list(facts)), count)
-        elif facts:
-            self.width = self.channels = self._symbol(arguments.sizes(list(facts)), last)
+        shaped = {draft.data.get("parameter") for draft in drafts} - {None}
+        of_rows, of_channels = _facts_of_parameters({name: tensors[name] for name in shaped}, arguments)
+        of_channels += _facts_of_parts(drafts, tensors)
+        last, (first_op, name) = example(arguments)[-1], (drafts[0].data["op"], drafts[0].data.get("name"))
+        self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
+        if first_op == "linear":
+            inner = [f"{name}.weight[1]"]
+            again = any(trace_input(trace) in _inputs_of(draft) for draft in drafts[1:])
+            count = tensors[f"{name}.weight"].shape[0]
+            self.width = self._symbol(arguments.sizes([*inner, *of_channels] if again else inner), last)
+            self.channels = self._symbol(arguments.sizes([*inner, *of_channels] if again else of_channels), count)
+        elif of_channels:
+            self.width = self.channels = self._symbol(arguments.sizes(of_channels), last)
         else:
             self.width = self.channels = last if isinstance(first[-1], int) else self._free("features", last)
 
-    def _rows(self, leading: tuple[Any, ...], sizes: tuple[int, ...]) -> Size:
+    def _rows(self, leading: tuple[Any, ...], sizes: tuple[int, ...], facts: list[str], arguments: Arguments) -> Size:
         fixed = [size for size in leading if isinstance(size, int)]
         rows = 1
         for size in sizes[:-1]:
@@ -93,6 +86,8 @@ class _Sizes:
         if fixed and len(leading) > 1:
             message = f"the module works for a dimension of {fixed[0]} alone"
             raise refusal("FG705", message, None, "leading dimensions of an input have any size")
+        if facts:
+            return self._symbol(arguments.sizes(facts), rows)
         return rows if fixed else self._free("batch", rows)
 
     def _symbol(self, name: str | None, size: int) -> Size:
@@ -103,10 +98,43 @@ class _Sizes:
 
     def _free(self, name: str, size: int) -> str:
         while name in self.taken:
-            name = f"{name}_size"
+            name = {"batch": "rows", "features": "channels"}.get(name, f"{name}_size")
         self.taken.add(name)
         self.dims[name] = int(size)
         return name
+
+
+def _facts_of_parameters(tensors: dict[str, Any], arguments: Arguments) -> tuple[list[str], list[str]]:
+    """The sizes of parameters that are the rows, and those that are the channels, but for shapes that are arguments."""
+    rows, channels = [], []
+    for name, tensor in tensors.items():
+        for index, size in enumerate(tensor.shape):
+            if size != 1 and arguments.shape(name) is None:
+                (channels if index == tensor.dim() - 1 else rows).append(f"{name}[{index}]")
+    return rows, channels
+
+
+# What norms without tensors call the channels.
+_BARE = {
+    "batch_norm": "num_features",
+    "group_norm": "num_channels",
+    "layer_norm": "normalized_shape[0]",
+    "rms_norm": "normalized_shape[0]",
+}
+
+
+def _facts_of_parts(drafts: list[Draft], tensors: dict[str, Any]) -> list[str]:
+    """The sizes of layers and norms that are the channels."""
+    found = []
+    for draft in drafts:
+        name, op = draft.data.get("name"), draft.data["op"]
+        if name is None or op in _ARITHMETIC:
+            continue
+        held = [f"{name}.{tensor}" for tensor in _MODELS[op].tensors if f"{name}.{tensor}" in tensors]
+        found += [f"{each}[0]" for each in held if tensors[each].dim() and tensors[each].shape[0] != 1]
+        if not held and op in _BARE:
+            found.append(f"{name}.{_BARE[op]}")
+    return found
 
 
 def example(arguments: Arguments) -> tuple[int, ...]:
@@ -119,6 +147,14 @@ def trace_input(trace: Trace) -> str:
 
 def _inputs_of(draft: Draft) -> list[str]:
     return [draft.data["input"]] if "input" in draft.data else []
+
+
+def _keep_attributes(drafts: list[Draft], arguments: Arguments) -> None:
+    """A number of one step that is only an attribute stays that: the constructor has no argument for it."""
+    for name, value in arguments.attributes.items():
+        users = [draft for draft in drafts if name in draft.data.values()]
+        if len(users) == 1 and users[0].data.get("constant") == name:
+            users[0].data |= {"constant": value, "name": name}
 
 
 def _complete(drafts: list[Draft], arguments: Arguments, sizes: _Sizes) -> None:

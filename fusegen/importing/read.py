@@ -120,7 +120,9 @@ class Reader:
             given = self._argument(node, index, key)
             if isinstance(given, fx.Node):
                 raise refusal("FG703", f"{key} of {function.op} is a tensor", place(node), "a chain has numbers there")
-            if given is not None or default is not None:
+            if isinstance(default, str):
+                keys[key] = given or default
+            elif given is not None or default is not None:
                 keys[key] = self._number(node, index, key, default if given is None else given)
         for index, value in enumerate(function.fixed, 1 + len(function.keys)):
             if self._argument(node, index, "") not in (None, value):

@@ -7,6 +7,7 @@ from typing import Any
 
 from fusegen.importing.chain import Draft
 from fusegen.importing.draft import Sheet
+from fusegen.importing.places import Place
 from fusegen.ops.catalogue import STEPS
 from fusegen.reference.keys import flow
 from fusegen.spec.model import DTYPES, FORMAT_VERSION
@@ -27,7 +28,9 @@ def spec_text(sheet: Sheet, name: str, origin: str, remarks: Sequence[str]) -> s
         if entries:
             lines += [f"{key}:", *(f"  {each}: {flow(value)}" for each, value in entries.items())]  # type: ignore[attr-defined]
     lines += [f"dtypes: {flow(DTYPES)}", "targets: [sm_90]", "chain:"]
-    return "\n".join([*lines, *(_step(draft) for draft in sheet.chain), ""])
+    places = [None, *(draft.place for draft in sheet.chain)]
+    steps = [_step(draft, before) for draft, before in zip(sheet.chain, places, strict=False)]
+    return "\n".join([*lines, *steps, ""])
 
 
 def line_of_step(text: str, index: int) -> int:
@@ -35,17 +38,21 @@ def line_of_step(text: str, index: int) -> int:
     return text.splitlines().index("chain:") + 2 + index
 
 
-def _step(draft: Draft) -> str:
+def _step(draft: Draft, before: Place | None) -> str:
+    """The step, and its line of the source unless that stands behind the step before it."""
     text = f"  - {flow(written(draft.data))}"
-    if draft.place is None or not draft.place.source:
+    if draft.place is None or not draft.place.source or draft.place == before:
         return text
-    return f"{text.ljust(_COLUMN)}  {_comment(f'{draft.place.line}: {draft.place.source.strip()}')}"[:_WIDTH].rstrip()
+    line = f"{text.ljust(_COLUMN)}  {_comment(f'{draft.place.line}: {draft.place.source.strip()}')}"
+    return line if len(line) <= _WIDTH else f"{line[: max(len(text), _WIDTH - 3)]}..."
 
 
 def written(data: dict[str, Any]) -> dict[str, Any]:
     """The keys of a step that are not what they are without being written."""
     fields = _MODELS[data["op"]].model_fields
-    order = ["op", *(key for key in fields if key not in ("op", "save")), "save"]
+    first = [key for key in ("op", "name", "parameter") if key in fields]
+    order = sorted((key for key in fields if key not in first and key != "save"), key=lambda key: not fields[key].is_required())
+    order = [*first, *order, "save"]
     found = {}
     for key in order:
         if key not in data or (key in fields and not fields[key].is_required() and data[key] == fields[key].default):
