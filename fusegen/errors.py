@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 # One line a code. FG1xx: the file as YAML. FG2xx: the spec's fields and names. FG3xx: what the chain means.
-# FG4xx: planning. FG5xx: output and tools. FG6xx: the tuning beside a spec. FG7xx: a module to import. A code keeps its meaning
-# for good; a retired one is not reused.
+# FG4xx: planning. FG5xx: output and tools. FG6xx: the tuning beside a spec. FG7xx: a module to import. A code keeps its
+# meaning for good; a retired one is not reused.
 CODES: dict[str, str] = {
     "FG101": "the file cannot be read",
     "FG102": "the file is not UTF-8 text",

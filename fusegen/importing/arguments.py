@@ -132,7 +132,9 @@ class Arguments:
                         found.setdefault(position, (path, name))
         return found
 
-    def _changed_with(self, base: Trace, part: nn.Module, name: str, value: Any, numbers: dict[Position, float]) -> list:
+    def _changed_with(
+        self, base: Trace, part: nn.Module, name: str, value: Any, numbers: dict[Position, float]
+    ) -> list:
         for other in changed(value):
             vars(part)[name] = other
             try:

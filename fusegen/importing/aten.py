@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
-
 @dataclass(frozen=True)
 class Function:
     """An op of one value. keys: its further arguments in aten's order, which are the op's keys, with their defaults.
@@ -87,6 +86,17 @@ DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout"})
 
 # Sizes and checks, which are nothing of the result unless an operator that is takes them.
 OF_SIZES = frozenset("sym_size sym_numel sym_constrain_range_for_size _assert_tensor_metadata _assert_scalar".split())
+
+# What is refused in words of its own: what it is, and what to do.
+_NUMBER = "write a number, or make it an nn.Parameter"
+_PART = "import the part of the module that has a gradient, and call the other one yourself"
+REFUSED = {
+    "lift_fresh_copy": ("a tensor made in forward", _NUMBER),
+    "to": ("a cast to another dtype", "leave it out: the kernels compute in float32"),
+    "item": ("a number read from a tensor", "numbers of a chain are constants"),
+    "wrap_with_set_grad_enabled": ("a part of forward that has no gradient", _PART),
+    "wrap_with_autocast": ("a part of forward under autocast", "use autocast around the whole module"),
+}
 
 # Layers and norms by the class of their module, and the positions of its tensors behind the value.
 MODULES = {

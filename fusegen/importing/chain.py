@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
+from fusegen.importing.operands import lacking
 from fusegen.importing.places import Place, refusal
-from fusegen.importing.read import lacking
 from fusegen.importing.values import Number, Value, walk
 from fusegen.ops.catalogue import STEPS
 from fusegen.spec.names import check_attribute, check_identifier
@@ -143,4 +143,3 @@ class _Names:
             name = f"{wanted}_{number}"
         self.taken.add(name)
         return name
-

@@ -1,8 +1,9 @@
-"""An imported spec beside its original, in double precision: output, gradients and running statistics, in both modes."""
+"""An imported spec beside its original in double precision: output, gradients and running statistics, in both modes."""
 
 from __future__ import annotations
 
 import copy
+import itertools
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,10 @@ _ROWS = 16
 _LIMIT = 1e-9
 # A gradient that cancels to nothing is as accurate as the others are large.
 _CANCELLED = 1e-3
+# Of sizes that are arguments, in turn, for a comparison at other sizes; the first that the original takes.
+_FACTORS = ((2, 0.5), (0.5,), (2,), (3,))
+_WRONG = "the import is wrong, or the module does what its trace does not show; no spec was written"
+_FOLLOWS = "a number of the module follows from a size: make it an argument of the constructor; no spec was written"
 SAME_SIZES = "It was compared at the sizes of the example alone: the original cannot be made with others."
 OTHER_VALUES = "Its parameters begin with other values than the original's: load that one's state_dict."
 
@@ -38,7 +43,7 @@ def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
     """Remarks for those who read the spec. Raises SpecError for a difference."""
     with reference_class(plan) as cls:
         values = constructed(sheet, arguments, sheet.dims)
-        _compare_pair(arguments.module, cls(**values), arguments.inputs, "")
+        _compare_pair(arguments.module, cls(**values), _few(arguments.inputs, sheet), "")
         if arguments.constructor is None:
             return []
         return _other_sizes(cls, sheet, arguments)
@@ -85,11 +90,13 @@ def _other_sizes(cls: type[nn.Module], sheet: Sheet, arguments: Arguments) -> li
     given = arguments.constructor
     assert given is not None
     free = [name for name, each in sheet.arguments.items() if each["type"] == "dim"]
-    for change in (lambda n: n // 2, lambda n: n * 2, lambda n: n * 3) if free else ():
-        dims = {name: change(size) if name in free else size for name, size in sheet.dims.items()}
+    for factors in _FACTORS if free else ():
+        changed = zip(free, itertools.cycle(factors), strict=False)
+        dims = sheet.dims | {name: max(1, int(sheet.dims[name] * factor)) for name, factor in changed}
         values = constructed(sheet, arguments, dims)
         own = {name: value for name, value in values.items() if name in given.values}
-        inputs = [_input(shape, dims, example) for shape, example in zip(sheet.inputs.values(), arguments.inputs, strict=True)]
+        examples = zip(sheet.inputs.values(), _few(arguments.inputs, sheet), strict=True)
+        inputs = [_resized(example, shape, dims, sheet) for shape, example in examples]
         try:
             original = given.instance(own)
             copy.deepcopy(original).eval()(*inputs)
@@ -110,11 +117,23 @@ def _beginnings(original: nn.Module, cls: type[nn.Module], values: dict[str, Any
     return [] if same else [OTHER_VALUES]
 
 
-def _input(shape: Sequence[int | str], dims: dict[str, int], example: Tensor) -> Tensor:
-    """An input of other sizes, with the values of the example as far as it goes."""
-    channels = dims.get(str(shape[-1]), shape[-1])
-    repeats = -(-int(channels) // example.shape[-1])
-    return example[..., : int(channels)] if repeats == 1 else torch.cat([example] * repeats, -1)[..., : int(channels)]
+def _few(inputs: Sequence[Tensor], sheet: Sheet) -> list[Tensor]:
+    """The inputs with few rows, where the number of rows is free."""
+    rows = next(iter(sheet.inputs.values()))[0]
+    if isinstance(rows, int) or rows in sheet.arguments:
+        return list(inputs)
+    return [x[:_ROWS] for x in inputs]
+
+
+def _resized(example: Tensor, shape: Sequence[int | str], dims: dict[str, int], sheet: Sheet) -> Tensor:
+    """An input of other sizes, of the values of the example."""
+    sizes = [*example.shape[:-1], int(dims.get(str(shape[1]), shape[1]))]
+    if shape[0] in sheet.arguments:
+        sizes[0] = dims[str(shape[0])]
+    for dim in range(example.dim()):
+        index = torch.arange(sizes[dim], device=example.device) % example.shape[dim]
+        example = example.index_select(dim, index)
+    return example
 
 
 def _compare_pair(original: nn.Module, fused: nn.Module, inputs: Sequence[Tensor], where: str) -> None:
@@ -126,27 +145,25 @@ def _compare_pair(original: nn.Module, fused: nn.Module, inputs: Sequence[Tensor
         torch.manual_seed(0)
         original = copy.deepcopy(original).cpu().double()
         spread_out(original)
-        few = [_few(x.detach().cpu()) for x in inputs]
-        drawn = [torch.randn_like(x, dtype=torch.float64) * 2 for x in few]
+        given = [x.detach().cpu().double() for x in inputs]
+        drawn = [torch.randn_like(x) * 2 for x in given]
     fused = fused.double()
     fused.load_state_dict(original.state_dict())
-    for data in (few, drawn):
+    for data in (given, drawn):
         for training in (True, False):
-            a, b = _run(original, data, training), _run(fused, data, training)
-            largest = max((float(x.abs().nan_to_num().max()) for name, x in a.items() if name.startswith("gradient") and x.numel()), default=0.0)
-            for name, exact in a.items():
-                terms = torch.tensor(largest * _CANCELLED) if name.startswith("gradient") else None
-                found = error(b[name], exact, terms)
-                if not max(found.largest, found.norm) <= _LIMIT:
-                    mode = "training" if training else "evaluation"
-                    hint = "the import is wrong, or the module does what its trace does not show; no file was written"
-                    message = f"the spec's {name} is another one in {mode}{where}: off by {found.largest:.1e}"
-                    raise refusal("FG708", message, None, hint)
+            _compare_runs(_run(original, data, training), _run(fused, data, training), training, where)
 
 
-def _few(x: Tensor) -> Tensor:
-    """The first rows, in double precision."""
-    return (x[:_ROWS] if x.dim() > 1 else x).double()
+def _compare_runs(theirs: dict[str, Tensor], ours: dict[str, Tensor], training: bool, where: str) -> None:
+    gradients = [x for name, x in theirs.items() if name.startswith("gradient") and x.numel()]
+    largest = max((float(x.abs().nan_to_num().max()) for x in gradients), default=0.0)
+    for name, exact in theirs.items():
+        terms = torch.tensor(largest * _CANCELLED) if name.startswith("gradient") else None
+        found = error(ours[name], exact, terms)
+        if not max(found.largest, found.norm) <= _LIMIT:
+            mode = "training" if training else "evaluation"
+            message = f"the spec's {name} is another one in {mode}{where}: off by {found.largest:.1e}"
+            raise refusal("FG708", message, None, _FOLLOWS if where else _WRONG)
 
 
 def _run(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> dict[str, Tensor]:

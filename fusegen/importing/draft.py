@@ -172,7 +172,9 @@ def _complete(drafts: list[Draft], arguments: Arguments, sizes: _Sizes) -> None:
         dims = list(tensor.shape)
         if len(dims) > 2 or not _lies_as_written(dims, draft.value, name):
             hint = "a parameter of a chain broadcasts to [rows, channels] as it is"
-            raise refusal("FG706", f"the parameter '{name}' of shape {dims} is used in another shape", draft.place, hint)
+            raise refusal(
+                "FG706", f"the parameter '{name}' of shape {dims} is used in another shape", draft.place, hint
+            )
         draft.data["shape"] = arguments.shape(name) or _shape(dims, sizes)
         draft.data["init"] = arguments.initial(name)
 
@@ -214,7 +216,9 @@ def _arguments(arguments: Arguments, sizes: _Sizes, drafts: list[Draft]) -> dict
 
 
 def _is_used(name: str, drafts: list[Draft]) -> bool:
-    return any(name == value for draft in drafts for key, value in draft.data.items() if key not in ("op", "name", "save"))
+    return any(
+        name == value for draft in drafts for key, value in draft.data.items() if key not in ("op", "name", "save")
+    )
 
 
 def _notes(arguments: Arguments, sizes: _Sizes, drafts: list[Draft]) -> list[str]:

@@ -30,6 +30,8 @@ FORMS = (
     Form("mish", "x * tanh(log1p(exp(x)))"),
     Form("mish", "x * tanh(log(1 + exp(x)))"),
     Form("hardswish", "x * hardsigmoid(x)"),
+    Form("hardswish", "x * clamp(x + 3, 0, 6) / 6"),
+    Form("hardswish", "x * relu6(x + 3) / 6"),
     Form("hardsigmoid", "clamp((x + 3) / 6, 0, 1)"),
     Form("hardsigmoid", "clamp(x / 6 + 0.5, 0, 1)"),
     Form("hardsigmoid", "clamp(x + 3, 0, 6) / 6"),
@@ -78,7 +80,9 @@ def recognised(result: Value, values: Values) -> Value:
                     return values.make(form.op, (visit(x),), keys, "", value.layout, value.place)
         quotient = _quotient(value)
         operands = tuple(visit(each) if isinstance(each, Value) else each for each in quotient[1])
-        return values.make(quotient[0], operands, value.keys if quotient[0] == value.op else {}, value.name, value.layout, value.place)
+        return values.make(
+            quotient[0], operands, value.keys if quotient[0] == value.op else {}, value.name, value.layout, value.place
+        )
 
     return visit(result)
 
@@ -102,7 +106,11 @@ def owned(result: Value, values: Values) -> Value:
     def visit(value: Value) -> Value:
         if id(value) not in done:
             operands = tuple(visit(each) if isinstance(each, Value) else each for each in value.operands)
-            made = value if value.is_leaf else values.make(value.op, operands, value.keys, value.name, value.layout, value.place)
+            made = (
+                value
+                if value.is_leaf
+                else values.make(value.op, operands, value.keys, value.name, value.layout, value.place)
+            )
             done[id(value)] = _with_weight(made, values)
         return done[id(value)]
 

@@ -25,7 +25,6 @@ from fusegen.plan.load import plan_document
 from fusegen.plan.plan import Plan
 from fusegen.spec.yaml import parse_yaml
 
-
 _ONE_CHAIN = "only batch norm knows the mode in a chain"
 
 
@@ -91,7 +90,6 @@ def _drafts(training: Trace, evaluation: Trace, known: Arguments) -> list[Draft]
     return found[0]
 
 
-
 def _plan(text: str, found: Sheet) -> Plan:
     """The plan of the text. What it refuses of a step is told with the line of the module that is the step."""
     document = parse_yaml(text, "the imported spec")
@@ -103,7 +101,9 @@ def _plan(text: str, found: Sheet) -> Plan:
         for each in error.diagnostics:
             place = lines.get(each.location.line) if each.location else None
             location = place.location() if place else None
-            diagnostics.append(Diagnostic(each.code, each.message, location, each.hint, place.source if place else None))
+            diagnostics.append(
+                Diagnostic(each.code, each.message, location, each.hint, place.source if place else None)
+            )
         raise SpecError(diagnostics) from None
 
 

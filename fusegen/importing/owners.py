@@ -9,7 +9,7 @@ from torch import fx, nn
 from fusegen.importing import aten
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.places import refusal
-from fusegen.importing.trace import Trace, place
+from fusegen.importing.trace import Trace
 from fusegen.importing.values import CHANNELS, Number, Value
 
 _OWN = "give it an attribute of its own in the module: self.{} = ..."
@@ -27,7 +27,7 @@ class Owners:
         return key == "num_batches_tracked" and isinstance(self._part(path), nn.modules.batchnorm._NormBase)
 
     def owner(self, node: fx.Node, op: str) -> str | None:
-        """The path of the submodule whose tensors the operator takes, all of them and no others; None if there is none."""
+        """The path of the submodule whose tensors, all of them, the operator takes; None if there is none."""
         kind, positions = aten.MODULES[op]
         path = self.trace.path(node)
         part = self._part(path)
@@ -50,7 +50,9 @@ class Owners:
         if not path.isidentifier():
             last = path.rpartition(".")[2]
             name = last if last.isidentifier() else op
-            raise refusal("FG706", f"'{path}' is not an attribute of the module itself", place(node), _OWN.format(name))
+            raise refusal(
+                "FG706", f"'{path}' is not an attribute of the module itself", self.trace.place(node), _OWN.format(name)
+            )
         part: Any = self._part(path)
         keys: dict[str, Any] = {}
         if op == "linear":
@@ -70,7 +72,7 @@ class Owners:
             keys["track_running_stats"] = part.running_mean is not None
             if bool(node.args[5]) != (self.trace.training or part.running_mean is None):
                 hint = "the chain's batch norm follows the module's train() and eval()"
-                raise refusal("FG709", f"the batch norm '{path}' has a mode of its own", place(node), hint)
+                raise refusal("FG709", f"the batch norm '{path}' has a mode of its own", self.trace.place(node), hint)
         return path, keys, []
 
     def _functional(self, node: fx.Node, op: str, arguments: Arguments) -> tuple[dict[str, Any], list[fx.Node]]:
@@ -78,7 +80,7 @@ class Owners:
         if op in ("linear", "prelu", "batch_norm"):
             kind = aten.MODULES[op][0]
             message = f"{op} of tensors that no nn.{kind} holds"
-            raise refusal("FG706", message, place(node), f"use an nn.{kind}, so that the state_dict stays")
+            raise refusal("FG706", message, self.trace.place(node), f"use an nn.{kind}, so that the state_dict stays")
         names = {"layer_norm": (2, 3, 4), "group_norm": (2, 3, 4), "rms_norm": (2, None, 3)}[op]
         weight, bias, eps = (node.args[at] if at is not None and at < len(node.args) else None for at in names)
         if op != "rms_norm":
@@ -100,7 +102,7 @@ class Owners:
         if op in ("layer_norm", "rms_norm"):
             fits = fits and len(node.args[1]) == 1  # type: ignore[arg-type]
         if not fits:
-            raise refusal("FG707", f"{op} over other dimensions than the channels", place(node))
+            raise refusal("FG707", f"{op} over other dimensions than the channels", self.trace.place(node))
 
     def _part(self, path: str) -> nn.Module | None:
         try:

@@ -17,6 +17,7 @@ from fusegen.importing.values import Number, Value
 from fusegen.ops.catalogue import STEPS
 
 Bindings = Mapping[str, Value | Number]
+Forms = Mapping[str, tuple[str, ...]]
 # Constants that were rounded to fewer digits than a double has are the same.
 _NEAR = 1e-10
 # Brackets of brackets that are looked into.
@@ -55,7 +56,7 @@ def parse(text: str) -> Pattern:
     return _parse(ast.parse(text, mode="eval").body)
 
 
-def match(pattern: Pattern, value: Value | Number, known: Bindings, forms: Mapping[str, tuple[str, ...]]) -> Iterator[Bindings]:
+def match(pattern: Pattern, value: Value | Number, known: Bindings, forms: Forms) -> Iterator[Bindings]:
     """Every way in which a value is the pattern, as what its names stand for. forms: other ways to write a call."""
     if isinstance(pattern, Name):
         if pattern.text in known:
@@ -71,7 +72,7 @@ def match(pattern: Pattern, value: Value | Number, known: Bindings, forms: Mappi
         yield from _match_together(pattern, value, known, forms)
 
 
-def _match_call(pattern: Call, value: Value, known: Bindings, forms: Mapping[str, tuple[str, ...]]) -> Iterator[Bindings]:
+def _match_call(pattern: Call, value: Value, known: Bindings, forms: Forms) -> Iterator[Bindings]:
     if value.op == pattern.op and not value.name and len(value.operands) == 1 and _same_keys(pattern, value):
         yield from match(pattern.operand, value.operands[0], known, forms)
     for text in forms.get(pattern.op, ()):
@@ -90,7 +91,7 @@ def _same_keys(pattern: Call, value: Value) -> bool:
     return all(key in value.keys for key, _ in pattern.keys)
 
 
-def _match_together(pattern: Together, value: Value, known: Bindings, forms: Mapping[str, tuple[str, ...]]) -> Iterator[Bindings]:
+def _match_together(pattern: Together, value: Value, known: Bindings, forms: Forms) -> Iterator[Bindings]:
     for number, parts in _cuts(value, pattern.is_product, len(pattern.parts)):
         if isinstance(pattern.number, str):
             if number is None or pattern.number in known:
@@ -107,7 +108,7 @@ def _match_together(pattern: Together, value: Value, known: Bindings, forms: Map
                 yield from _match_parts(pattern.parts, order, bound, forms)
 
 
-def _match_parts(patterns, parts, known: Bindings, forms: Mapping[str, tuple[str, ...]]) -> Iterator[Bindings]:
+def _match_parts(patterns, parts, known: Bindings, forms: Forms) -> Iterator[Bindings]:
     if not patterns:
         yield known
         return
@@ -130,7 +131,11 @@ def _cuts(value: Value, is_product: bool, count: int) -> Iterator[tuple[Number |
         elif len(numbers) == 1 and numbers[0][1] == 1:
             yield numbers[0][0], parts
         elif not any(each.argument for each, _ in numbers):
-            powers = [each.value**sign if is_product else each.value * sign for each, sign in numbers if each.value or not is_product]
+            powers = [
+                each.value**sign if is_product else each.value * sign
+                for each, sign in numbers
+                if each.value or not is_product
+            ]
             yield Number(math.prod(powers) if is_product else math.fsum(powers)), parts
 
 

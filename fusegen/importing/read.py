@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import Any
 
 from torch import fx
 
 from fusegen.importing import aten
-from fusegen.importing.arguments import Arguments
-from fusegen.importing.owners import Owners
+from fusegen.importing.operands import Operands
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import broadcast, first_layout, is_channels, leaf_layout, reduced, viewed
-from fusegen.importing.trace import Leaf, Trace, place, shape
-from fusegen.importing.values import Layout, Number, Value, Values, walk
-from fusegen.ops.catalogue import STEPS
-from fusegen.ops.lacking import unknown_op
-
-_OPS = tuple(op for step in STEPS for op in step.ops())
+from fusegen.importing.trace import Leaf, shape
+from fusegen.importing.values import Layout, Number, Value, walk
 
 
-class Reader:
+class Reader(Operands):
     """Reads one trace. `values` may be shared with others, so that equal results are one object."""
-
-    def __init__(self, trace: Trace, arguments: Arguments, values: Values) -> None:
-        self.trace, self.arguments, self.values = trace, arguments, values
-        self.owners = Owners(trace)
-        self._found: dict[fx.Node, Value | Number | None] = {}
-        self._source: dict[fx.Node, fx.Node] = {}  # the node whose memory a node is a view of
-        self._inputs: list[str] = []
 
     def result(self) -> Value:
         """The value that the module returns."""
@@ -41,12 +28,17 @@ class Reader:
         source = self._root(node)
         if source in self.trace.leaves:
             what = self.trace.leaves[source]
-            raise refusal("FG705", f"the result is the {what.kind} '{what.name}' itself", place(node), "return a new tensor")
+            raise refusal(
+                "FG705",
+                f"the result is the {what.kind} '{what.name}' itself",
+                self.trace.place(node),
+                "return a new tensor",
+            )
         if not isinstance(found, Value):
-            raise refusal("FG703", "the result is a constant", place(node))
+            raise refusal("FG703", "the result is a constant", self.trace.place(node))
         if found.layout != first_layout(self._rank):  # [rows, 1] as well: the planner would refuse it, without a line
             hint = "the result of a chain has the shape [rows, channels]"
-            raise refusal("FG705", f"the result has another shape: {list(shape(node))}", place(node), hint)
+            raise refusal("FG705", f"the result has another shape: {list(shape(node))}", self.trace.place(node), hint)
         return self._without_views(found)
 
     def _without_views(self, result: Value) -> Value:
@@ -69,7 +61,9 @@ class Reader:
                 self._rank = len(sizes)
                 if self._rank < 2 or any(isinstance(size, int) and size < 2 for size in sizes):
                     hint = "the first input is [rows, channels]"
-                    message = f"the first example input has the shape {list(sizes)}: it needs two dimensions of 2 or more"
+                    message = (
+                        f"the first example input has the shape {list(sizes)}: it needs two dimensions of 2 or more"
+                    )
                     raise refusal("FG701", message, None, hint)
             self._inputs.append(leaf.name)
             layout = leaf_layout(sizes, first_layout(self._rank))
@@ -81,6 +75,8 @@ class Reader:
     # Operators
 
     def _read(self, node: fx.Node) -> Value | Number | None:
+        if node.op == "get_attr":  # a graph of its own, which the next node runs
+            return None
         if node.target is operator.getitem:
             return self._item(node)
         full, name = aten.names(node.target)
@@ -119,7 +115,9 @@ class Reader:
         for index, (key, default) in enumerate(function.keys.items(), 1):
             given = self._argument(node, index, key)
             if isinstance(given, fx.Node):
-                raise refusal("FG703", f"{key} of {function.op} is a tensor", place(node), "a chain has numbers there")
+                raise refusal(
+                    "FG703", f"{key} of {function.op} is a tensor", self.trace.place(node), "a chain has numbers there"
+                )
             if isinstance(default, str):
                 keys[key] = given or default
             elif given is not None or default is not None:
@@ -139,13 +137,13 @@ class Reader:
         alpha = self._argument(node, 2, "alpha")
         if alpha not in (None, 1):
             if not isinstance(operands[1], Number):
-                raise refusal("FG703", f"'alpha' of {op}", place(node), "multiply by it first")
+                raise refusal("FG703", f"'alpha' of {op}", self.trace.place(node), "multiply by it first")
             operands[1] = Number(operands[1].value * alpha)
         layouts = [each.layout for each in operands if isinstance(each, Value)]
         layout = layouts[0] if len(layouts) < 2 else broadcast(*layouts)
         if layout is None:
             hint = "values of a chain are [rows, channels] or [rows, 1]"
-            raise refusal("FG707", f"{op} of values that lie differently", place(node), hint)
+            raise refusal("FG707", f"{op} of values that lie differently", self.trace.place(node), hint)
         operands = [self._aligned(each, layout) for each in operands]
         return self._make(node, op, tuple(reversed(operands) if swapped else operands), layout=layout)
 
@@ -163,7 +161,9 @@ class Reader:
         dims = list(dims) if isinstance(dims, list | tuple) else [dims]
         if len(dims) != 1 or not isinstance(dims[0], int) or not is_channels(x.layout, dims[0]):
             hint = "a chain reduces over the channels, the last dimension"
-            raise refusal("FG703", f"{op} over {'all' if dims == [None] else 'other'} dimensions", place(node), hint)
+            raise refusal(
+                "FG703", f"{op} over {'all' if dims == [None] else 'other'} dimensions", self.trace.place(node), hint
+            )
         keys: dict[str, Any] = {} if dims[0] < 0 or len(x.layout) != 2 else {"dim": 1}
         if same:
             return self._make(node, op, (x,), keys, layout=x.layout)
@@ -184,7 +184,7 @@ class Reader:
         source, index = node.args
         found = self._found[source]
         if index != 0 and node.users:
-            raise refusal("FG703", f"the indices of {aten.names(source.target)[1]}", place(node))
+            raise refusal("FG703", f"the indices of {aten.names(source.target)[1]}", self.trace.place(node))
         return found if index == 0 else None
 
     def _module(self, node: fx.Node, op: str) -> Value:
@@ -228,64 +228,12 @@ class Reader:
             return None
         if leaf is not None and name != "detach":
             hint = "call it on a new tensor, without the underscore"
-            raise refusal("FG704", f"{name}_ changes the {leaf.kind} '{leaf.name}' in place", place(node), hint)
+            raise refusal(
+                "FG704", f"{name}_ changes the {leaf.kind} '{leaf.name}' in place", self.trace.place(node), hint
+            )
         made = self._apply(node, full, name)
         self._source[node] = target
         for other in [each for each in self._found if self._root(each) is root]:
             same = shape(other) == shape(node)
             self._found[other] = made if same else None
         return made
-
-    def _root(self, node: fx.Node) -> fx.Node:
-        while node in self._source:
-            node = self._source[node]
-        return node
-
-    # Operands
-
-    def _either(self, node: fx.Node, index: int) -> Value | Number:
-        given = node.args[index]
-        if not isinstance(given, fx.Node):
-            return self._number(node, index, "", given)
-        found = self._found.get(given)
-        if found is None:
-            leaf = self.trace.leaves.get(self._root(given))
-            if leaf is not None:
-                what = f"the {leaf.kind} '{leaf.name}'" if leaf.kind == "buffer" else "a tensor made in forward"
-                hint = "make it an nn.Parameter, a number, or an input"
-                raise refusal("FG706", f"{what} is part of the chain", place(node), hint)
-            if aten.names(given.target)[1] in aten.OF_SIZES or not shape(given):
-                what = "a size that changes from call to call" if "sym" in str(given.target) else "a number read from a tensor"
-                raise refusal("FG703", f"{what} is an operand", place(node), "numbers of a chain are constants")
-            raise refusal("FG704", "a view of a value that was changed in place", place(node), "change a copy")
-        return found
-
-    def _operand(self, node: fx.Node, index: int) -> Value:
-        found = self._either(node, index)
-        if isinstance(found, Number):
-            raise refusal("FG703", "an operator of constants alone", place(node), "compute it in the constructor")
-        return found
-
-    def _argument(self, node: fx.Node, index: int, key: str) -> Any:
-        return node.args[index] if index < len(node.args) else node.kwargs.get(key)
-
-    def _number(self, node: fx.Node, index: int, key: str, value: Any) -> Number:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise refusal("FG703", f"the operand {value!r}", place(node), "numbers of a chain are constants")
-        if not math.isfinite(value):
-            raise refusal("FG703", f"the operand {value}", place(node), "numbers of a chain are finite")
-        return Number(value, self.arguments.of_number(self.trace, node, index, key, value))
-
-    def _make(self, node: fx.Node, op: str, operands: tuple, keys: Any = None, name: str = "", *, layout: Any) -> Value:
-        return self.values.make(op, operands, keys, name, layout, place(node))
-
-    def _lacking(self, node: fx.Node, name: str) -> Exception:
-        return lacking(name, place(node))
-
-
-def lacking(name: str, where: Any) -> Exception:
-    """What to say of an operator that no chain has."""
-    message, hint = unknown_op(name, _OPS)
-    if message.startswith("unknown op"):
-        message, hint = f"a chain has no '{name}'", "`fusegen ops` lists what it has"
-    return refusal("FG703", message, where, hint)

@@ -47,14 +47,14 @@ def viewed(layout: Layout, before: Sequence[Any], after: Sequence[Any], *, of_pa
 
     A parameter may also be expanded: it broadcasts wherever it is used.
     """
-    if len(layout) == len(after) and all(a is None or str(a) == str(b) or is_one(a) for a, b in zip(before, after, strict=True)):
-        if not all(str(a) == str(b) for a, b in zip(before, after, strict=True)) and not of_parameter:
-            return None
+    if _same(before, after):
+        return layout
+    if of_parameter and len(before) == len(after) and _expands(before, after):
         return layout
     kept = [(label, str(size)) for label, size in zip(layout, before, strict=True) if not is_one(size)]
     if of_parameter and len(after) > len(before):  # an expansion that adds dimensions in front
         tail = after[len(after) - len(before) :]
-        if all(str(a) == str(b) or is_one(a) for a, b in zip(before, tail, strict=True)) and not _are(kept, after):
+        if _expands(before, tail) and not _are(kept, after):
             return (*[None] * (len(after) - len(before)), *layout)
     if not _are(kept, after):
         return None
@@ -64,6 +64,14 @@ def viewed(layout: Layout, before: Sequence[Any], after: Sequence[Any], *, of_pa
 
 def is_one(size: Any) -> bool:
     return isinstance(size, int) and size == 1
+
+
+def _same(before: Sequence[Any], after: Sequence[Any]) -> bool:
+    return [str(size) for size in before] == [str(size) for size in after]
+
+
+def _expands(before: Sequence[Any], after: Sequence[Any]) -> bool:
+    return all(str(a) == str(b) or is_one(a) for a, b in zip(before, after, strict=True))
 
 
 def _are(kept: Sequence[tuple[str | None, str]], after: Sequence[Any]) -> bool:

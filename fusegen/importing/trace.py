@@ -49,10 +49,10 @@ class Trace:
         paths = [str(path) for path, _ in stack.values()]
         return paths[-1] if paths else ""
 
-
-def place(node: fx.Node) -> Place | None:
-    """The user's line that made the node."""
-    return of_trace(node.meta.get("stack_trace"))
+    def place(self, node: fx.Node) -> Place | None:
+        """The user's line that made the node; where PyTorch knows none, the forward that did."""
+        found = of_trace(node.meta.get("stack_trace"))
+        return found or forward_of(self.module.get_submodule(self.path(node)))
 
 
 def shape(node: fx.Node) -> tuple[Any, ...]:
@@ -78,7 +78,7 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
     results = output.args[0]
     if len(results) != 1 or not isinstance(results[0], fx.Node) or "*" != str(exported.call_spec.out_spec):
         what = f"returns {len(results)} values" if len(results) != 1 else "returns something else than one tensor"
-        raise refusal("FG705", f"forward {what}", _forward(module), "a chain has one result, a tensor")
+        raise refusal("FG705", f"forward {what}", forward_of(module), "a chain has one result, a tensor")
     nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
     return Trace(module, training, nodes, leaves, results[0])
 
@@ -91,7 +91,8 @@ def _untraceable(error: Exception) -> Exception:
     return refusal("FG701", f"torch.export cannot trace the module: {name}: {text[0][:200]}", where)
 
 
-def _forward(module: nn.Module) -> Place | None:
+def forward_of(module: nn.Module) -> Place | None:
+    """Where a module's forward begins."""
     code = getattr(type(module).forward, "__code__", None)
     return Place(code.co_filename, code.co_firstlineno) if code else None
 

@@ -51,7 +51,9 @@ def written(data: dict[str, Any]) -> dict[str, Any]:
     """The keys of a step that are not what they are without being written."""
     fields = _MODELS[data["op"]].model_fields
     first = [key for key in ("op", "name", "parameter") if key in fields]
-    order = sorted((key for key in fields if key not in first and key != "save"), key=lambda key: not fields[key].is_required())
+    order = sorted(
+        (key for key in fields if key not in first and key != "save"), key=lambda key: not fields[key].is_required()
+    )
     order = [*first, *order, "save"]
     found = {}
     for key in order:
