@@ -33,6 +33,10 @@ _LIMIT = 1e-9
 _CANCELLED = 1e-3
 # Of sizes that are arguments, in turn, for a comparison at other sizes; the first that the original takes.
 _FACTORS = ((2, 0.5), (0.5,), (2,), (3,))
+# Sizes are first made smaller than that.
+_SMALL = 512
+# Parameters of a module that is compared once in each mode.
+_LARGE = 2**22
 _WRONG = "the import is wrong, or the module does what its trace does not show; no spec was written"
 _FOLLOWS = "a number of the module follows from a size: make it an argument of the constructor; no spec was written"
 SAME_SIZES = "It was compared at the sizes of the example alone: the original cannot be made with others."
@@ -90,9 +94,11 @@ def _other_sizes(cls: type[nn.Module], sheet: Sheet, arguments: Arguments) -> li
     given = arguments.constructor
     assert given is not None
     free = [name for name, each in sheet.arguments.items() if each["type"] == "dim"]
-    for factors in _FACTORS if free else ():
+    most = max([sheet.dims[name] for name in free], default=1)
+    shrunk = 1 << max(0, (most // _SMALL).bit_length() - 1)
+    for divisor, factors in itertools.product(dict.fromkeys((shrunk, 1)), _FACTORS if free else ()):
         changed = zip(free, itertools.cycle(factors), strict=False)
-        dims = sheet.dims | {name: max(1, int(sheet.dims[name] * factor)) for name, factor in changed}
+        dims = sheet.dims | {name: max(1, int(sheet.dims[name] * factor / divisor)) for name, factor in changed}
         values = constructed(sheet, arguments, dims)
         own = {name: value for name, value in values.items() if name in given.values}
         examples = zip(sheet.inputs.values(), _few(arguments.inputs, sheet), strict=True)
@@ -149,9 +155,10 @@ def _compare_pair(original: nn.Module, fused: nn.Module, inputs: Sequence[Tensor
         drawn = [torch.randn_like(x) * 2 for x in given]
     fused = fused.double()
     fused.load_state_dict(original.state_dict())
-    for data in (given, drawn):
-        for training in (True, False):
-            _compare_runs(_run(original, data, training), _run(fused, data, training), training, where)
+    runs = [(given, True), (drawn, False), (drawn, True), (given, False)]
+    large = sum(parameter.numel() for parameter in original.parameters()) > _LARGE
+    for data, training in runs[:2] if large else runs:
+        _compare_runs(_run(original, data, training), _run(fused, data, training), training, where)
 
 
 def _compare_runs(theirs: dict[str, Tensor], ours: dict[str, Tensor], training: bool, where: str) -> None:

@@ -1,4 +1,4 @@
-"""A class in a file of the user's, with the functions that give its arguments and example inputs; and the spec's file."""
+"""A class in a file of the user's, and the functions there that give its arguments and example inputs."""
 
 from __future__ import annotations
 

@@ -43,13 +43,13 @@ class Place:
 def of_trace(stack: str | None) -> Place | None:
     """The innermost line that is not PyTorch's, of a node's `stack_trace`."""
     found = [Place(file, int(line)) for file, line in _FRAME.findall(stack or "")]
-    return next((place for place in reversed(found) if _is_theirs(place.file)), None)
+    return next((place for place in reversed(found) if is_theirs(place.file)), None)
 
 
 def of_error(error: BaseException) -> Place | None:
     """The same of where an exception was raised."""
     frames = _frames(error.__traceback__)
-    return next((place for place in reversed(frames) if _is_theirs(place.file)), None)
+    return next((place for place in reversed(frames) if is_theirs(place.file)), None)
 
 
 def refusal(code: str, message: str, place: Place | None = None, hint: str | None = None) -> SpecError:
@@ -63,5 +63,6 @@ def _frames(trace: TracebackType | None) -> list[Place]:
     return [Place(frame.filename, frame.lineno or 1) for frame in traceback.extract_tb(trace)]
 
 
-def _is_theirs(file: str) -> bool:
+def is_theirs(file: str) -> bool:
+    """Whether a file is the user's, neither PyTorch's nor this package's."""
     return not file.startswith((*_NOT_THEIRS, "<"))

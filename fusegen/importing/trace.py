@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export.graph_signature import InputKind
 
-from fusegen.importing.places import Place, of_error, of_trace, refusal
+from fusegen.importing.places import Place, is_theirs, of_error, of_trace, refusal
 
 Kind = Literal["input", "parameter", "buffer", "constant"]
 _KINDS: dict[InputKind, Kind] = {
@@ -52,7 +52,11 @@ class Trace:
     def place(self, node: fx.Node) -> Place | None:
         """The user's line that made the node; where PyTorch knows none, the forward that did."""
         found = of_trace(node.meta.get("stack_trace"))
-        return found or forward_of(self.module.get_submodule(self.path(node)))
+        path = self.path(node)
+        while found is None and path:
+            found = forward_of(self.module.get_submodule(path))
+            path = path.rpartition(".")[0]
+        return found or forward_of(self.module)
 
 
 def shape(node: fx.Node) -> tuple[Any, ...]:
@@ -92,9 +96,9 @@ def _untraceable(error: Exception) -> Exception:
 
 
 def forward_of(module: nn.Module) -> Place | None:
-    """Where a module's forward begins."""
+    """Where a module's forward begins, if it is the user's."""
     code = getattr(type(module).forward, "__code__", None)
-    return Place(code.co_filename, code.co_firstlineno) if code else None
+    return Place(code.co_filename, code.co_firstlineno) if code and is_theirs(code.co_filename) else None
 
 
 @contextmanager
