@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from fusegen.errors import Diagnostic, SpecError
@@ -25,6 +26,9 @@ from fusegen.plan.load import plan_document
 from fusegen.plan.plan import Plan
 from fusegen.spec.yaml import parse_yaml
 
+Given = Sequence[Any] | Mapping[str, Any] | None
+"""The arguments of a constructor, if they are known."""
+
 _ONE_CHAIN = "only batch norm knows the mode in a chain"
 
 
@@ -32,7 +36,7 @@ def from_module(
     module: nn.Module,
     example_inputs: Sequence[Tensor],
     *,
-    arguments: Sequence[Any] | Mapping[str, Any] | None = None,
+    arguments: Given = None,
     name: str | None = None,
 ) -> str:
     """The text of a spec whose module computes what `module` does and takes its state_dict.
@@ -42,9 +46,17 @@ def from_module(
     small letters. Raises fusegen.errors.SpecError with the line of the module's source that a chain cannot express, or
     where the spec's module differs from this one in double precision.
     """
-    constructor = None
-    if arguments is not None:
-        constructor = _constructor(type(module), arguments)
+    with torch.random.fork_rng(devices=[]):
+        return _imported(module, example_inputs, arguments, name)
+
+
+def _imported(
+    module: nn.Module,
+    example_inputs: Sequence[Tensor],
+    arguments: Sequence[Any] | Mapping[str, Any] | None,
+    name: str | None,
+) -> str:
+    constructor = None if arguments is None else _constructor(type(module), arguments)
     inputs = [x.detach() for x in example_inputs]
     known = Arguments(module, inputs, constructor)
     traced = trace(module, inputs, training=True)
@@ -61,7 +73,7 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).strip("_").lower()
 
 
-def _constructor(make: type[nn.Module], arguments: Sequence[Any] | Mapping[str, Any]) -> Constructor:
+def _constructor(make: type[nn.Module], arguments: Given) -> Constructor:
     try:
         found = Constructor.of(make, arguments)
         found.examine()

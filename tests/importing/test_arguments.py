@@ -1,0 +1,130 @@
+"""Which numbers stay arguments of the constructor or attributes, and what parameters begin with."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from fusegen.importing.check import OTHER_VALUES
+from fusegen.importing.module import from_module
+from fusegen.spec.yaml import parse_yaml
+from tests.importing.modules import Source, chain, imported
+
+
+def data(text: str) -> dict:
+    return parse_yaml(text, "spec.yaml").data
+
+
+class Numbers(nn.Module):
+    """Every number is 2, and so are many that are something else."""
+
+    def __init__(self, n: int, m: int, groups: int, factor: float, slope: float = 2.0, start: float = 2.0) -> None:
+        super().__init__()
+        self.fc = nn.Linear(n, m)
+        self.gn = nn.GroupNorm(groups, m)
+        self.scaled_by = factor
+        self.act = nn.LeakyReLU(slope)
+        self.p = nn.Parameter(torch.full((m,), start))
+        self.q = nn.Parameter(torch.full((m,), 2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.gn(self.fc(x)) * self.scaled_by
+        y = self.act(y + 2.0) * self.p
+        return y - self.q
+
+
+def test_numbers_are_told_apart_by_what_changes_them() -> None:
+    text = from_module(Numbers(8, 8, 2, 2.0), [torch.randn(4, 8)], arguments=[8, 8, 2, 2.0])
+    assert data(text)["arguments"] == {
+        "n": {"type": "dim"},
+        "m": {"type": "dim"},
+        "groups": {"type": "int", "typical": 2},
+        "factor": {"type": "float"},
+        "slope": {"type": "float", "default": 2.0},
+        "start": {"type": "float", "default": 2.0},
+    }
+    assert data(text)["inputs"] == {"x": ["batch", "n"]}
+    assert chain(text) == [
+        {"op": "group_norm", "name": "gn", "num_groups": "groups"},
+        {"op": "mul", "constant": "factor"},
+        {"op": "add", "constant": 2.0},
+        {"op": "leaky_relu", "negative_slope": "slope"},
+        {"op": "mul", "parameter": "p", "shape": ["m"], "init": "start"},
+        {"op": "sub", "parameter": "q", "shape": ["m"], "init": 2.0},
+    ]
+
+
+def test_without_the_constructors_arguments_sizes_are_numbers() -> None:
+    text = from_module(Numbers(8, 8, 2, 2.0), [torch.randn(4, 8)])
+    assert "dims" in data(text) and data(text)["dims"] == {"batch": 4}
+    assert "arguments" not in data(text)
+    assert chain(text)[1] == {"op": "mul", "name": "scaled_by", "constant": 2.0}
+    assert data(text)["name"] == "numbers"
+
+
+class Square(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.fc(x)) + x
+
+
+def test_a_residual_of_the_input_needs_one_size() -> None:
+    text = from_module(Square(8), [torch.randn(4, 8)], arguments={"width": 8})
+    assert data(text)["dims"] == {"batch": 4, "width": 8}
+    assert chain(text) == [{"op": "relu"}, {"op": "add", "input": "x"}]
+
+
+class Derived(nn.Module):
+    def __init__(self, width: int, times: int = 2, rate: float = 0.5) -> None:
+        super().__init__()
+        self.fc = nn.Linear(width, width * times)
+        self.factor = 1 / rate
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(x) * self.factor
+
+
+def test_what_is_computed_from_arguments_is_a_number_and_said() -> None:
+    text = from_module(Derived(8), [torch.randn(4, 8)], arguments=[8])
+    assert data(text)["inputs"] == {"x": ["batch", 8]}
+    assert data(text)["chain"] == [
+        {"op": "linear", "name": "fc", "out_features": 16},
+        {"op": "mul", "name": "factor", "constant": 2.0},
+    ]
+    assert "# Its constructor takes more, which is fixed here: width=8, times=2, rate=0.5." in text
+
+
+def test_initial_values() -> None:
+    made = """
+    self.a = nn.Parameter(torch.randn(m))
+    self.b = nn.Parameter(torch.rand(m))
+    self.c = nn.Parameter(torch.ones(1, m))
+    self.d = nn.Parameter(torch.zeros(()))
+    self.e = nn.Parameter(torch.randn(1))
+    """
+    text = imported(Source(made, "return (y * self.a + self.b) * self.c + self.d + self.e[None]"))
+    assert [(step["shape"], step["init"]) for step in chain(text)] == [
+        (["m"], "randn"),
+        (["m"], "rand"),
+        ([1, "m"], "ones"),
+        ([], "zeros"),
+        ([1], "randn"),
+    ]
+    assert OTHER_VALUES not in text
+    assert OTHER_VALUES in imported(Source("self.a = nn.Parameter(torch.randn(m) * 0.1)", "return y * self.a"))
+
+
+def test_the_module_stays_as_it_was() -> None:
+    source = Source("self.k = 1.5; self.n = nn.BatchNorm1d(m, momentum=None)", "return self.n(y) * self.k")
+    module = source.module()
+    module.n.eval()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    state = torch.random.get_rng_state()
+    from_module(module, [torch.randn(4, 16, generator=torch.Generator().manual_seed(0))], arguments=[16, 24])
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert module.k == 1.5 and module.n.momentum is None and module.training and not module.n.training
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert all(p.grad is None for p in module.parameters())
