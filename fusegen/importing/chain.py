@@ -50,6 +50,7 @@ def steps(result: Value, inputs: list[str], taken: Iterable[str]) -> list[Draft]
         if value.op == "linear" and found:
             hint = "end the chain before it: import what is in front and behind as modules of their own"
             raise refusal("FG707", "a linear layer is not the first step", value.place, hint)
+        _check_inputs(value, running if first is None else first)
         draft = Draft(_data(value, running, done, names), value)
         found.append(draft)
         done[id(value)] = draft
@@ -97,6 +98,15 @@ def _operand(value: Value, running: Value, done: dict[int, Draft], names: _Names
     if swap and value.op not in _COMMUTATIVE:
         keys["swap"] = True
     return keys
+
+
+def _check_inputs(value: Value, first: Value) -> None:
+    """Every input lies as the first one does."""
+    for each in value.values:
+        source = each.values[0] if each.op == "detach" else each
+        if source.op == "input" and source.layout != first.layout:
+            hint = "a further input of a chain is [rows, channels]"
+            raise refusal("FG707", f"the input '{source.name}' has not the shape of the result", value.place, hint)
 
 
 def _check_parameter(parameter: Value, value: Value) -> None:

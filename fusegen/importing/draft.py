@@ -76,7 +76,7 @@ class _Sizes:
         elif of_channels:
             self.width = self.channels = self._symbol(arguments.sizes(of_channels), last)
         else:
-            self.width = self.channels = last if isinstance(first[-1], int) else self._free("features", last)
+            self.width = self.channels = last if isinstance(first[-1], int) else self._free("channels", last)
 
     def _rows(self, leading: tuple[Any, ...], sizes: tuple[int, ...], facts: list[str], arguments: Arguments) -> Size:
         fixed = [size for size in leading if isinstance(size, int)]
@@ -98,7 +98,7 @@ class _Sizes:
 
     def _free(self, name: str, size: int) -> str:
         while name in self.taken:
-            name = {"batch": "rows", "features": "channels"}.get(name, f"{name}_size")
+            name = {"batch": "rows", "channels": "features"}.get(name, f"{name}_size")
         self.taken.add(name)
         self.dims[name] = int(size)
         return name

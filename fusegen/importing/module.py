@@ -90,7 +90,7 @@ def _drafts(training: Trace, evaluation: Trace, known: Arguments) -> list[Draft]
     for each in (training, evaluation):
         result = owned(recognised(Reader(each, known, values).result(), values), values)
         inputs = [leaf.name for leaf in each.leaves.values() if leaf.kind == "input"]
-        names = {leaf.name for leaf in each.leaves.values()} | {*known.attributes, "batch", "features"}
+        names = {leaf.name for leaf in each.leaves.values()} | {*known.attributes, "batch", "channels"}
         names |= {*(known.constructor.values if known.constructor else ())}
         found.append(steps(result, inputs, names))
     for index, draft in enumerate(found[0]):

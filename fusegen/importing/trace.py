@@ -51,12 +51,23 @@ class Trace:
 
     def place(self, node: fx.Node) -> Place | None:
         """The user's line that made the node; where PyTorch knows none, the forward that did."""
-        found = of_trace(node.meta.get("stack_trace"))
+        found = of_trace(node.meta.get("stack_trace")) or _of_part(node)
         path = self.path(node)
         while found is None and path:
             found = forward_of(self.module.get_submodule(path))
             path = path.rpartition(".")[0]
         return found or forward_of(self.module)
+
+
+def _of_part(node: fx.Node) -> Place | None:
+    """The first line of the graph that a node runs as a whole."""
+    root = node.graph.owning_module
+    for each in node.all_input_nodes:
+        if each.op == "get_attr" and root is not None:
+            part = getattr(root, str(each.target), None)
+            nodes = part.graph.nodes if isinstance(part, fx.GraphModule) else ()
+            return next((place for inner in nodes if (place := of_trace(inner.meta.get("stack_trace")))), None)
+    return None
 
 
 def shape(node: fx.Node) -> tuple[Any, ...]:
