@@ -90,13 +90,15 @@ class Constructor:
                     after = facts(self.instance({name: other}, device))
                 except Exception:  # theirs to refuse: sizes that do not divide, probabilities above 1
                     continue
-                self._note(name, other, before, after)
+                self._note(name, value, other, before, after)
                 break
             else:
                 if name not in self.defaults or value != self.defaults[name]:
                     self.unknown.append(name)
 
-    def _note(self, name: str, value: Any, before: Facts, after: Facts) -> None:
+    def _note(self, name: str, old: Any, value: Any, before: Facts, after: Facts) -> None:
+        """Compares the facts with one argument at an old and at another value."""
+        old = tuple(old) if isinstance(old, list) else old
         if isinstance(value, tuple):
             shaped = {fact.removesuffix(".shape") for fact in after if fact.endswith(".shape") and after[fact] == value}
             shaped = {tensor for tensor in shaped if before.get(f"{tensor}.shape") != value}
@@ -107,7 +109,7 @@ class Constructor:
                 continue
             if any(fact.startswith(f"{tensor}[") for tensor in shaped):
                 continue
-            if after.get(fact) == value and fact not in self.follows:
+            if (before.get(fact), after.get(fact)) == (old, value) and fact not in self.follows:
                 self.follows[fact] = name
             else:
                 self.follows.pop(fact, None)

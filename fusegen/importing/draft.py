@@ -62,7 +62,7 @@ class _Sizes:
         self.taken = {*arguments.attributes, *(arguments.constructor.values if arguments.constructor else ())}
         self.taken |= {leaf.name for leaf in trace.leaves.values()} | {str(draft.data.get("save")) for draft in drafts}
         tensors = dict(trace.module.named_parameters()) | dict(trace.module.named_buffers())
-        shaped = {draft.data.get("parameter") for draft in drafts} - {None}
+        shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data}
         of_rows, of_channels = _facts_of_parameters({name: tensors[name] for name in shaped}, arguments)
         of_channels += _facts_of_parts(drafts, tensors)
         last, (first_op, name) = example(arguments)[-1], (drafts[0].data["op"], drafts[0].data.get("name"))
@@ -106,7 +106,8 @@ class _Sizes:
 
 def _facts_of_parameters(tensors: dict[str, Any], arguments: Arguments) -> tuple[list[str], list[str]]:
     """The sizes of parameters that are the rows, and those that are the channels, but for shapes that are arguments."""
-    rows, channels = [], []
+    rows: list[str] = []
+    channels: list[str] = []
     for name, tensor in tensors.items():
         for index, size in enumerate(tensor.shape):
             if size != 1 and arguments.shape(name) is None:

@@ -35,30 +35,35 @@ class Operands:
             node = self._source[node]
         return node
 
+    def _node(self, node: fx.Node, index: int) -> fx.Node:
+        """An argument that is the result of another node."""
+        found = node.args[index]
+        assert isinstance(found, fx.Node), node
+        return found
+
     def _either(self, node: fx.Node, index: int) -> Value | Number:
         given = node.args[index]
         if not isinstance(given, fx.Node):
             return self._number(node, index, "", given)
         found = self._found.get(given)
         if found is None:
-            where, leaf = self.trace.place(node), self.trace.leaves.get(self._root(given))
-            if leaf is not None:
-                what = f"the {leaf.kind} '{leaf.name}'" if leaf.kind == "buffer" else "a tensor made in forward"
-                hint = "make it an nn.Parameter, a number, or an input"
-                raise refusal("FG706", f"{what} is part of the chain", where, hint)
-            if aten.names(given.target)[1] in aten.OF_SIZES or not shape(given):
-                what = (
-                    "a size that changes from call to call"
-                    if "sym" in str(given.target)
-                    else "a number read from a tensor"
-                )
-                raise refusal(
-                    "FG703", f"{what} is an operand", self.trace.place(node), "numbers of a chain are constants"
-                )
-            raise refusal(
-                "FG704", "a view of a value that was changed in place", self.trace.place(node), "change a copy"
-            )
+            raise self._no_value(node, given)
         return found
+
+    def _no_value(self, node: fx.Node, given: fx.Node) -> Exception:
+        """Why a node that another one takes is no value of a chain."""
+        where, leaf = self.trace.place(node), self.trace.leaves.get(self._root(given))
+        constants = "numbers of a chain are constants"
+        if leaf is not None:
+            what = f"the {leaf.kind} '{leaf.name}'" if leaf.kind == "buffer" else "a tensor made in forward"
+            return refusal(
+                "FG706", f"{what} is part of the chain", where, "make it an nn.Parameter, a number, or an input"
+            )
+        if aten.names(given.target)[1] == "item":
+            return refusal("FG703", "a number read from a tensor is an operand", where, constants)
+        if not shape(given):
+            return refusal("FG703", "a size that changes is an operand", where, constants)
+        return refusal("FG704", "a view of a value that was changed in place", where, "change a copy")
 
     def _operand(self, node: fx.Node, index: int) -> Value:
         found = self._either(node, index)

@@ -82,13 +82,14 @@ class Owners:
             message = f"{op} of tensors that no nn.{kind} holds"
             raise refusal("FG706", message, self.trace.place(node), f"use an nn.{kind}, so that the state_dict stays")
         names = {"layer_norm": (2, 3, 4), "group_norm": (2, 3, 4), "rms_norm": (2, None, 3)}[op]
-        weight, bias, eps = (node.args[at] if at is not None and at < len(node.args) else None for at in names)
+        given: list[Any] = [node.args[at] if at is not None and at < len(node.args) else None for at in names]
+        weight, bias, eps = given
         if op != "rms_norm":
             eps = 1e-5 if eps is None else eps
         value = None if eps is None else Number(eps, arguments.of_number(self.trace, node, names[2] or 0, "eps", eps))
         keys: dict[str, Any] = {"eps": value, "affine": False}
         if op == "group_norm":
-            groups = int(node.args[1])  # type: ignore[call-overload]
+            groups: Any = node.args[1]
             keys["num_groups"] = Number(groups, arguments.of_number(self.trace, node, 1, "num_groups", groups))
         return keys, [each for each in (weight, bias) if isinstance(each, fx.Node)]
 

@@ -10,8 +10,9 @@ import ast
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fusegen.importing.values import Number, Value
 from fusegen.ops.catalogue import STEPS
@@ -84,9 +85,9 @@ def _same_keys(pattern: Call, value: Value) -> bool:
     wanted = {**_DEFAULTS.get(pattern.op, {}), **dict(pattern.keys)}
     for key, found in value.keys.items():
         expected = wanted.get(key)
-        if isinstance(found, Number) and (found.argument or not isinstance(expected, int | float)):
-            return False
-        if isinstance(found, Number) and not is_near(found.value, float(expected)):
+        if not isinstance(found, Number):
+            continue
+        if found.argument or not isinstance(expected, int | float) or not is_near(found.value, float(expected)):
             return False
     return all(key in value.keys for key, _ in pattern.keys)
 
@@ -108,7 +109,7 @@ def _match_together(pattern: Together, value: Value, known: Bindings, forms: For
                 yield from _match_parts(pattern.parts, order, bound, forms)
 
 
-def _match_parts(patterns, parts, known: Bindings, forms: Forms) -> Iterator[Bindings]:
+def _match_parts(patterns: Sequence[Any], parts: Sequence[Any], known: Bindings, forms: Forms) -> Iterator[Bindings]:
     if not patterns:
         yield known
         return

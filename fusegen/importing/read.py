@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import torch
 from torch import fx
 
 from fusegen.importing import aten
@@ -13,6 +14,9 @@ from fusegen.importing.places import refusal
 from fusegen.importing.shapes import broadcast, first_layout, is_channels, leaf_layout, reduced, viewed
 from fusegen.importing.trace import Leaf, shape
 from fusegen.importing.values import Layout, Number, Value, walk
+
+# What PyTorch has for sizes that change, and for what is computed of them.
+_SIZES = (int, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class Reader(Operands):
@@ -75,8 +79,8 @@ class Reader(Operands):
     # Operators
 
     def _read(self, node: fx.Node) -> Value | Number | None:
-        if node.op == "get_attr":  # a graph of its own, which the next node runs
-            return None
+        if node.op == "get_attr" or isinstance(node.meta.get("val"), _SIZES):
+            return None  # a graph of its own, which the next node runs, or a size
         if node.target is operator.getitem:
             return self._item(node)
         full, name = aten.names(node.target)
@@ -91,7 +95,7 @@ class Reader(Operands):
             return self._view(node, name)
         if name == "detach":
             source = self._operand(node, 0)
-            self._source[node] = node.args[0]
+            self._source[node] = self._node(node, 0)
             return self._make(node, "detach", (source,), layout=source.layout)
         if name in ("full", "new_full", "scalar_tensor"):
             return self._filled(node, name)
@@ -176,24 +180,26 @@ class Reader(Operands):
     def _is_biased(self, node: fx.Node) -> bool:
         """Whether a variance is over n, not n - 1."""
         if "correction" in str(node.target):
-            return node.kwargs.get("correction", 1) == 0
-        return self._argument(node, 2, "unbiased") is False
+            return bool(node.kwargs.get("correction", 1) == 0)
+        return bool(self._argument(node, 2, "unbiased") is False)
 
     def _item(self, node: fx.Node) -> Value | None:
         """One of the results of an operator that has several: the values of max and min."""
-        source, index = node.args
+        source, index = self._node(node, 0), node.args[1]
         found = self._found[source]
         if index != 0 and node.users:
             raise refusal("FG703", f"the indices of {aten.names(source.target)[1]}", self.trace.place(node))
-        return found if index == 0 else None
+        return found if index == 0 and isinstance(found, Value) else None
 
     def _module(self, node: fx.Node, op: str) -> Value:
         x = self._operand(node, 0)
         name, keys, tensors = self.owners.step(node, op, x, self.arguments)
         found = self._make(node, op, (x,), keys, name, layout=x.layout)
         for function, tensor in zip(("mul", "add"), tensors, strict=False):
-            operand = self._aligned(self._found[tensor], x.layout)
-            found = self._make(node, function, (found, operand), layout=x.layout)
+            operand = self._found[tensor]
+            if not isinstance(operand, Value):
+                raise self._lacking(node, op)
+            found = self._make(node, function, (found, self._aligned(operand, x.layout)), layout=x.layout)
         return found
 
     def _filled(self, node: fx.Node, name: str) -> Number:
@@ -209,19 +215,21 @@ class Reader(Operands):
             raise self._lacking(node, "dropout")
         found = self._either(node, 0)
         if name not in aten.COPIES:
-            self._source[node] = node.args[0]
+            self._source[node] = self._node(node, 0)
         if isinstance(found, Number):
             return found
         sizes = shape(node)
-        if name == "slice" and sizes != shape(node.args[0]):
+        if node.meta["val"].dtype != self._node(node, 0).meta["val"].dtype:
+            raise self._lacking(node, "to")
+        if name == "slice" and sizes != shape(self._node(node, 0)):
             raise self._lacking(node, "narrow")
-        layout = viewed(found.layout, shape(node.args[0]), sizes, of_parameter=found.op == "parameter")
+        layout = viewed(found.layout, shape(self._node(node, 0)), sizes, of_parameter=found.op == "parameter")
         if layout is None:
             raise self._lacking(node, "reshape" if name == "_unsafe_view" else name)
         return self.values.make(found.op, found.operands, found.keys, found.name, layout, found.place)
 
     def _in_place(self, node: fx.Node, full: str, name: str) -> Value | Number | None:
-        target = node.args[0]
+        target = self._node(node, 0)
         root = self._root(target)
         leaf = self.trace.leaves.get(root)
         if leaf is not None and leaf.kind == "buffer" and self.owners.counts_batches(leaf.name):

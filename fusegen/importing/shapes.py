@@ -15,9 +15,9 @@ def first_layout(rank: int) -> Layout:
 
 def leaf_layout(sizes: Sequence[Any], of: Layout | None = None) -> Layout:
     """Of a parameter, or of an input, which lies as the first one (of) does."""
-    labels = [UNKNOWN] * len(sizes)
+    labels: list[str | None] = [UNKNOWN] * len(sizes)
     if of is not None:
-        labels = [UNKNOWN] * (len(sizes) - len(of)) + list(of)[max(0, len(of) - len(sizes)) :]
+        labels = [*[UNKNOWN] * (len(sizes) - len(of)), *of[max(0, len(of) - len(sizes)) :]]
     return tuple(None if is_one(size) else label for size, label in zip(sizes, labels, strict=True))
 
 

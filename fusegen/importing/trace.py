@@ -91,7 +91,7 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
         leaves[node] = Leaf(_KINDS.get(each.kind, "constant"), each.target or node.name)
     (output,) = exported.graph.find_nodes(op="output")
     results = output.args[0]
-    if len(results) != 1 or not isinstance(results[0], fx.Node) or "*" != str(exported.call_spec.out_spec):
+    if len(results) != 1 or not isinstance(results[0], fx.Node) or not exported.call_spec.out_spec.is_leaf():
         what = f"returns {len(results)} values" if len(results) != 1 else "returns something else than one tensor"
         raise refusal("FG705", f"forward {what}", forward_of(module), "a chain has one result, a tensor")
     nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))

@@ -26,7 +26,7 @@ def spec_text(sheet: Sheet, name: str, origin: str, remarks: Sequence[str]) -> s
     lines += [f"fusegen: {FORMAT_VERSION}", f"name: {name}"]
     for key, entries in (("dims", sheet.dims), ("arguments", sheet.arguments), ("inputs", sheet.inputs)):
         if entries:
-            lines += [f"{key}:", *(f"  {each}: {flow(value)}" for each, value in entries.items())]  # type: ignore[attr-defined]
+            lines += [f"{key}:", *(f"  {each}: {flow(value)}" for each, value in entries.items())]
     lines += [f"dtypes: {flow(DTYPES)}", "targets: [sm_90]", "chain:"]
     places = [None, *(draft.place for draft in sheet.chain)]
     steps = [_step(draft, before) for draft, before in zip(sheet.chain, places, strict=False)]
