@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fusegen.importing.pattern import match, parse
-from fusegen.importing.values import Number, Value, Values
+from fusegen.importing.values import Number, Value, Values, walk
 
 
 @dataclass(frozen=True)
@@ -62,38 +62,34 @@ SPELLINGS = {
 def recognised(result: Value, values: Values) -> Value:
     """The result with every form in it replaced by the op that it is."""
     done: dict[int, Value] = {}
-
-    def visit(value: Value) -> Value:
-        if id(value) not in done:
-            done[id(value)] = _visit(value)
-        return done[id(value)]
-
-    def _visit(value: Value) -> Value:
-        if value.is_leaf:
-            return value
-        for form in FORMS:
-            for bound in match(parse(form.pattern), value, {}, SPELLINGS):
-                keys = {**form.keys, **{name: each for name, each in bound.items() if isinstance(each, Number)}}
-                x = bound["x"]
-                assert isinstance(x, Value)
-                if x.layout == value.layout:
-                    return values.make(form.op, (visit(x),), keys, "", value.layout, value.place)
-        quotient = _quotient(value)
-        operands = tuple(visit(each) if isinstance(each, Value) else each for each in quotient[1])
-        return values.make(
-            quotient[0], operands, value.keys if quotient[0] == value.op else {}, value.name, value.layout, value.place
-        )
-
-    return visit(result)
+    for value in walk(result):
+        op, operands, keys = _form(value) or _quotient(value) or (value.op, value.operands, value.keys)
+        operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in operands)
+        done[id(value)] = values.make(op, operands, keys, value.name, value.layout, value.place)
+    return done[id(result)]
 
 
-def _quotient(value: Value) -> tuple[str, tuple[Value | Number, ...]]:
+Parts = tuple[str, tuple[Value | Number, ...], Mapping[str, Any]]
+"""An op, its operands and its keys."""
+
+
+def _form(value: Value) -> Parts | None:
+    """The op that a value spells out."""
+    for form in FORMS if not value.is_leaf else ():
+        for bound in match(parse(form.pattern), value, {}, SPELLINGS):
+            numbers = {name: each for name, each in bound.items() if isinstance(each, Number)}
+            x = bound["x"]
+            if isinstance(x, Value) and x.layout == value.layout:
+                return form.op, (x,), {**form.keys, **numbers}
+    return None
+
+
+def _quotient(value: Value) -> Parts | None:
     """A number over a value, which PyTorch computes as the value's reciprocal times the number."""
-    if value.op == "mul":
-        for one, other in (value.operands, value.operands[::-1]):
-            if isinstance(one, Value) and one.op == "reciprocal" and isinstance(other, Number):
-                return "div", (other, one.operands[0])
-    return value.op, value.operands
+    for one, other in (value.operands, value.operands[::-1]) if value.op == "mul" else ():
+        if isinstance(one, Value) and one.op == "reciprocal" and isinstance(other, Number):
+            return "div", (other, one.operands[0]), {}
+    return None
 
 
 def owned(result: Value, values: Values) -> Value:
@@ -102,19 +98,11 @@ def owned(result: Value, values: Values) -> Value:
     The state_dict has its weight under that name, which no parameter of the chain could have.
     """
     done: dict[int, Value] = {}
-
-    def visit(value: Value) -> Value:
-        if id(value) not in done:
-            operands = tuple(visit(each) if isinstance(each, Value) else each for each in value.operands)
-            made = (
-                value
-                if value.is_leaf
-                else values.make(value.op, operands, value.keys, value.name, value.layout, value.place)
-            )
-            done[id(value)] = _with_weight(made, values)
-        return done[id(value)]
-
-    return visit(result)
+    for value in walk(result):
+        operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in value.operands)
+        made = values.make(value.op, operands, value.keys, value.name, value.layout, value.place)
+        done[id(value)] = _with_weight(made, values)
+    return done[id(result)]
 
 
 def _with_weight(value: Value, values: Values) -> Value:

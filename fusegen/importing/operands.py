@@ -56,9 +56,8 @@ class Operands:
         constants = "numbers of a chain are constants"
         if leaf is not None:
             what = f"the {leaf.kind} '{leaf.name}'" if leaf.kind == "buffer" else "a tensor made in forward"
-            return refusal(
-                "FG706", f"{what} is part of the chain", where, "make it an nn.Parameter, a number, or an input"
-            )
+            hint = "make it an nn.Parameter, a number, or an input"
+            return refusal("FG706", f"{what} is part of the chain", where, hint)
         if aten.names(given.target)[1] == "item":
             return refusal("FG703", "a number read from a tensor is an operand", where, constants)
         if not shape(given):

@@ -100,7 +100,7 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
 
 def _untraceable(error: Exception) -> Exception:
     name, where = type(error).__name__, of_error(error)
-    if "DataDependent" in name:
+    if "DataDependent" in name or "data-dependent" in str(error):
         return refusal("FG702", _DATA_DEPENDENT, where, _NO_FLOW)
     text = str(error).strip().splitlines() or [""]
     return refusal("FG701", f"torch.export cannot trace the module: {name}: {text[0][:200]}", where)

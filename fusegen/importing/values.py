@@ -72,12 +72,12 @@ class Values:
 def walk(result: Value) -> Iterator[Value]:
     """Every value that a result is made of, operands first."""
     seen: set[int] = set()
-
-    def visit(value: Value) -> Iterator[Value]:
-        if id(value) not in seen:
-            seen.add(id(value))
-            for each in value.values:
-                yield from visit(each)
+    waiting: list[tuple[Value, bool]] = [(result, False)]
+    while waiting:
+        value, is_ready = waiting.pop()
+        if is_ready:
             yield value
-
-    yield from visit(result)
+        elif id(value) not in seen:
+            seen.add(id(value))
+            waiting.append((value, True))
+            waiting += [(each, False) for each in reversed(value.values)]
