@@ -40,18 +40,21 @@ _SMALL = 512
 _LARGE = 2**22
 _WRONG = "the import is wrong, or the module does what its trace does not show; no spec was written"
 _FOLLOWS = "a number of the module follows from a size: make it an argument of the constructor; no spec was written"
+FIXED_ROWS = "It works for {} rows alone: a view or a parameter of the module has that number."
 SAME_SIZES = "It was compared at the sizes of the example alone: the original cannot be made with others."
 OTHER_VALUES = "Its parameters begin with other values than the original's: load that one's state_dict."
 
 
 def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
     """Remarks for those who read the spec. Raises SpecError for a difference."""
+    rows = next(iter(sheet.inputs.values()))[0]
+    remarks = [FIXED_ROWS.format(rows)] if isinstance(rows, int) else []
     with reference_class(plan) as cls:
         values = constructed(sheet, arguments, sheet.dims)
         _compare_pair(arguments.module, cls(**values), _few(arguments.inputs, sheet), "")
         if arguments.constructor is None:
-            return []
-        return _other_sizes(cls, sheet, arguments)
+            return remarks
+        return remarks + _other_sizes(cls, sheet, arguments)
 
 
 @contextmanager

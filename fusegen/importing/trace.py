@@ -73,7 +73,9 @@ def _of_part(node: fx.Node) -> Place | None:
 def shape(node: fx.Node) -> tuple[Any, ...]:
     """The sizes of the node's tensor: numbers, or symbols where they are dynamic."""
     value = node.meta.get("val")
-    return tuple(value.shape) if isinstance(value, Tensor) else ()
+    sizes = tuple(value.shape) if isinstance(value, Tensor) else ()
+    # A symbol of which the trace has learnt that it is one number still is a symbol, but prints as the number.
+    return tuple(int(str(size)) if str(size).isdecimal() else size for size in sizes)
 
 
 def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:

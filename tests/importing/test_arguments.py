@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from fusegen.importing.check import OTHER_VALUES
+from fusegen.importing.check import FIXED_ROWS, OTHER_VALUES
 from fusegen.importing.module import from_module
 from fusegen.spec.yaml import parse_yaml
-from tests.importing.modules import Source, chain, imported
+from tests.importing.modules import CHANNELS, WIDTH, Source, chain, imported
 
 
 def data(text: str) -> dict:
@@ -115,6 +115,26 @@ def test_initial_values() -> None:
     ]
     assert OTHER_VALUES not in text
     assert OTHER_VALUES in imported(Source("self.a = nn.Parameter(torch.randn(m) * 0.1)", "return y * self.a"))
+
+
+def test_rows_that_the_module_fixes() -> None:
+    text = imported(Source("", "return y.view(6, -1).tanh()"))
+    assert data(text)["inputs"] == {"x": [6, "n"]} and FIXED_ROWS.format(6) in text
+    text = imported(Source("self.p = nn.Parameter(torch.ones(6, m))", "return y * self.p"))
+    assert chain(text) == [{"op": "mul", "parameter": "p", "shape": [6, "m"], "init": "ones"}]
+    assert data(text)["inputs"] == {"x": [6, "n"]} and FIXED_ROWS.format(6) in text
+    assert FIXED_ROWS[:14] not in imported(Source("", "return y.view(x.shape[0], -1).tanh()"))
+
+
+def test_more_dimensions_are_rows() -> None:
+    text = imported(Source("self.n = nn.LayerNorm(m)", "return self.n(y) * r", "x, r"), (2, 3, WIDTH), (2, 3, CHANNELS))
+    assert data(text)["dims"]["batch"] == 6
+    assert chain(text) == [{"op": "layer_norm", "name": "n"}, {"op": "mul", "input": "r"}]
+
+
+def test_a_long_chain() -> None:
+    text = imported(Source("", "for _ in range(60):\n    y = (torch.tanh(y) + 0.5) * 1.5 - y\nreturn y"))
+    assert [step["op"] for step in chain(text)] == ["tanh", "add", "mul", "sub"] * 60
 
 
 def test_the_module_stays_as_it_was() -> None:
