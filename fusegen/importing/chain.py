@@ -12,11 +12,13 @@ from pydantic_core import PydanticCustomError
 from fusegen.importing.operands import lacking
 from fusegen.importing.places import Place, refusal
 from fusegen.importing.values import Number, Value, walk
+from fusegen.ops.arithmetic import Arithmetic
 from fusegen.ops.catalogue import STEPS
 from fusegen.spec.names import check_attribute, check_identifier
 
-_MODELS = {op: step for step in STEPS for op in step.ops()}
-_ARITHMETIC = ("add", "sub", "mul", "div", "minimum", "maximum")
+# The steps of the catalogue, by their ops.
+MODELS = {op: step for step in STEPS for op in step.ops()}
+ARITHMETIC = Arithmetic.ops()
 _COMMUTATIVE = ("add", "mul", "minimum", "maximum")
 _ASSIGNED = re.compile(r"\s*([A-Za-z]\w*)\s*=[^=]")
 _FIRST = "a chain begins with the first argument of forward"
@@ -43,7 +45,7 @@ def steps(result: Value, inputs: list[str], taken: Iterable[str]) -> list[Draft]
     running: Value | None = first
     done: dict[int, Draft] = {}
     for value in order:
-        if value.op not in _MODELS:
+        if value.op not in MODELS:
             raise lacking(value.op, value.place)
         if running is None or not any(each is running for each in value.values):
             raise _branch(value, running, not found)
@@ -62,9 +64,9 @@ def _data(value: Value, running: Value, done: dict[int, Draft], names: _Names) -
     data: dict[str, Any] = {"op": value.op}
     if value.name:
         data["name"] = value.name
-    elif "name" in _MODELS[value.op].model_fields and value.op not in _ARITHMETIC:
+    elif "name" in MODELS[value.op].model_fields and value.op not in ARITHMETIC:
         data["name"] = names.new("norm")
-    if value.op in _ARITHMETIC:
+    if value.op in ARITHMETIC:
         data |= _operand(value, running, done, names)
     for key, each in value.keys.items():
         data[key] = (each.argument or each.value) if isinstance(each, Number) else each

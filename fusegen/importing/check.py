@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.draft import Sheet
 from fusegen.importing.places import refusal
-from fusegen.paths import SUPPORT
 from fusegen.plan.plan import Plan
 from fusegen.render.module import render_module
 from fusegen.render.package import support_files
@@ -61,21 +60,21 @@ def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
 def reference_class(plan: Plan) -> Iterator[type[nn.Module]]:
     """The class that the spec is rendered as, with the chain in PyTorch's operators as its forward. Nothing is
     compiled."""
-    before = set(sys.modules)
     with tempfile.TemporaryDirectory(prefix="fusegen_import_") as directory:
+        folder = Path(directory).resolve()
         files = {path: text for path, text in support_files().items() if path.endswith(".py")}
         files[f"{plan.spec.name}/__init__.py"] = render_module(plan, "")
         for path, text in files.items():
-            file = Path(directory) / path
+            file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         try:
-            package = import_package(Path(directory).resolve(), plan.spec.name)
+            package = import_package(folder, plan.spec.name)
             fused = getattr(package, plan.spec.class_name)
             yield type(fused.__name__, (fused,), {"forward": fused.fusegen_reference})
         finally:
-            for name in set(sys.modules) - before:
-                if str(getattr(sys.modules[name], "__file__", "") or "").startswith(directory) or SUPPORT in name:
+            for name, module in list(sys.modules.items()):
+                if folder.name in name or str(getattr(module, "__file__", None)).startswith(str(folder)):
                     del sys.modules[name]
 
 

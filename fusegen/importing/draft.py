@@ -8,14 +8,11 @@ from typing import Any
 from torch import nn
 
 from fusegen.importing.arguments import Arguments, is_name
-from fusegen.importing.chain import Draft
+from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
 from fusegen.importing.places import refusal
 from fusegen.importing.trace import Trace, shape
 from fusegen.importing.values import CHANNELS, Value
-from fusegen.ops.catalogue import STEPS
 
-_MODELS = {op: step for step in STEPS for op in step.ops()}
-_ARITHMETIC = ("add", "sub", "mul", "div", "minimum", "maximum")
 Size = int | str
 
 
@@ -129,9 +126,9 @@ def _facts_of_parts(drafts: list[Draft], tensors: dict[str, Any]) -> list[str]:
     found = []
     for draft in drafts:
         name, op = draft.data.get("name"), draft.data["op"]
-        if name is None or op in _ARITHMETIC:
+        if name is None or op in ARITHMETIC:
             continue
-        held = [f"{name}.{tensor}" for tensor in _MODELS[op].tensors if f"{name}.{tensor}" in tensors]
+        held = [f"{name}.{tensor}" for tensor in MODELS[op].tensors if f"{name}.{tensor}" in tensors]
         found += [f"{each}[0]" for each in held if tensors[each].dim() and tensors[each].shape[0] != 1]
         if not held and op in _BARE:
             found.append(f"{name}.{_BARE[op]}")

@@ -53,9 +53,11 @@ def from_module(
 def _imported(
     module: nn.Module,
     example_inputs: Sequence[Tensor],
-    arguments: Sequence[Any] | Mapping[str, Any] | None,
+    arguments: Given,
     name: str | None,
 ) -> str:
+    if not example_inputs or not all(isinstance(x, Tensor) for x in example_inputs):
+        raise refusal("FG701", "the example inputs are no tensors", None, "inputs of a chain are tensors")
     constructor = None if arguments is None else _constructor(type(module), arguments)
     inputs = [x.detach() for x in example_inputs]
     known = Arguments(module, inputs, constructor)

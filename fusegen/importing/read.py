@@ -59,8 +59,6 @@ class Reader(Operands):
     def _leaf(self, node: fx.Node, leaf: Leaf) -> Value | None:
         sizes = shape(node)
         if leaf.kind == "input":
-            if not isinstance(node.meta.get("val"), type(None)) and not hasattr(node.meta["val"], "shape"):
-                raise refusal("FG701", f"the input '{leaf.name}' is no tensor", None, "inputs of a chain are tensors")
             if not self._inputs:
                 self._rank = len(sizes)
                 if self._rank < 2 or any(isinstance(size, int) and size < 2 for size in sizes):

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fusegen.importing.chain import Draft
+from fusegen.importing.chain import MODELS, Draft
 from fusegen.importing.draft import Sheet
 from fusegen.importing.places import Place
-from fusegen.ops.catalogue import STEPS
 from fusegen.reference.keys import flow
 from fusegen.spec.model import DTYPES, FORMAT_VERSION
 
-_MODELS = {op: step for step in STEPS for op in step.ops()}
 _WIDTH = 120
 # Where the comments of short steps begin.
 _COLUMN = 60
@@ -49,7 +47,7 @@ def _step(draft: Draft, before: Place | None) -> str:
 
 def written(data: dict[str, Any]) -> dict[str, Any]:
     """The keys of a step that are not what they are without being written."""
-    fields = _MODELS[data["op"]].model_fields
+    fields = MODELS[data["op"]].model_fields
     first = [key for key in ("op", "name", "parameter") if key in fields]
     order = sorted(
         (key for key in fields if key not in first and key != "save"), key=lambda key: not fields[key].is_required()

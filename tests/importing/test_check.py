@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,6 +87,14 @@ def _attached(value: Value, values: Values) -> Value:
         assert isinstance(operands[0], Value)
         return operands[0]
     return values.make(value.op, operands, value.keys, value.name, value.layout, value.place)
+
+
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = set(sys.modules)
+    imported(SOURCE)
+    assert not [name for name in set(sys.modules) - before if "fusegen_" in name]
+    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_written_where_it_differs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

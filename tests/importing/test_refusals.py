@@ -226,6 +226,12 @@ def test_example_inputs_have_rows_and_channels() -> None:
             from_module(module, [torch.randn(shape)], arguments=[WIDTH, CHANNELS])
 
 
+def test_example_inputs_are_tensors() -> None:
+    for inputs in ([], [3.0], [None]):
+        with pytest.raises(SpecError, match=r"FG701.*no tensors"):
+            from_module(Source("", "return y.tanh()").module(), inputs)
+
+
 def test_arguments_that_the_constructor_does_not_take() -> None:
     module = Source("", "return y.tanh()").module()
     with pytest.raises(SpecError, match=r"FG701.*cannot be called.*too many positional"):
