@@ -41,6 +41,7 @@ _WRONG = "the import is wrong, or the module does what its trace does not show; 
 _FOLLOWS = "a number of the module follows from a size: make it an argument of the constructor; no spec was written"
 FIXED_ROWS = "It works for {} rows alone: a view or a parameter of the module has that number."
 SAME_SIZES = "It was compared at the sizes of the example alone: the original cannot be made with others."
+UNKNOWN_VALUES = "How its parameters begin is not known without the constructor's arguments: load a state_dict."
 OTHER_VALUES = "Its parameters begin with other values than the original's: load that one's state_dict."
 
 
@@ -52,7 +53,8 @@ def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
         values = constructed(sheet, arguments, sheet.dims)
         _compare_pair(arguments.module, cls(**values), _few(arguments.inputs, sheet), "")
         if arguments.constructor is None:
-            return remarks
+            drawn = any(draft.data.get("init") in ("rand", "randn") for draft in sheet.chain)
+            return [*remarks, *([UNKNOWN_VALUES] if drawn else [])]
         return remarks + _other_sizes(cls, sheet, arguments)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from fusegen.importing.check import FIXED_ROWS, OTHER_VALUES
+from fusegen.importing.check import FIXED_ROWS, OTHER_VALUES, UNKNOWN_VALUES
 from fusegen.importing.module import from_module
 from fusegen.spec.yaml import parse_yaml
 from tests.importing.modules import CHANNELS, WIDTH, Source, chain, imported
@@ -115,6 +115,15 @@ def test_initial_values() -> None:
     ]
     assert OTHER_VALUES not in text
     assert OTHER_VALUES in imported(Source("self.a = nn.Parameter(torch.randn(m) * 0.1)", "return y * self.a"))
+
+
+def test_initial_values_without_the_constructors_arguments() -> None:
+    """A module that was trained tells nothing of them."""
+    source = Source("self.p = nn.Parameter(torch.randn(m))", "return y * self.p")
+    assert UNKNOWN_VALUES in from_module(source.module(), [torch.randn(4, WIDTH)])
+    assert UNKNOWN_VALUES not in imported(source)
+    source = Source("self.p = nn.Parameter(torch.ones(m))", "return y * self.p")
+    assert UNKNOWN_VALUES not in from_module(source.module(), [torch.randn(4, WIDTH)])
 
 
 def test_rows_that_the_module_fixes() -> None:
