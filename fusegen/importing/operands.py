@@ -28,6 +28,7 @@ class Operands:
         self._found: dict[fx.Node, Value | Number | None] = {}
         self._source: dict[fx.Node, fx.Node] = {}  # the node whose memory a node is a view of
         self._inputs: list[str] = []
+        self._first: tuple[Any, ...] = ()  # the sizes of the first input
         self._rank = 0
 
     def _root(self, node: fx.Node) -> fx.Node:

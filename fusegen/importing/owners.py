@@ -96,7 +96,7 @@ class Owners:
     def _check_channels(self, node: fx.Node, op: str, x: Value) -> None:
         """A norm has to be one over what the chain's is."""
         if op in ("batch_norm", "group_norm") or (op == "prelu"):
-            fits = x.layout[1:2] == (CHANNELS,) and not any(x.layout[2:])
+            fits = x.layout[:2] == ("0", CHANNELS) and not any(x.layout[2:])
             fits = fits or (op == "prelu" and node.args[1].meta["val"].numel() == 1)  # type: ignore[union-attr]
         else:
             fits = x.layout[-1:] == (CHANNELS,)

@@ -11,9 +11,9 @@ from torch import fx
 from fusegen.importing import aten
 from fusegen.importing.operands import Operands
 from fusegen.importing.places import refusal
-from fusegen.importing.shapes import broadcast, first_layout, is_channels, leaf_layout, reduced, viewed
+from fusegen.importing.shapes import broadcast, first_layout, is_channels, leaf_layout, merged, reduced, viewed
 from fusegen.importing.trace import Leaf, shape
-from fusegen.importing.values import Layout, Number, Value, walk
+from fusegen.importing.values import ROWS, Layout, Number, Value, walk
 
 # What PyTorch has for sizes that change, and for what is computed of them.
 _SIZES = (int, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -50,7 +50,9 @@ class Reader(Operands):
         done: dict[int, Value] = {}
         for value in walk(result):
             operands = tuple(done[id(each)] if isinstance(each, Value) else each for each in value.operands)
-            layout = tuple(label for label in value.layout if label is not None)
+            layout: Layout = tuple(label for label in value.layout if label is not None)
+            if layout[:1] == (ROWS,):
+                layout = (*first_layout(self._rank)[:-1], *layout[1:])
             done[id(value)] = self.values.make(value.op, operands, value.keys, value.name, layout, value.place)
         return done[id(result)]
 
@@ -60,7 +62,7 @@ class Reader(Operands):
         sizes = shape(node)
         if leaf.kind == "input":
             if not self._inputs:
-                self._rank = len(sizes)
+                self._first, self._rank = sizes, len(sizes)
                 if self._rank < 2 or any(isinstance(size, int) and size < 2 for size in sizes):
                     hint = "the first input is [rows, channels]"
                     message = (
@@ -166,7 +168,7 @@ class Reader(Operands):
             raise refusal(
                 "FG703", f"{op} over {'all' if dims == [None] else 'other'} dimensions", self.trace.place(node), hint
             )
-        keys: dict[str, Any] = {} if dims[0] < 0 or len(x.layout) != 2 else {"dim": 1}
+        keys: dict[str, Any] = {} if dims[0] < 0 or self._rank != 2 or len(x.layout) != 2 else {"dim": 1}
         if same:
             return self._make(node, op, (x,), keys, layout=x.layout)
         if op == "var" and not self._is_biased(node):
@@ -221,7 +223,9 @@ class Reader(Operands):
             raise self._lacking(node, "to")
         if name == "slice" and sizes != shape(self._node(node, 0)):
             raise self._lacking(node, "narrow")
-        layout = viewed(found.layout, shape(self._node(node, 0)), sizes, of_parameter=found.op == "parameter")
+        before = shape(self._node(node, 0))
+        layout = viewed(found.layout, before, sizes, of_parameter=found.op == "parameter")
+        layout = layout or merged(found.layout, before, sizes, self._first)
         if layout is None:
             raise self._lacking(node, "reshape" if name == "_unsafe_view" else name)
         return self.values.make(found.op, found.operands, found.keys, found.name, layout, found.place)

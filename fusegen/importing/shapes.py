@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fusegen.importing.values import CHANNELS, UNKNOWN, Layout
+from fusegen.importing.values import CHANNELS, ROWS, UNKNOWN, Layout
 
 
 def first_layout(rank: int) -> Layout:
@@ -60,6 +60,16 @@ def viewed(layout: Layout, before: Sequence[Any], after: Sequence[Any], *, of_pa
         return None
     labels = iter(label for label, _ in kept)
     return tuple(None if is_one(size) else next(labels) for size in after)
+
+
+def merged(layout: Layout, before: Sequence[Any], after: Sequence[Any], first: Sequence[Any]) -> Layout | None:
+    """Of a view that takes all rows as one dimension, or as those of the first input again; None for another one."""
+    leading = first_layout(len(first))[:-1]
+    if layout not in ((*leading, CHANNELS), (ROWS, CHANNELS)) or str(before[-1]) != str(after[-1]):
+        return None
+    if len(after) == 2:
+        return ROWS, CHANNELS
+    return (*leading, CHANNELS) if _same(first[:-1], after[:-1]) else None
 
 
 def is_one(size: Any) -> bool:

@@ -10,7 +10,8 @@ from fusegen.importing.places import Place
 
 # What a dimension of a value runs over: a dimension of the first input, numbered from the left ("0"), the channels, or
 # nothing; UNKNOWN for one of a parameter until it meets another value there.
-CHANNELS, UNKNOWN = "channels", "?"
+# ROWS are all dimensions of the first input but the channels, as one.
+CHANNELS, UNKNOWN, ROWS = "channels", "?", "rows"
 Layout = tuple[str | None, ...]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
+from fusegen.errors import SpecError
 from fusegen.importing.check import FIXED_ROWS, OTHER_VALUES, UNKNOWN_VALUES
 from fusegen.importing.module import from_module
 from fusegen.spec.yaml import parse_yaml
@@ -139,6 +141,16 @@ def test_more_dimensions_are_rows() -> None:
     text = imported(Source("self.n = nn.LayerNorm(m)", "return self.n(y) * r", "x, r"), (2, 3, WIDTH), (2, 3, CHANNELS))
     assert data(text)["dims"]["batch"] == 6
     assert chain(text) == [{"op": "layer_norm", "name": "n"}, {"op": "mul", "input": "r"}]
+
+
+def test_rows_as_one_dimension() -> None:
+    lines = "b, t, c = x.shape\ny = self.fc(x.view(b * t, c))\ny = self.n(y).softmax(1).view(b, t, -1)\nreturn y.tanh()"
+    text = imported(Source("self.n = nn.LayerNorm(m)", lines), (2, 3, WIDTH))
+    assert data(text)["inputs"] == {"x": ["batch", "n"]}
+    assert chain(text) == [{"op": "layer_norm", "name": "n"}, {"op": "softmax"}, {"op": "tanh"}]
+    for line in ("y.view(-1, 24)", "y.reshape(6, 24).view(3, 2, 24)", "self.b(y.flatten(0, 1)).view(2, 3, 24)"):
+        with pytest.raises(SpecError, match="FG70[357]"):
+            imported(Source("self.b = nn.BatchNorm1d(m)", f"return {line}.tanh()"), (2, 3, WIDTH))
 
 
 def test_a_long_chain() -> None:
