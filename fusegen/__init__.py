@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen.version import __version__
 
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "from_module", "load"]
 
 if TYPE_CHECKING:
+    from fusegen.importing.module import from_module
     from fusegen.runtime import load
 
 
@@ -18,4 +19,8 @@ def __getattr__(name: str) -> Any:
         from fusegen.runtime import load
 
         return load
+    if name == "from_module":
+        from fusegen.importing.module import from_module
+
+        return from_module
     raise AttributeError(f"module 'fusegen' has no attribute {name!r}")

@@ -26,6 +26,7 @@ LAYERS = (
     ("bench",),
     ("tune",),
     ("explain",),
+    ("importing",),
     ("fusegen", "commands"),
     ("cli",),
     ("__main__",),

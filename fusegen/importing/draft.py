@@ -1,0 +1,246 @@
+"""The parts of a spec that are around its chain: sizes, the constructor's arguments, inputs, parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from fusegen.importing.arguments import Arguments, is_name
+from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
+from fusegen.importing.places import refusal
+from fusegen.importing.trace import Trace, shape
+from fusegen.importing.values import CHANNELS, Value
+
+Size = int | str
+
+
+@dataclass
+class Sheet:
+    """A spec to be. notes: what the constructor of the original takes besides."""
+
+    dims: dict[str, int]
+    arguments: dict[str, dict[str, Any]]
+    inputs: dict[str, list[Size]]
+    chain: list[Draft]
+    notes: list[str] = field(default_factory=list)
+
+
+def sheet(trace: Trace, drafts: list[Draft], arguments: Arguments) -> Sheet:
+    """The sheet of a chain. Raises SpecError for what the module has and the chain does not."""
+    _check_state(trace.module, drafts)
+    inputs = {leaf.name: shape(node) for node, leaf in trace.leaves.items() if leaf.kind == "input"}
+    sizes = _Sizes(trace, drafts, arguments, next(iter(inputs.values())))
+    used = {name for draft in drafts for name in _inputs_of(draft)}
+    first = next(iter(inputs))
+    for name in inputs:
+        if name != first and name not in used:
+            raise refusal("FG706", f"the chain does not use the input '{name}'", None, "leave it out of forward")
+        if not is_name(name):
+            raise refusal("FG706", f"a chain cannot have an input called '{name}'", None, "rename it")
+    rows, width, channels = sizes.rows, sizes.width, sizes.channels
+    _keep_attributes(drafts, arguments)
+    _complete(drafts, arguments, sizes)
+    return Sheet(
+        dims=sizes.dims,
+        arguments=_arguments(arguments, sizes, drafts),
+        inputs={name: [rows, width if name == first else channels] for name in inputs},
+        chain=drafts,
+        notes=_notes(arguments, sizes, drafts),
+    )
+
+
+class _Sizes:
+    """Which size is what: a symbol that an argument gives, a symbol of the inputs alone, or a number."""
+
+    def __init__(self, trace: Trace, drafts: list[Draft], arguments: Arguments, first: tuple[Any, ...]) -> None:
+        self.dims: dict[str, int] = {}
+        self.taken = {*arguments.attributes, *(arguments.constructor.values if arguments.constructor else ())}
+        self.taken |= {leaf.name for leaf in trace.leaves.values()} | {str(draft.data.get("save")) for draft in drafts}
+        tensors = dict(trace.module.named_parameters()) | dict(trace.module.named_buffers())
+        shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data}
+        of_rows, of_channels = _facts_of_parameters({name: tensors[name] for name in shaped}, arguments)
+        of_channels += _facts_of_parts(drafts, tensors)
+        last, (first_op, name) = example(arguments)[-1], (drafts[0].data["op"], drafts[0].data.get("name"))
+        self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
+        if first_op == "linear":
+            inner = [f"{name}.weight[1]"]
+            again = any(trace_input(trace) in _inputs_of(draft) for draft in drafts[1:])
+            count = tensors[f"{name}.weight"].shape[0]
+            self.width = self._symbol(arguments.sizes([*inner, *of_channels] if again else inner), last)
+            self.channels = self._symbol(arguments.sizes([*inner, *of_channels] if again else of_channels), count)
+        elif of_channels:
+            self.width = self.channels = self._symbol(arguments.sizes(of_channels), last)
+        else:
+            self.width = self.channels = last if isinstance(first[-1], int) else self._free("channels", last)
+
+    def _rows(self, leading: tuple[Any, ...], sizes: tuple[int, ...], facts: list[str], arguments: Arguments) -> Size:
+        fixed = [size for size in leading if isinstance(size, int)]
+        rows = 1
+        for size in sizes[:-1]:
+            rows *= size
+        if fixed and len(leading) > 1:
+            message = f"the module works for a dimension of {fixed[0]} alone"
+            raise refusal("FG705", message, None, "leading dimensions of an input have any size")
+        if facts:
+            return self._symbol(arguments.sizes(facts), rows)
+        return rows if fixed else self._free("batch", rows)
+
+    def _symbol(self, name: str | None, size: int) -> Size:
+        if name is None:
+            return int(size)
+        self.dims[name] = int(size)
+        return name
+
+    def _free(self, name: str, size: int) -> str:
+        while name in self.taken:
+            name = {"batch": "rows", "channels": "features"}.get(name, f"{name}_size")
+        self.taken.add(name)
+        self.dims[name] = int(size)
+        return name
+
+
+def _facts_of_parameters(tensors: dict[str, Any], arguments: Arguments) -> tuple[list[str], list[str]]:
+    """The sizes of parameters that are the rows, and those that are the channels, but for shapes that are arguments."""
+    rows: list[str] = []
+    channels: list[str] = []
+    for name, tensor in tensors.items():
+        for index, size in enumerate(tensor.shape):
+            if size != 1 and arguments.shape(name) is None:
+                (channels if index == tensor.dim() - 1 else rows).append(f"{name}[{index}]")
+    return rows, channels
+
+
+# What norms without tensors call the channels.
+_BARE = {
+    "batch_norm": "num_features",
+    "group_norm": "num_channels",
+    "layer_norm": "normalized_shape[0]",
+    "rms_norm": "normalized_shape[0]",
+}
+
+
+def _facts_of_parts(drafts: list[Draft], tensors: dict[str, Any]) -> list[str]:
+    """The sizes of layers and norms that are the channels."""
+    found = []
+    for draft in drafts:
+        name, op = draft.data.get("name"), draft.data["op"]
+        if name is None or op in ARITHMETIC:
+            continue
+        held = [f"{name}.{tensor}" for tensor in MODELS[op].tensors if f"{name}.{tensor}" in tensors]
+        found += [f"{each}[0]" for each in held if tensors[each].dim() and tensors[each].shape[0] != 1]
+        if not held and op in _BARE:
+            found.append(f"{name}.{_BARE[op]}")
+    return found
+
+
+def example(arguments: Arguments) -> tuple[int, ...]:
+    return tuple(arguments.inputs[0].shape)
+
+
+def trace_input(trace: Trace) -> str:
+    return next(leaf.name for leaf in trace.leaves.values() if leaf.kind == "input")
+
+
+def _inputs_of(draft: Draft) -> list[str]:
+    return [draft.data["input"]] if "input" in draft.data else []
+
+
+def _keep_attributes(drafts: list[Draft], arguments: Arguments) -> None:
+    """A number of one step that is only an attribute stays that: the constructor has no argument for it."""
+    for name, value in arguments.attributes.items():
+        users = [draft for draft in drafts if name in draft.data.values()]
+        if len(users) == 1 and users[0].data.get("constant") == name:
+            users[0].data |= {"constant": value, "name": name}
+
+
+def _complete(drafts: list[Draft], arguments: Arguments, sizes: _Sizes) -> None:
+    """Puts sizes into steps, and shapes and initial values to the first use of each parameter."""
+    seen: set[str] = set()
+    for draft in drafts:
+        for key, value in draft.data.items():
+            if value == CHANNELS and key in ("out_features", "num_parameters"):
+                draft.data[key] = sizes.channels
+        name = draft.data.get("parameter")
+        if name is None or name in seen:
+            continue
+        seen.add(name)
+        tensor = arguments.module.get_parameter(name)
+        dims = list(tensor.shape)
+        if len(dims) > 2 or not _lies_as_written(dims, draft.value, name):
+            hint = "a parameter of a chain broadcasts to [rows, channels] as it is"
+            raise refusal(
+                "FG706", f"the parameter '{name}' of shape {dims} is used in another shape", draft.place, hint
+            )
+        draft.data["shape"] = arguments.shape(name) or _shape(dims, sizes)
+        draft.data["init"] = arguments.initial(name)
+
+
+def _shape(dims: list[int], sizes: _Sizes) -> list[Size]:
+    labels = [sizes.rows, sizes.channels][2 - len(dims) :]
+    return [1 if size == 1 else label for size, label in zip(dims, labels, strict=True)]
+
+
+def _lies_as_written(dims: list[int], value: Value, name: str) -> bool:
+    """Whether the parameter has its values for the channels last, and for the rows before them."""
+    operand = next(each for each in value.values if each.op == "parameter" and each.name == name)
+    labels = ["0", CHANNELS][2 - len(dims) :]
+    return operand.layout == tuple(label for size, label in zip(dims, labels, strict=True) if size != 1)
+
+
+def _arguments(arguments: Arguments, sizes: _Sizes, drafts: list[Draft]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    given = arguments.constructor
+    groups = {draft.data.get("num_groups") for draft in drafts}
+    shapes = {draft.data["shape"]: draft for draft in drafts if isinstance(draft.data.get("shape"), str)}
+    for name, value in given.values.items() if given else ():
+        default = {"default": given.defaults[name]} if given and given.defaults.get(name) is not None else {}
+        if name in sizes.dims:
+            found[name] = {"type": "dim"}
+        elif name in shapes:
+            tensor = arguments.module.get_parameter(shapes[name].data["parameter"])
+            default = {key: list(each) for key, each in default.items()}
+            found[name] = {"type": "shape", "is": _shape(list(tensor.shape), sizes), **default}
+        elif name in groups:
+            found[name] = {"type": "int", "typical": value, **default}
+        elif name in arguments.used and _is_used(name, drafts):
+            found[name] = {"type": "float", **{key: float(each) for key, each in default.items()}}
+    for name, value in arguments.attributes.items():
+        if _is_used(name, drafts):
+            typed = {"type": "int", "typical": int(value)} if name in groups else {"type": "float"}
+            found[name] = {**typed, "default": int(value) if name in groups else value}
+    return found
+
+
+def _is_used(name: str, drafts: list[Draft]) -> bool:
+    return any(
+        name == value for draft in drafts for key, value in draft.data.items() if key not in ("op", "name", "save")
+    )
+
+
+def _notes(arguments: Arguments, sizes: _Sizes, drafts: list[Draft]) -> list[str]:
+    given = arguments.constructor
+    if given is None:
+        return []
+    kept = _arguments(arguments, sizes, drafts)
+    left = {name: value for name, value in given.values.items() if name not in kept}
+    return [
+        f"{name}={value!r}"
+        for name, value in left.items()
+        if name not in given.defaults or given.defaults[name] != value or name in given.derived
+    ]
+
+
+def _check_state(module: nn.Module, drafts: list[Draft]) -> None:
+    """Every parameter and buffer has to be one of the chain's, or the state_dict would differ."""
+    held = [name for name, _ in [*module.named_parameters(remove_duplicate=False), *module.named_buffers()]]
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    if len({id(each) for each in parameters.values()}) < len(parameters):
+        raise refusal("FG706", "one parameter has several names", None, "a chain has each once")
+    used = {draft.data.get("parameter") for draft in drafts}
+    parts = {draft.data.get("name") for draft in drafts}
+    left = [name for name in held if name not in used and name.rpartition(".")[0] not in parts]
+    if left:
+        message = f"the chain does not use {', '.join(map(repr, left))}"
+        raise refusal("FG706", message, None, "parameters and buffers of the module are those of the chain")
