@@ -32,7 +32,6 @@ class FusedModule(nn.Module):
     """
 
     fusegen_strict: bool = False
-    fusegen_precision: str = "ieee"  # how float32 matrices are multiplied, where there are any
     _fusegen_split_always = False  # for tests: fp32_split even where it is slower
 
     def fusegen_kernels(self, *inputs: Tensor) -> KernelUse:
