@@ -1,0 +1,95 @@
+"""What each submodule of a model is called with, seen in one run."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.importing.places import of_error, refusal
+
+
+@dataclass
+class Calls:
+    """Of one module. inputs: of its first call, in the order of forward's arguments. forms: the shapes and dtypes of
+    all calls. odd: why a call is none of tensors to one tensor; empty if each is."""
+
+    inputs: tuple[Tensor, ...] = ()
+    forms: set[tuple[tuple[tuple[int, ...], torch.dtype], ...]] = field(default_factory=set)
+    odd: str = ""
+
+
+def record(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[nn.Module, Calls]:
+    """The calls of all submodules in `model(*args, **kwargs)`, in evaluation and without gradients.
+
+    The model's mode, buffers and the random state stay as they are. Raises SpecError with the line that fails.
+    """
+    found: dict[nn.Module, Calls] = {}
+
+    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        calls = found.setdefault(module, Calls())
+        inputs = positional(type(module), args, kwargs)
+        if inputs is None or not inputs or not all(isinstance(x, Tensor) for x in inputs):
+            calls.odd = calls.odd or "it is called with something else than tensors"
+        elif not isinstance(result, Tensor):
+            calls.odd = calls.odd or f"it returns a {type(result).__name__}, and a chain one tensor"
+        else:
+            calls.inputs = calls.inputs or tuple(x.detach() for x in inputs)
+            calls.forms.add(tuple((tuple(x.shape), x.dtype) for x in inputs))
+
+    devices = {tensor.device.index for tensor in model.parameters() if tensor.is_cuda}
+    with _as_it_was(model), torch.random.fork_rng(devices=sorted(devices)), torch.no_grad(), ExitStack() as hooks:
+        for module in model.modules():
+            hooks.callback(module.register_forward_hook(note, with_kwargs=True).remove)
+        try:
+            model.eval()(*args, **kwargs)
+        except Exception as error:
+            message = f"the model does not run with these inputs: {type(error).__name__}: {error}"
+            raise refusal("FG701", message[:300], of_error(error)) from None
+    return found
+
+
+def positional(kind: type[nn.Module], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """The arguments of a call in forward's order, without those at the end that are the defaults; None if they have no
+    order."""
+    if not kwargs and all(isinstance(each, Tensor) for each in args):
+        return tuple(args)
+    signature = _signature(kind.forward)
+    try:
+        given = signature.bind(None, *args, **kwargs).arguments
+    except TypeError:
+        return None
+    named = list(signature.parameters.values())[1:]
+    if any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in named):
+        return None
+    found = [given.get(each.name, each.default) for each in named]
+    while found and found[-1] is named[len(found) - 1].default:
+        found.pop()
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=256)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+@contextmanager
+def _as_it_was(model: nn.Module) -> Iterator[None]:
+    """Modes and buffers of the model are put back behind."""
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        with torch.no_grad():
+            for buffer, before in buffers:
+                if not torch.equal(buffer, before):
+                    buffer.copy_(before)

@@ -1,0 +1,147 @@
+"""fuse(): the one call that has the chains of a model run as kernels."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.fusing.calls import record
+from fusegen.fusing.region import region
+from fusegen.fusing.report import Left, Replaced, Report
+from fusegen.fusing.search import Found, Search
+from fusegen.fusing.specs import Specs
+from fusegen.fusing.swap import replace, restore
+from fusegen.plan.devices import is_known
+from fusegen.plan.packages import plan_packages
+from fusegen.plan.plan import Plan
+from fusegen.render.output import write_files
+from fusegen.render.package import render_all
+from fusegen.runtime import load
+from fusegen.verify.policy import error
+
+DIRECTORY = "fused"
+_SPECS, _GENERATED = "specs", "generated"
+# As the importer has it: what rounding in double precision may leave.
+_LIMIT = 1e-7
+_ROWS = 16
+
+
+def fuse(
+    model: nn.Module,
+    example_inputs: Any,
+    *,
+    directory: str | Path = DIRECTORY,
+    dry_run: bool = False,
+    compile: bool = True,
+    targets: Sequence[str] | None = None,
+) -> Report:
+    """Has the chains inside a model run as fused kernels, and reports what was replaced and what was not.
+
+    The model is run once with `example_inputs` (a tensor, a sequence of arguments, or a mapping of names), in
+    evaluation, and changed in place: its modules, parameters and buffers stay the same objects under the same names.
+    What is replaced runs the original's operators on a CPU, and wherever the kernels cannot run.
+
+    directory: gets `specs/<name>.yaml` and `generated/<name>/`, to be committed; a spec that is there is never changed.
+    dry_run: only report. compile: compile what is not compiled yet. targets: GPU architectures of new specs, such as
+    `sm_90`; by default that of the GPU at hand. Raises SpecError for a model that does not run, or specs and files that
+    cannot be read or written, and BuildError for a build that fails.
+    """
+    args, kwargs = _arguments(example_inputs)
+    specs = Specs(Path(directory) / _SPECS)
+    search = Search(model, record(model, args, kwargs), _targets(targets))
+    search.walk(model)
+    names = [specs.place(each.text, each.name) for each in search.found]
+    report = Report(specs.directory, dry_run, left=search.left, written=sorted(specs.texts), unused=specs.unused)
+    if search.found and not dry_run:
+        specs.write()
+        plans = {plan.spec.name: plan for plan in plan_packages(sorted(specs.directory.glob("*.yaml")))}
+        output = Path(directory) / _GENERATED
+        write_files(render_all(plans.values()), output)
+        if compile:
+            _build(output, [plans[name] for name in sorted(set(names))])
+        _replace_all(search.found, names, plans, output, report)
+    else:
+        report.replaced += [_entry(each, name) for each, name in zip(search.found, names, strict=True)]
+    return report
+
+
+def _arguments(given: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    if isinstance(given, Tensor):
+        return (given,), {}
+    return ((), given) if isinstance(given, Mapping) else (tuple(given), {})
+
+
+def _targets(given: Sequence[str] | None) -> list[str] | None:
+    """None: those that the importer writes."""
+    if given is not None:
+        return list(given)
+    if not torch.cuda.is_available():
+        return None
+    target = "sm_{}{}".format(*torch.cuda.get_device_capability())
+    return [target] if is_known(target) else None
+
+
+def _build(output: Path, plans: Sequence[Plan]) -> None:
+    from rich.console import Console
+
+    from fusegen.build import Request, build_extensions
+
+    requests = [Request(output / plan.spec.name, plan.spec.targets) for plan in plans]
+    build_extensions(requests, console=Console(stderr=True, highlight=False))
+
+
+def _replace_all(
+    found: Sequence[Found], names: Sequence[str], plans: Mapping[str, Plan], output: Path, report: Report
+) -> None:
+    """Swaps owner by owner: an nn.Sequential may have several runs."""
+    owners: dict[int, list[tuple[Found, str]]] = {}
+    for each, name in zip(found, names, strict=True):
+        owners.setdefault(id(each.owner), []).append((each, name))
+    for group in owners.values():
+        owner, regions = group[0][0].owner, []
+        for each, name in group:
+            made = region(load(name, output), plans[name], each.sizes, owner, each.paths, each.span)
+            why = _no_kernels(made, each.inputs)
+            if why is None:
+                regions.append(made)
+                report.replaced.append(_entry(each, name))
+            else:
+                report.left.append(Left(each.path, each.kind, why))
+        if regions:
+            replace(owner, regions)
+            _compare(owner, [each for each, _ in group])
+
+
+def _entry(found: Found, name: str) -> Replaced:
+    return Replaced(found.path, found.kind, name, found.ops, found.saving)
+
+
+def _no_kernels(made: Any, inputs: Sequence[Tensor]) -> str | None:
+    """Why the kernels would refuse the example, as they would on their device."""
+    operator, why = made._fusegen_call(*inputs, _device=made._fusegen_package.device, _count=False)
+    return None if operator is not None else why.reason
+
+
+def _compare(owner: nn.Module, found: Sequence[Found]) -> None:
+    """The regions have to take the right tensors: in double precision they compute what the owner does.
+
+    Raises SpecError for a difference, and leaves the owner as it was.
+    """
+    probe = copy.deepcopy(owner).cpu().double().eval()
+    for made in probe._fusegen_regions:  # type: ignore[union-attr]
+        each = next(each for each in found if each.span == made._fusegen_span)
+        inputs = [x.cpu().double() for x in each.inputs]
+        with torch.no_grad():
+            made.fusegen_follow()
+            ours = made._fusegen_generated.fusegen_reference(made, *inputs)
+            theirs = made.fusegen_reference(*inputs)
+        off = error(ours, theirs)
+        if not max(off.largest, off.norm) <= _LIMIT:
+            restore(owner)
+            raise SpecError([Diagnostic("FG708", f"{each.path}: the chain computes something else, off by {off.largest:.1e}")])

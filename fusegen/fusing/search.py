@@ -1,0 +1,249 @@
+"""The chains of a model: whole modules, the largest first, and runs of children of an nn.Sequential."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.fusing.calls import Calls
+from fusegen.fusing.flat import Run, flat
+from fusegen.fusing.report import Left
+from fusegen.fusing.saving import Saving, saving
+from fusegen.fusing.snapshot import interference
+from fusegen.fusing.swap import is_replaced
+from fusegen.fusing.widths import with_widths
+from fusegen.importing.aten import MODULES
+from fusegen.importing.module import from_module, snake_case
+from fusegen.plan.dimensions import dimensions
+from fusegen.plan.plan import Plan
+
+# Layers with tensors that a chain has.
+_LAYERS = tuple(getattr(nn, kind) for kind, _ in MODULES.values())
+# Names of runs have no more ops than that.
+_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Found:
+    """A chain of the model. text: of its spec. sizes: of the arguments that are sizes. paths: of the owner's submodules
+    by the chain's names. span: the children that it is, of an nn.Sequential. inputs: of an example call."""
+
+    owner: nn.Module
+    path: str
+    kind: str
+    name: str
+    text: str
+    plan: Plan
+    sizes: dict[str, int]
+    paths: dict[str, str]
+    span: tuple[int, int] | None
+    inputs: tuple[Tensor, ...]
+    saving: Saving
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        return tuple(step.op for step in self.plan.spec.chain)
+
+
+class Refused(Exception):
+    """Why modules are no chain to replace. is_known: by looking at them alone."""
+
+    def __init__(self, reason: str, diagnostic: Diagnostic | None = None, *, is_known: bool = False) -> None:
+        super().__init__(reason)
+        self.reason, self.diagnostic, self.is_known = reason, diagnostic, is_known
+
+
+@dataclass
+class Search:
+    """Walks a model. calls: of its submodules. targets: of the specs, in place of the importer's."""
+
+    model: nn.Module
+    calls: Mapping[nn.Module, Calls]
+    targets: list[str] | None
+    found: list[Found] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        names: dict[int, list[str]] = {}
+        for name, module in self.model.named_modules(remove_duplicate=False):
+            names.setdefault(id(module), []).append(name)
+        self._names = names
+
+    def walk(self, module: nn.Module, path: str = "") -> None:
+        """Fills in what is found below a module, and what is left."""
+        if is_replaced(module):
+            self._leave(module, path, Refused("it was replaced before"))
+            return
+        before, why = len(self.found), None
+        if module in self.calls and not _is_layer(module) and not is_sequential(module):
+            try:
+                self.found.append(self._whole(module, path))
+                return
+            except Refused as refused:
+                why = refused
+        taken: set[int] = set()
+        if is_sequential(module) and module in self.calls:
+            taken = self._runs(module, path)
+        elif not module._modules and module not in self.calls and any(True for _ in module.parameters()):
+            self._leave(module, path, Refused("it is not called with these inputs"))
+        for index, (name, child) in enumerate(module._modules.items()):
+            if child is not None and index not in taken:
+                self.walk(child, f"{path}.{name}" if path else name)
+        # Of a module with chains inside it, that it is none itself says nothing.
+        if why is not None and not (why.is_known and len(self.found) > before):
+            self._leave(module, path, why)
+
+    def _whole(self, module: nn.Module, path: str) -> Found:
+        calls = self.calls[module]
+        self._check(module, calls, [module])
+        copied, paths = flat(module)
+        return self._imported(copied, module, path, type(module).__name__, calls, paths, None)
+
+    def _runs(self, module: nn.Module, path: str) -> set[int]:
+        """The chains among the children; returns the indices of what they take."""
+        children = [child for child in module._modules.values() if child is not None]
+        taken: set[int] = set()
+        begin = 0
+        while begin < len(children):
+            end, why = self._longest(module, children, begin)
+            refused = why
+            while end - begin >= 1:
+                try:
+                    found = self._run(module, path, begin, end)
+                except Refused as error:
+                    refused = refused or error
+                    end -= 1
+                    continue
+                self.found.append(found)
+                taken.update(range(begin, end))
+                break
+            else:
+                if refused is not None and not _is_layer(children[begin]):
+                    self._leave(children[begin], f"{path}.{begin}" if path else str(begin), refused)
+            begin = max(end, begin + 1)
+        return taken
+
+    def _longest(self, module: nn.Module, children: Sequence[nn.Module], begin: int) -> tuple[int, Refused | None]:
+        """The end of a run that may be a chain, by what the children are; why there is none."""
+        end, why = begin, None
+        while end < len(children):
+            child = children[end]
+            if child not in self.calls or (end > begin and isinstance(child, nn.Linear)) or is_sequential(child):
+                break
+            try:
+                self._check(child, self.calls[child], children[begin : end + 1])
+            except Refused as refused:
+                why = refused if end == begin else None
+                break
+            end += 1
+        return end, why
+
+    def _run(self, module: nn.Module, path: str, begin: int, end: int) -> Found:
+        children = [child for child in module._modules.values() if child is not None]
+        calls = self.calls[children[begin]]
+        why = interference(module)
+        if why is not None and "hooks" not in why:
+            raise Refused(why)
+        if end - begin == len(children) and end - begin == 1:
+            raise Refused("a single layer has nothing to be fused with", is_known=True)
+        made = Run(children[begin:end])
+        copied, paths = flat(made)
+        names = dict(zip(made._modules, list(module._modules)[begin:end], strict=True))
+        inner = {own: ".".join([names[path.partition(".")[0]], *path.split(".")[1:]]) for own, path in paths.items()}
+        shown = f"{path}[{begin}:{end}]"
+        return self._imported(copied, module, shown, type(module).__name__, calls, inner, (begin, end))
+
+    def _check(self, module: nn.Module, calls: Calls, parts: Sequence[nn.Module]) -> None:
+        """Raises Refused for what is known without a trace."""
+        if calls.odd:
+            raise Refused(calls.odd)
+        if not calls.inputs:
+            raise Refused("it is not called with tensors")
+        own = interference(module)
+        if own is not None and "hooks" not in own:
+            raise Refused(own)
+        inner = [part for each in parts for part in each.modules()]
+        called = [part for part in inner if part in self.calls]
+        linears = [part for part in called if isinstance(part, nn.Linear)]
+        if len(linears) > 1:
+            raise Refused(f"it has {len(linears)} linear layers, and a chain begins with its only one", is_known=True)
+        for part in inner:
+            self._check_part(part, is_root=part is module and not is_sequential(module))
+
+    def _check_part(self, part: nn.Module, *, is_root: bool) -> None:
+        names = self._names.get(id(part), [""])
+        kind = type(part)
+        own = [*part._parameters.values(), *part._buffers.values()]
+        if any(tensor is not None for tensor in own):
+            if len(names) > 1:
+                raise Refused(f"{names[0]} is in the model under another name too: {names[1]}")
+            if kind.__module__.startswith("torch.nn.") and not isinstance(part, _LAYERS):
+                raise Refused(f"{names[0]} is of type {kind.__name__}, which no chain has", is_known=True)
+        if parametrize.is_parametrized(part):
+            raise Refused(f"{names[0]} has a parametrization")
+        if is_replaced(part):
+            raise Refused(f"{names[0]} was replaced before", is_known=True)
+        why = None if is_root else interference(part)
+        if why is not None:
+            raise Refused(f"{names[0]} {why}")
+
+    def _imported(
+        self,
+        copied: nn.Module,
+        owner: nn.Module,
+        path: str,
+        kind: str,
+        calls: Calls,
+        paths: dict[str, str],
+        span: tuple[int, int] | None,
+    ) -> Found:
+        inputs = tuple(x.cpu() for x in calls.inputs)
+        wanted = snake_case(kind)
+        try:
+            text = from_module(copied, inputs, name="chain")
+            origin = None if span is None else f"children of an nn.Sequential, {path}"
+            text, plan = with_widths(text, self.targets, origin)
+        except SpecError as error:
+            first = error.diagnostics[0]
+            raise Refused(first.message, first) from None
+        except Exception as error:  # whatever a module of somebody else may do to a tracer
+            raise Refused(f"its import fails: {type(error).__name__}: {error}"[:300]) from None
+        steps = [step.op for step in plan.spec.chain]
+        if span is not None:
+            wanted = "_".join(steps[:_NAMED])
+        allowed, width = dimensions(plan), calls.inputs[0].shape[-1]
+        for form in calls.forms:
+            shapes = [shape for shape, _ in form]
+            ranks = {len(shape) for shape in shapes}
+            if len(shapes) != len(inputs) or shapes[0][-1] != width or len(ranks) > 1:
+                raise Refused("its calls have inputs of several forms")
+            if min(ranks) < allowed.least or (allowed.most is not None and max(ranks) > allowed.most):
+                raise Refused(f"an input has {max(ranks)} dimensions, and {allowed.reason}")
+            if any(shape[:-1] != shapes[0][:-1] for shape in shapes):
+                raise Refused("its inputs differ in their rows")
+        sizes = {name: plan.spec.dims[name] for name, each in plan.spec.arguments.items() if each.type == "dim"}
+        dtype = calls.inputs[0].dtype
+        rows, channels = (plan.spec.dims.get(str(dim), dim) for dim in (plan.chain.rows, plan.chain.channels))
+        saved = saving(plan, int(rows), int(channels), dtype)
+        if saved is None:
+            raise Refused(f"there are no kernels for {str(dtype).removeprefix('torch.')}")
+        if saved.bytes <= 0:
+            raise Refused(f"kernels would move as much as PyTorch's operators: {', '.join(steps)}", is_known=True)
+        return Found(owner, path, kind, wanted, text, plan, sizes, paths, span, calls.inputs, saved)
+
+    def _leave(self, module: nn.Module, path: str, refused: Refused) -> None:
+        self.left.append(Left(path, type(module).__name__, refused.reason, refused.diagnostic))
+
+
+def is_sequential(module: nn.Module) -> bool:
+    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+
+
+def _is_layer(module: nn.Module) -> bool:
+    """One of PyTorch's own, which is an operator."""
+    return type(module).__module__.startswith("torch.nn.") and not is_sequential(module)

@@ -1,0 +1,64 @@
+"""Specs that lie in a directory already, and names for those that do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fusegen.errors import Diagnostic, SpecError
+from fusegen.spec.yaml import parse_yaml, read_yaml
+
+# What may be changed in a spec by hand, and it still is that of the same modules.
+_FREE = ("name", "about", "targets", "dtypes")
+
+
+class Specs:
+    """Of one directory. texts: of those that are to be written, by name. known: the chain of each."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.texts: dict[str, str] = {}
+        self.known = {path.stem: chain_of(read_yaml(path).data) for path in sorted(directory.glob("*.yaml"))}
+        self.used: set[str] = set()
+
+    def place(self, text: str, wanted: str) -> str:
+        """The name of the spec that is this one but for its name; a new one, which begins as `wanted`, if none is."""
+        chain = chain_of(parse_yaml(text, wanted).data)
+        name = next((name for name, known in self.known.items() if known == chain), None)
+        if name is None:
+            name, number = wanted, 1
+            while name in self.known:
+                number += 1
+                name = f"{wanted}_{number}"
+            self.known[name] = chain
+            self.texts[name] = "\n".join(f"name: {name}" if line.startswith("name: ") else line for line in text.split("\n"))
+        self.used.add(name)
+        return name
+
+    def path(self, name: str) -> Path:
+        return self.directory / f"{name}.yaml"
+
+    @property
+    def unused(self) -> list[str]:
+        return sorted(self.known.keys() - self.used)
+
+    def write(self) -> None:
+        """Writes the new ones; no other file is touched."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            for name, text in self.texts.items():
+                self.path(name).write_text(text, encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise SpecError([Diagnostic("FG502", f"{error.filename}: {error.strerror}")]) from None
+
+
+def chain_of(data: dict[str, Any]) -> dict[str, Any]:
+    """What a spec computes: not the sizes that planning assumes, nor the precision, which is the user's choice."""
+    found = {key: value for key, value in data.items() if key not in _FREE}
+    found["dims"] = sorted(data.get("dims", {}))
+    found["arguments"] = data.get("arguments", {})
+    found["chain"] = [
+        {key: value for key, value in step.items() if key not in ("precision", "init") or step["op"] == "prelu"}
+        for step in data["chain"]
+    ]
+    return found
