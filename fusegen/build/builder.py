@@ -57,13 +57,12 @@ def build_extension(
     *,
     targets: Sequence[str],
     verification: bool = False,
-    portable: bool = False,
     console: Console | None = None,
     force: bool = False,
 ) -> BuildResult:
     """Builds one package, as `build_extensions` does."""
     request = Request(Path(package), targets)
-    return build_extensions([request], verification=verification, portable=portable, console=console, force=force)[0]
+    return build_extensions([request], verification=verification, console=console, force=force)[0]
 
 
 def build_extensions(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,26 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusegen.errors import Diagnostic, SpecError
 from fusegen.fusing.calls import record
+from fusegen.fusing.check import compare
 from fusegen.fusing.region import region
 from fusegen.fusing.report import Left, Replaced, Report
 from fusegen.fusing.search import Found, Search
 from fusegen.fusing.specs import Specs
-from fusegen.fusing.swap import replace, restore
+from fusegen.fusing.swap import replace
 from fusegen.plan.devices import is_known
 from fusegen.plan.packages import plan_packages
 from fusegen.plan.plan import Plan
 from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime import load
-from fusegen.verify.policy import error
 
 DIRECTORY = "fused"
 _SPECS, _GENERATED = "specs", "generated"
-# As the importer has it: what rounding in double precision may leave.
-_LIMIT = 1e-7
-_ROWS = 16
 
 
 def fuse(
@@ -115,7 +110,7 @@ def _replace_all(
                 report.left.append(Left(each.path, each.kind, why))
         if regions:
             replace(owner, regions)
-            _compare(owner, [each for each, _ in group])
+            compare(owner, {each.span: each for each, _ in group})
 
 
 def _entry(found: Found, name: str) -> Replaced:
@@ -126,22 +121,3 @@ def _no_kernels(made: Any, inputs: Sequence[Tensor]) -> str | None:
     """Why the kernels would refuse the example, as they would on their device."""
     operator, why = made._fusegen_call(*inputs, _device=made._fusegen_package.device, _count=False)
     return None if operator is not None else why.reason
-
-
-def _compare(owner: nn.Module, found: Sequence[Found]) -> None:
-    """The regions have to take the right tensors: in double precision they compute what the owner does.
-
-    Raises SpecError for a difference, and leaves the owner as it was.
-    """
-    probe = copy.deepcopy(owner).cpu().double().eval()
-    for made in probe._fusegen_regions:  # type: ignore[union-attr]
-        each = next(each for each in found if each.span == made._fusegen_span)
-        inputs = [x.cpu().double() for x in each.inputs]
-        with torch.no_grad():
-            made.fusegen_follow()
-            ours = made._fusegen_generated.fusegen_reference(made, *inputs)
-            theirs = made.fusegen_reference(*inputs)
-        off = error(ours, theirs)
-        if not max(off.largest, off.norm) <= _LIMIT:
-            restore(owner)
-            raise SpecError([Diagnostic("FG708", f"{each.path}: the chain computes something else, off by {off.largest:.1e}")])

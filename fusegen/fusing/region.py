@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.fusing.calls import positional
-from fusegen.fusing.snapshot import changed, snapshot
+from fusegen.fusing.snapshot import changed, hooks_for_all, snapshot
 from fusegen.plan.plan import Plan
 
 # (the submodule of the generated module, the name of its tensor, the path of the module that holds it)
@@ -33,6 +33,7 @@ class Region:
     _fusegen_known: Any
     _fusegen_count: int  # of the inputs
     _fusegen_devices: dict[int, bool]
+    _fusegen_autocast: bool  # whether the kernels' result has the original's dtype there
 
     def fusegen_reference(self, *inputs: Tensor) -> Tensor:
         """What the owner computes without kernels."""
@@ -50,7 +51,11 @@ class Region:
             return "the inputs differ in their rows"
         if first.is_cuda and not self._fusegen_runs_on(first.device.index):
             return "the GPU is none that the kernels were compiled for"
-        why = changed(owner, self._fusegen_known, "", owner.training, is_root=True)
+        if not self._fusegen_autocast and torch.is_autocast_enabled(first.device.type):
+            return "under autocast the original's result has another dtype than the kernels'"
+        if hooks_for_all():
+            return "hooks are registered for all modules"
+        why = changed(owner, self._fusegen_known, owner.training)
         if why is None:
             self.fusegen_follow()
         return why
@@ -117,7 +122,8 @@ def region(
     for attribute in sorted({*tensors, *made.state_dict()}):
         part, _, name = attribute.rpartition(".")
         slots.append((made.get_submodule(part), name, _steps(paths[part] if part else "")))
-    norms = [(shell, _steps(paths[name])) for name, shell in made.named_children()]
+    # A norm that is written out has no module of its own.
+    norms = [(shell, _steps(paths[name])) for name, shell in made.named_children() if name in paths]
     made.__dict__.update(
         _fusegen_owner=owner,
         _fusegen_slots=tuple(slots),
@@ -125,6 +131,7 @@ def region(
         _fusegen_known=snapshot(owner, None if span is None else list(owner._modules)[slice(*span)]),
         _fusegen_count=len(plan.spec.inputs),
         _fusegen_devices={},
+        _fusegen_autocast=True,
         _fusegen_targets=tuple(plan.spec.targets),
         _fusegen_span=span,
     )

@@ -29,8 +29,7 @@ class Replaced:
     @property
     def reason(self) -> str:
         """Why it pays."""
-        passes = len([op for op in self.ops if op != "linear"])
-        return f"{passes} operators behind the product become one" if "linear" in self.ops else f"{passes} operators become one"
+        return f"{self.saving.operators} operators of a training step become {self.saving.kernels} kernels"
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,8 @@ class Report:
             groups.setdefault((each.spec, each.kind, str(each.saving)), []).append(each)
         for (spec, kind, saved), group in groups.items():
             lines.append(f"  {_paths([each.path for each in group])} ({kind}): {', '.join(group[0].ops)}")
-            each_time = " each" if len(group) > 1 else ""
-            lines.append(f"      {group[0].reason}; saves {saved} in a training step{each_time}; {self.specs / spec}.yaml")
+            each_time = " in each" if len(group) > 1 else ""
+            lines.append(f"      {group[0].reason}; saves {saved}{each_time}; {self.specs / spec}.yaml")
         if self.replaced:
             lines.append(f"  in all {amount(self.saving.bytes)} of the {amount(self.saving.eager)} that these operators move")
         lines.append(f"left as they are: {len(self.left)}")

@@ -1,53 +1,92 @@
-"""The bytes that a chain moves in a training step: as PyTorch's operators one by one, and as its plan says.
+"""The bytes that a chain moves in a training step: by PyTorch's operators one by one, and as its plan says.
 
-Of operators it is what each has to move at least: operands read once and the result written once; backward the
-gradient, what the formula needs of the operands, and the gradients. The matrix products are on neither side.
+The matrix products are on neither side: they are the same in both.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from fusegen.ops.step import WIDTH, Step
-from fusegen.plan.model import Mode, Program
+from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
 from fusegen.plan.summary import kernel_bytes
 
-_SUMS = ("add", "sub")
-_PRODUCTS = ("mul", "div", "minimum", "maximum")
+_PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm)
 
 
 @dataclass(frozen=True)
 class Saving:
-    """Bytes of one call, forward and backward."""
+    """Of one call, forward and backward: bytes, PyTorch's operators, and the kernels in their place."""
 
     eager: int
     fused: int
+    operators: int = 0
+    kernels: int = 0
 
     @property
     def bytes(self) -> int:
         return self.eager - self.fused
 
     def __add__(self, other: Saving) -> Saving:
-        return Saving(self.eager + other.eager, self.fused + other.fused)
+        mine, others = dataclasses.astuple(self), dataclasses.astuple(other)
+        return Saving(*(a + b for a, b in zip(mine, others, strict=True)))
 
     def __str__(self) -> str:
         return f"{amount(self.bytes)} of {amount(self.eager)}"
 
 
-def saving(plan: Plan, rows: int, channels: int, dtype: torch.dtype) -> Saving | None:
-    """At these sizes, which are the plan's; None if the dtype has no kernels."""
-    name = str(dtype).removeprefix("torch.")
+def saving(module: nn.Module, inputs: Sequence[Tensor], plan: Plan) -> Saving | None:
+    """Of a module that the plan is for, at these inputs; None if their dtype has no kernels. The plan's sizes are
+    theirs. The module is moved to `meta`, and of no use any more."""
+    name = str(inputs[0].dtype).removeprefix("torch.")
     mode = next((mode for mode in plan.modes if set(mode.roles.values()) == {name}), None)
     if mode is None:
         return None
-    variant = plan.variants[0]
-    fused = sum(_bytes(plan, mode, program) for program in (variant.forward, variant.backward))
-    full = rows * channels * WIDTH[name]
-    return Saving(_eager(plan.spec.chain) * full, fused)
+
+    fused = kernels = 0
+    for program in (plan.variants[0].forward, plan.variants[0].backward):
+        # The schedule that moves least: which one runs, the sizes of the call decide.
+        schedules = [[*each.kernels, *program.scalar_reductions] for each in program.schedules]
+        least, count = min((sum(kernel_bytes(plan, mode, each) for each in run), len(run)) for run in schedules)
+        fused, kernels = fused + least, kernels + count
+    counted = eager(module, inputs)
+    return Saving(counted.bytes, fused, counted.operators, kernels)
+
+
+def eager(module: nn.Module, inputs: Sequence[Tensor]) -> Counted:
+    """What PyTorch's operators read and write in a training step, each tensor once for each operator that takes it."""
+    made = module.to("meta").train().requires_grad_()
+    given = [torch.empty_like(x, device="meta", requires_grad=True) for x in inputs]
+    with Counted() as counted:
+        result = made(*given)
+    grad = torch.empty_like(result)
+    with counted:
+        result.backward(grad)
+    return counted
+
+
+class Counted(TorchDispatchMode):
+    """Adds up the tensors of all operators but products and those that only view."""
+
+    bytes = operators = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        written = [each.alias_info for each in func._schema.returns]
+        views = any(each is not None and not each.is_write for each in written)
+        if not views and func.overloadpacket not in _PRODUCTS:
+            tensors = [each for each in tree_leaves((args, kwargs, result)) if isinstance(each, Tensor)]
+            self.operators += 1
+            self.bytes += sum(each.numel() * each.element_size() for each in tensors)
+        return result
 
 
 def amount(count: int) -> str:
@@ -57,28 +96,3 @@ def amount(count: int) -> str:
     while abs(value) >= 1000:
         value, unit = value / 1000, next(units)
     return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
-
-
-def _bytes(plan: Plan, mode: Mode, program: Program) -> int:
-    """Of the schedule that moves least."""
-    schedules = [sum(kernel_bytes(plan, mode, kernel) for kernel in each.kernels) for each in program.schedules]
-    return min(schedules) + sum(kernel_bytes(plan, mode, kernel) for kernel in program.scalar_reductions)
-
-
-def _eager(chain: Sequence[Step]) -> int:
-    """How many tensors of full size PyTorch's operators read and write, forward and backward."""
-    count, is_full = 0, True
-    for step in chain:
-        operand = getattr(step, "value", None) is not None or getattr(step, "input", None) is not None
-        if step.op == "linear" or not (is_full or operand):
-            continue  # a product, or one value for each row
-        learnt = getattr(step, "parameter", None) is not None
-        if hasattr(step, "keepdim"):
-            count, is_full = count + 1 + 2, False  # the result is small; backward it is spread over the operand
-        elif step.op in _SUMS:
-            count, is_full = count + (3 if operand else 2 + learnt), True  # backward the gradient is passed on
-        elif step.op in _PRODUCTS:
-            count, is_full = count + (3 + 5 if operand else 2 + 2 + 2 * learnt), True
-        else:
-            count += 2 + 3
-    return count

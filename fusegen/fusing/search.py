@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -24,6 +23,7 @@ from fusegen.plan.plan import Plan
 
 # Layers with tensors that a chain has.
 _LAYERS = tuple(getattr(nn, kind) for kind, _ in MODULES.values())
+_ADVICE = "a chain begins with its only one: make what follows each a module of its own"
 # Names of runs have no more ops than that.
 _NAMED = 4
 
@@ -123,8 +123,10 @@ class Search:
                 taken.update(range(begin, end))
                 break
             else:
-                if refused is not None and not _is_layer(children[begin]):
-                    self._leave(children[begin], f"{path}.{begin}" if path else str(begin), refused)
+                # Another module is looked at by itself.
+                if refused is not None and not refused.is_known and _is_layer(children[begin]):
+                    name = list(module._modules)[begin]
+                    self._leave(children[begin], f"{path}.{name}" if path else name, refused)
             begin = max(end, begin + 1)
         return taken
 
@@ -171,7 +173,7 @@ class Search:
         called = [part for part in inner if part in self.calls]
         linears = [part for part in called if isinstance(part, nn.Linear)]
         if len(linears) > 1:
-            raise Refused(f"it has {len(linears)} linear layers, and a chain begins with its only one", is_known=True)
+            raise Refused(f"it has {len(linears)} linear layers; {_ADVICE}", is_known=True)
         for part in inner:
             self._check_part(part, is_root=part is module and not is_sequential(module))
 
@@ -227,11 +229,9 @@ class Search:
             if any(shape[:-1] != shapes[0][:-1] for shape in shapes):
                 raise Refused("its inputs differ in their rows")
         sizes = {name: plan.spec.dims[name] for name, each in plan.spec.arguments.items() if each.type == "dim"}
-        dtype = calls.inputs[0].dtype
-        rows, channels = (plan.spec.dims.get(str(dim), dim) for dim in (plan.chain.rows, plan.chain.channels))
-        saved = saving(plan, int(rows), int(channels), dtype)
+        saved = saving(copied, inputs, plan)
         if saved is None:
-            raise Refused(f"there are no kernels for {str(dtype).removeprefix('torch.')}")
+            raise Refused(f"there are no kernels for {str(inputs[0].dtype).removeprefix('torch.')}")
         if saved.bytes <= 0:
             raise Refused(f"kernels would move as much as PyTorch's operators: {', '.join(steps)}", is_known=True)
         return Found(owner, path, kind, wanted, text, plan, sizes, paths, span, calls.inputs, saved)

@@ -12,62 +12,82 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.modules import module as _module
+from torch.utils.module_tracker import ModuleTracker
 
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, types.FunctionType, types.BuiltinFunctionType)
 # PyTorch's own that may be in a mode of their own: the kernels ask them.
 _WITH_MODES = (nn.BatchNorm1d,)
+_FOR_ALL = (
+    _module._global_forward_pre_hooks,
+    _module._global_forward_hooks,
+    _module._global_backward_pre_hooks,
+    _module._global_backward_hooks,
+)
 
 
 class Snapshot(NamedTuple):
-    """Of a module. values: its plain attributes. parts: of its submodules, by name. count: of all submodules."""
+    """Of a module. path: from the module that is replaced. values: its plain attributes. tensors: the names of its own
+    parameters and buffers. parts: of its submodules, by name. count: of all submodules."""
 
+    path: str
     kind: type[nn.Module]
     forward: Any
     values: tuple[tuple[str, Any], ...]
+    tensors: list[str]
     parts: tuple[tuple[str, Snapshot], ...]
     count: int
 
 
-def snapshot(module: nn.Module, names: Collection[str] | None = None) -> Snapshot:
+def snapshot(module: nn.Module, names: Collection[str] | None = None, path: str = "") -> Snapshot:
     """names: of the submodules that matter; None for all."""
     own = vars(module)
     values = {name: value for name, value in own.items() if not name.startswith("_") and name != "training"}
     kept = tuple((name, copy.deepcopy(value)) for name, value in values.items() if _is_plain(value))
     chosen = module._modules if names is None else {name: module._modules[name] for name in names}
-    parts = tuple((name, snapshot(part)) for name, part in chosen.items() if part is not None)
-    return Snapshot(type(module), type(module).forward, kept, parts, len(module._modules))
+    there = {name: part for name, part in chosen.items() if part is not None}
+    parts = tuple((name, snapshot(part, path=f"{path}.{name}" if path else name)) for name, part in there.items())
+    return Snapshot(path, type(module), type(module).forward, kept, _tensors(own), parts, len(module._modules))
 
 
-def changed(module: nn.Module, known: Snapshot, path: str, training: bool, *, is_root: bool = False) -> str | None:
+def changed(module: nn.Module, known: Snapshot, training: bool) -> str | None:
     """What has changed since, in words; None if nothing has. training: the mode of all parts.
 
-    is_root: it is the module that was replaced, whose hooks run as before.
+    Of the module that is replaced, hooks and the type may be others: they are asked as before.
     """
     own = module.__dict__
-    if not is_root:
+    if known.path:
         if type(module) is not known.kind:
-            return f"{path} is of type {type(module).__name__} now, not {known.kind.__name__}"
+            return f"{known.path} is of type {type(module).__name__} now, not {known.kind.__name__}"
         why = interference(module)
         if why:
-            return f"{path} {why}"
+            return f"{known.path} {why}"
         if own["training"] is not training and known.kind not in _WITH_MODES:
-            return f"{path} is in another mode than the module that holds it"
+            return f"{known.path} is in another mode than the module that holds it"
     if known.kind.forward is not known.forward:
         return f"{known.kind.__name__}.forward was replaced"
     for name, value in known.values:
         if own.get(name) != value:
-            return f"{path}{'.' if path else ''}{name} is not {value!r} any more"
+            return f"{known.path}{'.' if known.path else ''}{name} is not {value!r} any more"
+    if _tensors(own) != known.tensors:
+        return f"{known.path or 'the module'} has other parameters now"
     modules = own["_modules"]
     if len(modules) != known.count:
-        return f"{path or 'the module'} has other submodules now"
+        return f"{known.path or 'the module'} has other submodules now"
     for name, part in known.parts:
         found = modules.get(name)
         if found is None:
-            return f"{path or 'the module'} has no {name} any more"
-        why = changed(found, part, f"{path}.{name}" if path else name, training)
+            return f"{part.path} is not there any more"
+        why = changed(found, part, training)
         if why:
             return why
     return None
+
+
+def hooks_for_all() -> bool:
+    """Whether hooks for all modules are registered, which would not run for parts; FlopCounterMode's only watch."""
+    found = [each for hooks in _FOR_ALL for each in hooks.values()]
+    return not all(isinstance(getattr(each, "__self__", None), ModuleTracker) for each in found)
 
 
 def interference(module: nn.Module) -> str | None:
@@ -80,6 +100,13 @@ def interference(module: nn.Module) -> str | None:
     if module._compiled_call_impl is not None:
         return "is compiled already: fuse before it is"
     return None
+
+
+def _tensors(own: dict[str, Any]) -> list[str]:
+    found = [name for name, tensor in own["_parameters"].items() if tensor is not None]
+    if own["_buffers"]:
+        found += [name for name, tensor in own["_buffers"].items() if tensor is not None]
+    return found
 
 
 def _is_plain(value: Any) -> bool:

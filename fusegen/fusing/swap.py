@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import copyreg
 import functools
+import types
 from typing import Any
 
 from torch import fx, nn
@@ -52,6 +53,12 @@ class Replaced:
             state = {name: value for name, value in state.items() if name != _REGIONS}
         # A pickler takes copyreg.__newobj__ for the object's own class alone.
         return (object.__new__ if make is copyreg.__newobj__ else make, args, state, *more)  # type: ignore[attr-defined]
+
+    def __prepare_scriptable__(self) -> Any:
+        """For torch.jit.script: the original, around the same tensors."""
+        made = object.__new__(self._fusegen_original)
+        made.__dict__.update({name: value for name, value in self.__dict__.items() if name != _REGIONS})
+        return made
 
     def _replicate_for_data_parallel(self) -> Any:
         """A replica in another thread would share the region: it runs the original."""
@@ -116,5 +123,8 @@ def _restored(module: Any) -> Any:
 
 @functools.cache
 def _replaced_class(original: type[nn.Module], is_whole: bool) -> type[nn.Module]:
+    base = _Whole if is_whole else _Runs
     names = {"__module__": original.__module__, "__qualname__": original.__qualname__, "_fusegen_original": original}
-    return type(original)(original.__name__, (_Whole if is_whole else _Runs, original), names)
+    # With the signature of the original's, which trainers and tracers ask for; no frame more than that.
+    forward = functools.wraps(original.forward)(types.FunctionType(base.forward.__code__, base.forward.__globals__))
+    return type(original)(original.__name__, (base, original), {**names, "forward": forward})
