@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from fusegen.version import __version__
 
-__all__ = ["__version__", "from_module", "load"]
+__all__ = ["__version__", "from_module", "fuse", "load"]
 
 if TYPE_CHECKING:
+    from fusegen.fusing.fuse import fuse
     from fusegen.importing.module import from_module
     from fusegen.runtime import load
 
@@ -23,4 +24,8 @@ def __getattr__(name: str) -> Any:
         from fusegen.importing.module import from_module
 
         return from_module
+    if name == "fuse":
+        from fusegen.fusing.fuse import fuse
+
+        return fuse
     raise AttributeError(f"module 'fusegen' has no attribute {name!r}")

@@ -27,6 +27,7 @@ LAYERS = (
     ("tune",),
     ("explain",),
     ("importing",),
+    ("fusing",),
     ("fusegen", "commands"),
     ("cli",),
     ("__main__",),

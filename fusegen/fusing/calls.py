@@ -25,10 +25,12 @@ class Calls:
     odd: str = ""
 
 
-def record(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[nn.Module, Calls]:
+def record(
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], closed: Callable[[nn.Module], bool]
+) -> dict[nn.Module, Calls]:
     """The calls of all submodules in `model(*args, **kwargs)`, in evaluation and without gradients.
 
-    The model's mode, buffers and the random state stay as they are. Raises SpecError with the line that fails.
+    closed: whether nobody wants to know of the parts of a module. The model's mode, buffers and the random state stay as they are. Raises SpecError with the line that fails.
     """
     found: dict[nn.Module, Calls] = {}
 
@@ -45,7 +47,7 @@ def record(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
     devices = {tensor.device.index for tensor in model.parameters() if tensor.is_cuda}
     with _as_it_was(model), torch.random.fork_rng(devices=sorted(devices)), torch.no_grad(), ExitStack() as hooks:
-        for module in model.modules():
+        for module in _open(model, closed):
             hooks.callback(module.register_forward_hook(note, with_kwargs=True).remove)
         try:
             model.eval()(*args, **kwargs)
@@ -72,6 +74,13 @@ def positional(kind: type[nn.Module], args: Sequence[Any], kwargs: Mapping[str, 
     while found and found[-1] is named[len(found) - 1].default:
         found.pop()
     return tuple(found)
+
+
+def _open(module: nn.Module, closed: Callable[[nn.Module], bool]) -> Iterator[nn.Module]:
+    if not closed(module):
+        yield module
+        for part in module.children():
+            yield from _open(part, closed)
 
 
 @functools.lru_cache(maxsize=256)

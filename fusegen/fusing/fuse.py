@@ -15,7 +15,7 @@ from fusegen.fusing.region import region
 from fusegen.fusing.report import Left, Replaced, Report
 from fusegen.fusing.search import Found, Search
 from fusegen.fusing.specs import Specs
-from fusegen.fusing.swap import replace
+from fusegen.fusing.swap import is_replaced, replace
 from fusegen.plan.devices import is_known
 from fusegen.plan.packages import plan_packages
 from fusegen.plan.plan import Plan
@@ -49,7 +49,7 @@ def fuse(
     """
     args, kwargs = _arguments(example_inputs)
     specs = Specs(Path(directory) / _SPECS)
-    search = Search(model, record(model, args, kwargs), _targets(targets))
+    search = Search(model, record(model, args, kwargs, is_replaced), _targets(targets))
     search.walk(model)
     names = [specs.place(each.text, each.name) for each in search.found]
     report = Report(specs.directory, dry_run, left=search.left, written=sorted(specs.texts), unused=specs.unused)

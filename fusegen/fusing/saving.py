@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
-from fusegen.plan.summary import kernel_bytes
+from fusegen.plan.summary import is_built, kernel_bytes
 
 _PRODUCTS = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm)
 
@@ -47,7 +47,7 @@ def saving(module: nn.Module, inputs: Sequence[Tensor], plan: Plan) -> Saving | 
     """Of a module that the plan is for, at these inputs; None if their dtype has no kernels. The plan's sizes are
     theirs. The module is moved to `meta`, and of no use any more."""
     name = str(inputs[0].dtype).removeprefix("torch.")
-    mode = next((mode for mode in plan.modes if set(mode.roles.values()) == {name}), None)
+    mode = next((mode for mode in plan.modes if is_built(mode) and set(mode.roles.values()) == {name}), None)
     if mode is None:
         return None
 

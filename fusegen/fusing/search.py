@@ -100,7 +100,7 @@ class Search:
 
     def _whole(self, module: nn.Module, path: str) -> Found:
         calls = self.calls[module]
-        self._check(module, calls, [module])
+        self._check(module, calls, [module], root=module)
         copied, paths = flat(module)
         return self._imported(copied, module, path, type(module).__name__, calls, paths, None)
 
@@ -112,7 +112,7 @@ class Search:
         while begin < len(children):
             end, why = self._longest(module, children, begin)
             refused = why
-            while end - begin >= 1:
+            while end - begin > 1:  # a single one is looked at as what it is
                 try:
                     found = self._run(module, path, begin, end)
                 except Refused as error:
@@ -151,8 +151,6 @@ class Search:
         why = interference(module)
         if why is not None and "hooks" not in why:
             raise Refused(why)
-        if end - begin == len(children) and end - begin == 1:
-            raise Refused("a single layer has nothing to be fused with", is_known=True)
         made = Run(children[begin:end])
         copied, paths = flat(made)
         names = dict(zip(made._modules, list(module._modules)[begin:end], strict=True))
@@ -160,8 +158,10 @@ class Search:
         shown = f"{path}[{begin}:{end}]"
         return self._imported(copied, module, shown, type(module).__name__, calls, inner, (begin, end))
 
-    def _check(self, module: nn.Module, calls: Calls, parts: Sequence[nn.Module]) -> None:
-        """Raises Refused for what is known without a trace."""
+    def _check(
+        self, module: nn.Module, calls: Calls, parts: Sequence[nn.Module], root: nn.Module | None = None
+    ) -> None:
+        """Raises Refused for what is known without a trace. root: the one whose hooks will run as before."""
         if calls.odd:
             raise Refused(calls.odd)
         if not calls.inputs:
@@ -175,7 +175,7 @@ class Search:
         if len(linears) > 1:
             raise Refused(f"it has {len(linears)} linear layers; {_ADVICE}", is_known=True)
         for part in inner:
-            self._check_part(part, is_root=part is module and not is_sequential(module))
+            self._check_part(part, is_root=part is root)
 
     def _check_part(self, part: nn.Module, *, is_root: bool) -> None:
         names = self._names.get(id(part), [""])
