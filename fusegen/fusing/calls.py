@@ -30,7 +30,8 @@ def record(
 ) -> dict[nn.Module, Calls]:
     """The calls of all submodules in `model(*args, **kwargs)`, in evaluation and without gradients.
 
-    closed: whether nobody wants to know of the parts of a module. The model's mode, buffers and the random state stay as they are. Raises SpecError with the line that fails.
+    closed: whether nobody wants to know of the parts of a module. The model's mode, buffers and the random state stay
+    as they are. Raises SpecError with the line that fails.
     """
     found: dict[nn.Module, Calls] = {}
 

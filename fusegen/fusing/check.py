@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.fusing.search import Found
-from fusegen.fusing.swap import restore
 from fusegen.verify.cuda_autocast import CudaAutocast
 from fusegen.verify.policy import error
 
@@ -23,7 +22,7 @@ _NARROW = (torch.bfloat16, torch.float16)
 def compare(owner: nn.Module, found: Mapping[Any, Found]) -> None:
     """Runs each region's chain and the original side by side, in double precision. found: by the regions' spans.
 
-    Raises SpecError for a difference, and leaves the owner as it was. Where results under autocast differ in their
+    Raises SpecError for a difference. Where results under autocast differ in their
     dtype, the region will run the original there.
     """
     probe: Any = copy.deepcopy(owner).cpu().eval()
@@ -33,7 +32,6 @@ def compare(owner: nn.Module, found: Mapping[Any, Found]) -> None:
         ours, theirs = _results(made, [x.cpu().double() for x in each.inputs])
         off = error(ours, theirs)
         if ours.dtype != theirs.dtype or not max(off.largest, off.norm) <= _LIMIT:
-            restore(owner)
             message = f"{each.path}: the chain computes something else, off by {off.largest:.1e}"
             raise SpecError([Diagnostic("FG708", message)])
         own.__dict__["_fusegen_autocast"] = all(_has_same_dtype(made, each, dtype) for dtype in _NARROW)

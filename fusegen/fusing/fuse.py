@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fusegen.errors import Diagnostic, SpecError
 from fusegen.fusing.calls import record
 from fusegen.fusing.check import compare
 from fusegen.fusing.region import region
 from fusegen.fusing.report import Left, Replaced, Report
 from fusegen.fusing.search import Found, Search
 from fusegen.fusing.specs import Specs
-from fusegen.fusing.swap import is_replaced, replace
+from fusegen.fusing.swap import is_replaced, replace, restore
+from fusegen.paths import BUILD_STORE, DEFAULT_FUSED
 from fusegen.plan.devices import is_known
 from fusegen.plan.packages import plan_packages
 from fusegen.plan.plan import Plan
@@ -23,7 +26,6 @@ from fusegen.render.output import write_files
 from fusegen.render.package import render_all
 from fusegen.runtime import load
 
-DIRECTORY = "fused"
 _SPECS, _GENERATED = "specs", "generated"
 
 
@@ -31,7 +33,7 @@ def fuse(
     model: nn.Module,
     example_inputs: Any,
     *,
-    directory: str | Path = DIRECTORY,
+    directory: str | Path = DEFAULT_FUSED,
     dry_run: bool = False,
     compile: bool = True,
     targets: Sequence[str] | None = None,
@@ -54,10 +56,11 @@ def fuse(
     names = [specs.place(each.text, each.name) for each in search.found]
     report = Report(specs.directory, dry_run, left=search.left, written=sorted(specs.texts), unused=specs.unused)
     if search.found and not dry_run:
-        specs.write()
-        plans = {plan.spec.name: plan for plan in plan_packages(sorted(specs.directory.glob("*.yaml")))}
         output = Path(directory) / _GENERATED
-        write_files(render_all(plans.values()), output)
+        with _locked(output):
+            specs.write()
+            plans = {plan.spec.name: plan for plan in plan_packages(sorted(specs.directory.glob("*.yaml")))}
+            write_files(render_all(plans.values()), output)
         if compile:
             _build(output, [plans[name] for name in sorted(set(names))])
         _replace_all(search.found, names, plans, output, report)
@@ -75,11 +78,29 @@ def _arguments(given: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
 def _targets(given: Sequence[str] | None) -> list[str] | None:
     """None: those that the importer writes."""
     if given is not None:
+        unknown = [each for each in given if not is_known(each)]
+        if unknown or isinstance(given, str):
+            message = f"unsupported target {given if isinstance(given, str) else unknown[0]!r}"
+            raise SpecError([Diagnostic("FG212", message, hint="a target is such as sm_90 or sm_90a")])
         return list(given)
     if not torch.cuda.is_available():
         return None
     target = "sm_{}{}".format(*torch.cuda.get_device_capability())
     return [target] if is_known(target) else None
+
+
+@contextmanager
+def _locked(output: Path) -> Iterator[None]:
+    """One process at a time writes: all of a distributed run begin alike."""
+    from filelock import FileLock
+
+    store = output / BUILD_STORE
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpecError([Diagnostic("FG502", f"{error.filename}: {error.strerror}")]) from None
+    with FileLock(store / "fuse.lock"):
+        yield
 
 
 def _build(output: Path, plans: Sequence[Plan]) -> None:
@@ -98,19 +119,26 @@ def _replace_all(
     owners: dict[int, list[tuple[Found, str]]] = {}
     for each, name in zip(found, names, strict=True):
         owners.setdefault(id(each.owner), []).append((each, name))
-    for group in owners.values():
-        owner, regions = group[0][0].owner, []
-        for each, name in group:
-            made = region(load(name, output), plans[name], each.sizes, owner, each.paths, each.span)
-            why = _no_kernels(made, each.inputs)
-            if why is None:
-                regions.append(made)
-                report.replaced.append(_entry(each, name))
-            else:
-                report.left.append(Left(each.path, each.kind, why))
-        if regions:
-            replace(owner, regions)
-            compare(owner, {each.span: each for each, _ in group})
+    done: list[nn.Module] = []
+    try:
+        for group in owners.values():
+            owner, regions = group[0][0].owner, []
+            for each, name in group:
+                made = region(load(name, output), plans[name], each.sizes, owner, each.paths, each.span)
+                why = _no_kernels(made, each.inputs)
+                if why is None:
+                    regions.append(made)
+                    report.replaced.append(_entry(each, name))
+                else:
+                    report.left.append(Left(each.path, each.kind, why))
+            if regions:
+                replace(owner, regions)
+                done.append(owner)
+                compare(owner, {each.span: each for each, _ in group})
+    except BaseException:
+        for owner in done:
+            restore(owner)
+        raise
 
 
 def _entry(found: Found, name: str) -> Replaced:

@@ -49,8 +49,11 @@ class Region:
             return f"an input of {first.dim()} dimensions has no kernels"
         if any(x.shape[:-1] != first.shape[:-1] for x in inputs[1:]):
             return "the inputs differ in their rows"
-        if first.is_cuda and not self._fusegen_runs_on(first.device.index):
-            return "the GPU is none that the kernels were compiled for"
+        if first.is_cuda:
+            if not self._fusegen_package.built:  # type: ignore[attr-defined]
+                raise RuntimeError(f"{type(self).__name__} is not compiled: call fusegen.fuse with compile=True")
+            if not self._fusegen_runs_on(first.device.index):
+                return "the GPU is none that the kernels were compiled for"
         if not self._fusegen_autocast and torch.is_autocast_enabled(first.device.type):
             return "under autocast the original's result has another dtype than the kernels'"
         if hooks_for_all():
@@ -104,7 +107,7 @@ def runs_on(capability: tuple[int, int], targets: tuple[str, ...]) -> bool:
 
 
 def region(
-    generated: type[nn.Module],
+    generated: Any,
     plan: Plan,
     sizes: Mapping[str, int],
     owner: nn.Module,
@@ -140,7 +143,7 @@ def region(
 
 
 @functools.cache
-def _region_class(generated: type[nn.Module], is_whole: bool) -> type[nn.Module]:
+def _region_class(generated: Any, is_whole: bool) -> type[nn.Module]:
     def whole(self: Any, *inputs: Tensor) -> Tensor:
         owner = self._fusegen_owner
         return type(owner)._fusegen_original.forward(owner, *inputs)
@@ -155,9 +158,9 @@ def _region_class(generated: type[nn.Module], is_whole: bool) -> type[nn.Module]
     return type(generated.__name__, (Region, generated), names)
 
 
-def given(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...] | None:
+def given(module: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...] | None:
     """The inputs of a call of a replaced module, in the order of the spec's."""
-    return positional(module._fusegen_original, inputs, named)  # type: ignore[arg-type]
+    return positional(module._fusegen_original, inputs, named)
 
 
 def _steps(path: str) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Left:
-    """A module that stays as it was, and why. diagnostic: of the import, with the line of its source if there is one."""
+    """A module that stays as it was, and why. diagnostic: of the import, with the line of its source."""
 
     path: str
     kind: str
@@ -72,7 +72,9 @@ class Report:
             each_time = " in each" if len(group) > 1 else ""
             lines.append(f"      {group[0].reason}; saves {saved}{each_time}; {self.specs / spec}.yaml")
         if self.replaced:
-            lines.append(f"  in all {amount(self.saving.bytes)} of the {amount(self.saving.eager)} that these operators move")
+            lines.append(
+                f"  in all {amount(self.saving.bytes)} of the {amount(self.saving.eager)} that these operators move"
+            )
         lines.append(f"left as they are: {len(self.left)}")
         reasons: dict[tuple[str, str], list[Left]] = {}
         for left in self.left:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fusegen.plan.model import Program
 from fusegen.plan.plan import Plan
 from fusegen.plan.summary import is_built, kernel_bytes
 

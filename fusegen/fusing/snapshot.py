@@ -28,7 +28,7 @@ _FOR_ALL = (
 
 class Snapshot(NamedTuple):
     """Of a module. path: from the module that is replaced. values: its plain attributes. tensors: the names of its own
-    parameters and buffers. parts: of its submodules, by name. count: of all submodules."""
+    parameters and buffers. parts: of its submodules, by name. size: how many submodules there are."""
 
     path: str
     kind: type[nn.Module]
@@ -36,7 +36,7 @@ class Snapshot(NamedTuple):
     values: tuple[tuple[str, Any], ...]
     tensors: list[str]
     parts: tuple[tuple[str, Snapshot], ...]
-    count: int
+    size: int
 
 
 def snapshot(module: nn.Module, names: Collection[str] | None = None, path: str = "") -> Snapshot:
@@ -72,7 +72,7 @@ def changed(module: nn.Module, known: Snapshot, training: bool) -> str | None:
     if _tensors(own) != known.tensors:
         return f"{known.path or 'the module'} has other parameters now"
     modules = own["_modules"]
-    if len(modules) != known.count:
+    if len(modules) != known.size:
         return f"{known.path or 'the module'} has other submodules now"
     for name, part in known.parts:
         found = modules.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ class Specs:
                 number += 1
                 name = f"{wanted}_{number}"
             self.known[name] = chain
-            self.texts[name] = "\n".join(f"name: {name}" if line.startswith("name: ") else line for line in text.split("\n"))
+            self.texts[name] = "\n".join(
+                f"name: {name}" if line.startswith("name: ") else line for line in text.split("\n")
+            )
         self.used.add(name)
         return name
 
@@ -47,7 +50,9 @@ class Specs:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             for name, text in self.texts.items():
-                self.path(name).write_text(text, encoding="utf-8", newline="\n")
+                whole = self.path(name).with_suffix(f".{os.getpid()}")  # other processes may be reading
+                whole.write_text(text, encoding="utf-8", newline="\n")
+                os.replace(whole, self.path(name))
         except OSError as error:
             raise SpecError([Diagnostic("FG502", f"{error.filename}: {error.strerror}")]) from None
 

@@ -47,12 +47,13 @@ class Replaced:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """For a file: the module as it was, with its state of today."""
-        make, args, state, *more = (*super().__reduce_ex__(protocol), None, None)[:5]
+        reduced: Any = super().__reduce_ex__(protocol)
+        make, args, state = reduced[:3]
         args = tuple(self._fusegen_original if each is type(self) else each for each in args)
         if isinstance(state, dict):
             state = {name: value for name, value in state.items() if name != _REGIONS}
         # A pickler takes copyreg.__newobj__ for the object's own class alone.
-        return (object.__new__ if make is copyreg.__newobj__ else make, args, state, *more)  # type: ignore[attr-defined]
+        return (object.__new__ if make is copyreg.__newobj__ else make, args, state, *reduced[3:])  # type: ignore[attr-defined]
 
     def __prepare_scriptable__(self) -> Any:
         """For torch.jit.script: the original, around the same tensors."""
@@ -68,15 +69,15 @@ class Replaced:
 
 class _Whole(Replaced):
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        region, original = self.__dict__[_REGIONS][0], self._fusegen_original
+        region, original = self.__dict__[_REGIONS][0], self._fusegen_original.forward
         if inputs and isinstance(inputs[0], fx.Proxy):
-            return original.forward(self, *inputs, **named)  # type: ignore[arg-type]
-        in_order = given(self, inputs, named)  # type: ignore[arg-type]
+            return original(self, *inputs, **named)
+        in_order = given(self, inputs, named)
         why = region.fusegen_obstacle(in_order)
         if why is None:
             return region._fusegen_run(*in_order)
         region.fusegen_told(why)
-        return original.forward(self, *inputs, **named)  # type: ignore[arg-type]
+        return original(self, *inputs, **named)
 
 
 class _Runs(Replaced):
@@ -103,7 +104,8 @@ def replace(module: nn.Module, regions: list[Any]) -> None:
     """Has regions run in place of the module's forward; `_fusegen_span` tells runs from a whole forward."""
     is_whole = regions[0]._fusegen_span is None
     module.__dict__[_REGIONS] = regions
-    module.__class__ = _replaced_class(type(module), is_whole)
+    kind: Any = type(module)
+    module.__class__ = _replaced_class(kind, is_whole)
 
 
 def restore(module: nn.Module) -> None:
@@ -122,9 +124,10 @@ def _restored(module: Any) -> Any:
 
 
 @functools.cache
-def _replaced_class(original: type[nn.Module], is_whole: bool) -> type[nn.Module]:
+def _replaced_class(original: Any, is_whole: bool) -> type[nn.Module]:
     base = _Whole if is_whole else _Runs
     names = {"__module__": original.__module__, "__qualname__": original.__qualname__, "_fusegen_original": original}
     # With the signature of the original's, which trainers and tracers ask for; no frame more than that.
     forward = functools.wraps(original.forward)(types.FunctionType(base.forward.__code__, base.forward.__globals__))
-    return type(original)(original.__name__, (base, original), {**names, "forward": forward})
+    metaclass: Any = type(original)
+    return metaclass(original.__name__, (base, original), {**names, "forward": forward})

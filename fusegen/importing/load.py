@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +27,26 @@ def import_spec(model: str, init: str, inputs: str, output: Path, *, overwrite: 
         raise SpecError([Diagnostic("FG504", f"{output} is no spec's file", hint="a spec is in NAME.yaml")])
     if output.exists() and not overwrite:
         raise SpecError([Diagnostic("FG502", f"{output} is there already", hint="--overwrite replaces it")])
+    loaded = load_model(model, init, inputs)
+    text = from_module(loaded.module, loaded.examples, arguments=loaded.arguments, name=output.stem)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise SpecError([Diagnostic("FG502", f"{error.filename or output}: {error.strerror}")]) from None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A module that its class has made with these arguments, and example inputs."""
+
+    module: nn.Module
+    examples: Sequence[Tensor]
+    arguments: Any
+
+
+def load_model(model: str, init: str, inputs: str) -> Loaded:
+    """A module of a class in a file. model: FILE.py:CLASS. init, inputs: functions of that file. Raises SpecError."""
     file, _, name = model.rpartition(":")
     if not file.endswith(".py") or not Path(file).is_file():
         raise refusal("FG701", f"there is no file {file or model}", None, _MODEL)
@@ -42,12 +63,7 @@ def import_spec(model: str, init: str, inputs: str, output: Path, *, overwrite: 
     if not isinstance(arguments, list | tuple | Mapping):
         raise refusal("FG701", f"{init}() does not return a list of arguments, or a mapping of them")
     make: Callable[[], nn.Module] = lambda: cls(**arguments) if isinstance(arguments, Mapping) else cls(*arguments)  # noqa: E731
-    text = from_module(_called(make), examples, arguments=arguments, name=output.stem)
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise SpecError([Diagnostic("FG502", f"{error.filename or output}: {error.strerror}")]) from None
+    return Loaded(_called(make), examples, arguments)
 
 
 DEFAULT_INIT, DEFAULT_INPUTS = "get_init_inputs", "get_inputs"
