@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fusegen.cli import main
+
 pytestmark = pytest.mark.torch
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "fusing.md"
@@ -48,20 +50,29 @@ def test_the_page(model: Path) -> None:
     assert not (model.parent / "fused").exists()
 
 
-def test_without_a_dry_run(model: Path) -> None:
+def in_process(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def test_without_a_dry_run(model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Specs and packages are written, and are what `fusegen check` finds in order."""
-    done = run(model.parent, "fuse", "model.py:Model", "--no-compile", "--directory", "here", "--target", "sm_80")
-    assert done.returncode == 0 and done.stdout.startswith("replaced: 8\n"), done.stderr
+    monkeypatch.chdir(model.parent)
+    command = ("fuse", "model.py:Model", "--no-compile", "--directory", "here", "--target", "sm_80")
+    code, out, err = in_process(capsys, *command)
+    assert code == 0 and out.startswith("replaced: 8\n"), err
     specs = sorted((model.parent / "here" / "specs").iterdir())
     assert [path.name for path in specs] == ["linear_layer_norm_gelu.yaml", "norm.yaml"]
     assert all("targets: [sm_80]" in path.read_text(encoding="utf-8") for path in specs)
-    checked = run(model.parent, "check", "here/specs", "--output", "here/generated")
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    code, out, err = in_process(capsys, "check", "here/specs", "--output", "here/generated")
+    assert code == 0, out + err
 
 
-def test_a_wrong_target(model: Path) -> None:
-    done = run(model.parent, "fuse", "model.py:Model", "--target", "sm_1")
-    assert done.returncode == 2 and "error[FG212]" in done.stderr and not (model.parent / "fused").exists()
+def test_a_wrong_target(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = in_process(capsys, "fuse", str(model) + ":Model", "--target", "sm_1")
+    assert code == 2 and "error[FG212]" in err and not (model.parent / "fused").exists()
 
 
 def test_in_a_script(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

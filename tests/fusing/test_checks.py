@@ -1,0 +1,115 @@
+"""A replaced module is compared with its original, and its spec with those that are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor, nn  # noqa: E402
+
+import fusegen  # noqa: E402
+from fusegen.errors import SpecError  # noqa: E402
+from fusegen.fusing import search  # noqa: E402
+
+
+class Twice(nn.Module):
+    """Two norms that a mistake may take for each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(8), nn.LayerNorm(8)
+        nn.init.uniform_(self.second.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.tanh(self.first(x)))
+
+
+class ByPowers(nn.Module):
+    """GELU by its formula: under autocast the power makes the result float32, and gelu does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.fc(x)
+        return 0.5 * x * (1 + torch.tanh(0.7978845608028654 * (x + 0.044715 * torch.pow(x, 3))))
+
+
+def test_tensors_of_another_layer_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def swapped(module: nn.Module):
+        made, paths = flat(module)
+        return made, {"first": paths["second"], "second": paths["first"]}
+
+    flat = search.flat
+    monkeypatch.setattr(search, "flat", swapped)
+    model = Twice()
+    with pytest.raises(SpecError, match="FG708.*computes something else"):
+        fusegen.fuse(model, torch.randn(4, 8), directory=tmp_path, compile=False)
+    assert type(model) is Twice and "_fusegen_regions" not in vars(model)
+
+
+def test_another_dtype_under_autocast(tmp_path: Path) -> None:
+    """The original runs there, and the kernels elsewhere."""
+    model, x = ByPowers(), torch.randn(4, 8)
+    assert fusegen.fuse(model, x, directory=tmp_path, compile=False).replaced
+    (region,) = model._fusegen_regions
+    assert region.fusegen_obstacle((x,)) is None
+    with torch.autocast("cpu", torch.bfloat16):
+        assert "under autocast" in region.fusegen_obstacle((x,))
+
+
+def test_the_same_dtype_under_autocast(tmp_path: Path) -> None:
+    model, x = Twice(), torch.randn(4, 8)
+    fusegen.fuse(model, x, directory=tmp_path, compile=False)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert model._fusegen_regions[0].fusegen_obstacle((x,)) is None
+
+
+def spec_of(directory: Path) -> Path:
+    (path,) = (directory / "specs").iterdir()
+    return path
+
+
+def test_a_spec_that_is_there_is_taken_and_kept(tmp_path: Path) -> None:
+    """Its name, targets, dtypes and precision are the user's, and so is every remark."""
+    x = torch.randn(4, 8)
+    fusegen.fuse(ByPowers(), x, directory=tmp_path, compile=False)
+    text = spec_of(tmp_path).read_text()
+    for old, new in (("name: by_powers", "name: mine"), ("[sm_90]", "[sm_80]"), ("batch: 4", "batch: 4096")):
+        assert old in text
+        text = text.replace(old, new)
+    text = text.replace("op: linear,", "op: linear, precision: fp32_split,") + "# A remark.\n"
+    spec_of(tmp_path).unlink()
+    path = tmp_path / "specs" / "mine.yaml"
+    path.write_text(text)
+    model = ByPowers()
+    report = fusegen.fuse(model, x, directory=tmp_path, compile=False)
+    assert [each.spec for each in report.replaced] == ["mine"] and report.written == []
+    assert spec_of(tmp_path).read_text() == text
+    assert model._fusegen_regions[0].fusegen_precision == "fp32_split"
+
+
+def test_trained_weights_do_not_change_a_spec(tmp_path: Path) -> None:
+    """How parameters begin is no part of it."""
+    model = Twice()
+    fusegen.fuse(model, torch.randn(4, 8), directory=tmp_path, compile=False)
+    other = Twice()
+    for tensor in other.parameters():
+        nn.init.normal_(tensor)
+    assert fusegen.fuse(other, torch.randn(9, 8), directory=tmp_path, compile=False).written == []
+
+
+def test_another_chain_gets_a_spec_of_its_own(tmp_path: Path) -> None:
+    """The former one stays, and the report says that it is not needed."""
+    fusegen.fuse(Twice(), torch.randn(4, 8), directory=tmp_path, compile=False)
+    before = spec_of(tmp_path).read_text()
+    changed = Twice()
+    changed.first.eps = 0.5
+    report = fusegen.fuse(changed, torch.randn(4, 8), directory=tmp_path, compile=False)
+    assert (report.written, report.unused) == (["twice_2"], ["twice"])
+    assert "specs that this model does not need: twice" in str(report)
+    assert (tmp_path / "specs" / "twice.yaml").read_text() == before
