@@ -52,9 +52,16 @@ __device__ __forceinline__ void store_four(const Pieces& to, int64_t at, const S
 }
 
 // The exponent by which elements are divided. folded: null, or what another matrix keeps of its
-// rows.
+// rows. An element that meets a row of zeros is divided by more than any number has: it does not
+// count for the exponent of its own row, which would else be its.
+constexpr int kMeetsZeros = 1 << 20;
 __device__ __forceinline__ int fold_of(const int* folded, int64_t index) {
-  return folded == nullptr ? 0 : row_exponent(__ldg(folded + index));
+  if (folded == nullptr) return 0;
+  const int largest = __ldg(folded + index);
+  return largest <= kNoExponent ? kMeetsZeros : row_exponent(largest);
+}
+__device__ __forceinline__ Split split_folded(float x, int exponent, int fold) {
+  return split(fold == kMeetsZeros && is_finite(x) ? 0.0f : x, exponent - fold);
 }
 
 // One row a block. folded: of the columns.
@@ -102,7 +109,7 @@ __global__ void __launch_bounds__(kSplitThreads)
   unsigned lost = 0;
   const auto put = [&](const float4& x, int64_t column) {
     const auto split_at = [&](float value, int64_t c) {
-      return split(value, e - (c < columns ? fold_of(folded, c) : 0));
+      return split_folded(value, e, c < columns ? fold_of(folded, c) : 0);
     };
     const Split s[4] = {split_at(x.x, column), split_at(x.y, column + 1),
                         split_at(x.z, column + 2), split_at(x.w, column + 3)};
@@ -198,8 +205,8 @@ __global__ void __launch_bounds__(kSplitThreads)
     if (row >= rows || first >= columns) continue;
     const float4 x = load_four(values + row * columns, first, columns, aligned);
     const int fold = fold_of(folded, row);
-    const Split s[kColumns] = {split(x.x, e[0] - fold), split(x.y, e[1] - fold),
-                               split(x.z, e[2] - fold), split(x.w, e[3] - fold)};
+    const Split s[kColumns] = {split_folded(x.x, e[0], fold), split_folded(x.y, e[1], fold),
+                               split_folded(x.z, e[2], fold), split_folded(x.w, e[3], fold)};
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) lost[i] = add_lost(lost[i], s[i].lost);
     store_four(to, row * to.stride + first, s);
