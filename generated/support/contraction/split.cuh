@@ -138,9 +138,10 @@ __global__ void __launch_bounds__(kSplitThreads)
 }
 
 // By columns, in two launches: the largest exponents, then the pieces. A block has 32 kColumns
-// columns of kColumnRows rows, each warp has every kSplitWarps-th of these.
+// columns of kColumnRows rows at a time, each warp has every kSplitWarps-th of these.
 constexpr int kColumns = 4;  // of a thread
 constexpr int kColumnRows = 64;
+constexpr int64_t kMostBlocksDown = 65535;  // that a grid has in y
 
 // What the warps of a block have of each of its columns, reduced; for the threads of warp 0.
 // shared: kSplitThreads kColumns words.
@@ -166,19 +167,22 @@ __global__ void __launch_bounds__(kSplitThreads)
   int largest[kColumns];
 #pragma unroll
   for (int i = 0; i < kColumns; ++i) largest[i] = kNoExponent;
+  for (int64_t top = int64_t(blockIdx.y) * kColumnRows; top < rows;
+       top += int64_t(gridDim.y) * kColumnRows) {
 #pragma unroll 4
-  for (int n = 0; n < kColumnRows / kSplitWarps; ++n) {
-    const int64_t row = int64_t(blockIdx.y) * kColumnRows + n * kSplitWarps + threadIdx.x / 32;
-    if (row >= rows || first >= columns) continue;
-    const float4 x = load_four(values + row * columns, first, columns, aligned);
-    const int fold = fold_of(folded, row);
-    const auto exponent = [&](float value) {
-      return is_finite(value) && value != 0 ? exponent_of(value) - fold : kNoExponent;
-    };
-    largest[0] = max(largest[0], exponent(x.x));
-    largest[1] = max(largest[1], exponent(x.y));
-    largest[2] = max(largest[2], exponent(x.z));
-    largest[3] = max(largest[3], exponent(x.w));
+    for (int n = 0; n < kColumnRows / kSplitWarps; ++n) {
+      const int64_t row = top + n * kSplitWarps + threadIdx.x / 32;
+      if (row >= rows || first >= columns) continue;
+      const float4 x = load_four(values + row * columns, first, columns, aligned);
+      const int fold = fold_of(folded, row);
+      const auto exponent = [&](float value) {
+        return is_finite(value) && value != 0 ? exponent_of(value) - fold : kNoExponent;
+      };
+      largest[0] = max(largest[0], exponent(x.x));
+      largest[1] = max(largest[1], exponent(x.y));
+      largest[2] = max(largest[2], exponent(x.z));
+      largest[3] = max(largest[3], exponent(x.w));
+    }
   }
   reduce_columns_of_block(largest, shared_memory<int>(), [](int a, int b) { return max(a, b); });
   if (threadIdx.x >= 32) return;
@@ -199,17 +203,20 @@ __global__ void __launch_bounds__(kSplitThreads)
   for (int i = 0; i < kColumns; ++i) {
     e[i] = first + i < columns ? row_exponent(to.largest[first + i]) : 0;
   }
+  for (int64_t top = int64_t(blockIdx.y) * kColumnRows; top < rows;
+       top += int64_t(gridDim.y) * kColumnRows) {
 #pragma unroll 4
-  for (int n = 0; n < kColumnRows / kSplitWarps; ++n) {
-    const int64_t row = int64_t(blockIdx.y) * kColumnRows + n * kSplitWarps + threadIdx.x / 32;
-    if (row >= rows || first >= columns) continue;
-    const float4 x = load_four(values + row * columns, first, columns, aligned);
-    const int fold = fold_of(folded, row);
-    const Split s[kColumns] = {split_folded(x.x, e[0], fold), split_folded(x.y, e[1], fold),
-                               split_folded(x.z, e[2], fold), split_folded(x.w, e[3], fold)};
+    for (int n = 0; n < kColumnRows / kSplitWarps; ++n) {
+      const int64_t row = top + n * kSplitWarps + threadIdx.x / 32;
+      if (row >= rows || first >= columns) continue;
+      const float4 x = load_four(values + row * columns, first, columns, aligned);
+      const int fold = fold_of(folded, row);
+      const Split s[kColumns] = {split_folded(x.x, e[0], fold), split_folded(x.y, e[1], fold),
+                                 split_folded(x.z, e[2], fold), split_folded(x.w, e[3], fold)};
 #pragma unroll
-    for (int i = 0; i < kColumns; ++i) lost[i] = add_lost(lost[i], s[i].lost);
-    store_four(to, row * to.stride + first, s);
+      for (int i = 0; i < kColumns; ++i) lost[i] = add_lost(lost[i], s[i].lost);
+      store_four(to, row * to.stride + first, s);
+    }
   }
   reduce_columns_of_block(lost, shared_memory<unsigned>(), add_lost);
   if (threadIdx.x >= 32) return;
@@ -245,8 +252,9 @@ inline cudaError_t launch_split(
   if (error == cudaSuccess) error = fill(to.lost, 0, layout.columns + 2, stream);
   if (error != cudaSuccess) return error;
   constexpr int64_t kAcross = 32 * kColumns;
+  const int64_t down = (layout.rows + kColumnRows - 1) / kColumnRows;
   const dim3 grid(unsigned((layout.columns + kAcross - 1) / kAcross),
-                  unsigned((layout.rows + kColumnRows - 1) / kColumnRows));
+                  unsigned(down < kMostBlocksDown ? down : kMostBlocksDown));
   constexpr size_t kBytes = kSplitThreads * kColumns * sizeof(int);
   error = launch_with(false, largest_of_columns, grid, block, kBytes, stream, values, layout.rows,
                       layout.columns, aligned, folds, to);
