@@ -92,6 +92,7 @@ def test_pieces_of_more_rows_than_a_grid_has_blocks_for() -> None:
     parts = zip(gradient.split(1 << 18), x.detach().split(1 << 18), strict=True)
     expected = sum(dz.double().t() @ part.double() for dz, part in parts)
     [weight] = (p for p in module.parameters() if p.dim() == 2)
-    assert (weight.grad - expected).norm() < 1e-6 * expected.norm()
+    rounding = 2**-24 * (rows / 64) ** 0.5  # of a float32 sum of so many chunks
+    assert (weight.grad - expected).norm() < rounding * expected.norm()
     expected = gradient[-2000:].double() @ weight.double()
     assert (x.grad[-2000:] - expected).norm() < 1e-6 * expected.norm()
