@@ -106,14 +106,15 @@ into the other operand, exactly, before that is split.
 **What it guarantees.** An element of at least 2^-26 of its row's largest is held to 2^-22 of
 itself, as are all that two pieces hold exactly. The product of the low pieces is left out, which is
 at most 2^-22 of a term. So an element of the result is off by at most 3 x 2^-22 of the sum of its
-terms' magnitudes, besides the rounding of the sum: the form of the bound that float32 has.
+terms' magnitudes, and 2^-22 of itself, besides the rounding of the sum: the form of the bound that
+float32 has.
 
 - Smaller elements lose more. Their number is counted for each row as it is split. Where what is lost
   may be more than 2^-22 of an element of the result, the element is computed again in float32.
 - An infinity or a NaN has pieces of zero. The elements of the result that depend on it are computed
   again in float32, so that infinities and NaN come out where float32 has them.
 - Both are decided on the device, and the host waits for nothing. Such elements take time:
-  a row with an infinity costs a row of products in float32.
+  a row of x with an infinity costs a row of y in float32, one of x or W all of a gradient.
 - Subnormal elements count like others. Sums do not overflow before the result does.
 - Two runs give the same bits, as everywhere.
 
@@ -127,7 +128,8 @@ terms' magnitudes, besides the rounding of the sum: the form of the bound that f
 - Pieces take as much memory as what they are made of. For the backward pass those of x are saved
   where the weight's gradient is wanted, and those of the weight where that of x is, besides x and
   the weight.
-- In evaluation (`module.eval()`) a module keeps the pieces of its weight. It splits the weight again
+- In evaluation (`module.eval()`), without gradients of the weight, a module keeps the pieces of its
+  weight, and with them the weight's memory until the next call. It splits the weight again
   where that is another tensor, has other data, or has been written to. A write through
   `weight.data`, by a collective operation or by the replay of a CUDA graph counts no version, and
   is not noticed: call `module.eval()` again behind it, which forgets them. `train()` and `to()` do

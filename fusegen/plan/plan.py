@@ -49,9 +49,10 @@ class Plan:
         """Whether there is a product of float32 operands, which a module may want in another precision than IEEE's."""
         return self.chain.contraction is not None and "float32" in self.spec.dtypes
 
-    def in_epilogue(self, variant: Variant) -> bool:
-        """Whether a variant's forward program is compiled for the epilogue of the product too."""
-        return is_split(self.spec) and why_after_product(variant.forward) is None
+    def in_epilogue(self, program: Program) -> bool:
+        """Whether a program is compiled for the epilogue of the product too: forward ones alone are."""
+        forward = any(program is variant.forward for variant in self.variants)
+        return forward and is_split(self.spec) and why_after_product(program) is None
 
     @property
     def op_names(self) -> list[str]:

@@ -83,7 +83,7 @@ def _program(plan: Plan, variant: Variant, program: Program) -> ProgramText:
     types = [type_parameter(role) for role in type_roles(plan.modes[0].roles)]
     activation = type_parameter("activation")
     parameters = [f"typename {name}_" if name == activation else f"typename {name}" for name in types]
-    in_epilogue = program is variant.forward and plan.in_epilogue(variant)
+    in_epilogue = plan.in_epilogue(program)
     text = render(
         "program.cu.j2",
         p=StructRenderer(program, variant.chain.contraction.product if in_epilogue else None).text(),

@@ -73,7 +73,7 @@ class ForwardOp(VariantOps):
                 product = (
                     f"products.forward({operand}, {weight}, {bias or 'std::nullopt'}, operand_pieces, weight_pieces)"
                 )
-                if self.plan.in_epilogue(self.variant):
+                if self.plan.in_epilogue(program):
                     op.allocations.append(
                         f"const bool in_epilogue = products.are_split() && {op.symbol}_takes_product(&call);"
                     )

@@ -77,21 +77,18 @@ def render_launchers_header(plan: Plan) -> str:
         "launchers.h.j2",
         name=plan.spec.name,
         namespace=namespace(plan.spec.name),
-        programs=(
-            programs := [
-                ProgramText(
-                    title=program.name.replace("_", " "),
-                    symbol=symbol(plan.spec.name, program),
-                    struct=struct(program),
-                    members=_members(arguments(program)),
-                    constants=bool(program.constants),
-                    in_epilogue=program is variant.forward and plan.in_epilogue(variant),
-                )
-                for variant in plan.variants
-                for program in (variant.forward, variant.backward)
-            ]
-        ),
-        in_epilogue=any(program.in_epilogue for program in programs),
+        programs=[
+            ProgramText(
+                title=program.name.replace("_", " "),
+                symbol=symbol(plan.spec.name, program),
+                struct=struct(program),
+                members=_members(arguments(program)),
+                constants=bool(program.constants),
+                in_epilogue=plan.in_epilogue(program),
+            )
+            for program in plan.programs
+        ],
+        in_epilogue=any(map(plan.in_epilogue, plan.programs)),
     )
     return tidy(text)
 

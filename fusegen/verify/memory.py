@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from fusegen.plan.epilogue import SPLIT
 from fusegen.verify.policy import Comparison
 from fusegen.verify.run import draw_gradient, leaves, undisturbed
 
@@ -42,7 +43,7 @@ def footprint(fused: nn.Module, original: nn.Module, inputs: Sequence[Tensor]) -
 
 def _pieces_bytes(fused: nn.Module, inputs: Sequence[Tensor]) -> int:
     """Of the pieces of the product's operands; 0 where it has none. Rows are padded to 16 bytes."""
-    if getattr(fused, "fusegen_precision", "") != "fp32_split" or inputs[0].dtype != torch.float32:
+    if getattr(fused, "fusegen_precision", "") != SPLIT or inputs[0].dtype != torch.float32:
         return 0
     weight = next(each.weight for each in fused.modules() if isinstance(each, nn.Linear))
     rows = inputs[0].numel() // inputs[0].shape[-1] + weight.shape[0]

@@ -16,8 +16,6 @@ from fusegen.verify.reference import Reference, reference
 from fusegen.verify.run import Run, draw_gradient, input_name, run
 
 IEEE = "ieee"
-# No less accurate than eager float32, so that it is judged as that is.
-SPLIT = "fp32_split"
 ROUNDED = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusegen.plan.epilogue import is_split, why_after_product
 from fusegen.plan.model import Mode, Program
 from fusegen.plan.plan import Plan
 from fusegen.runtime.choice import Choice, choice
@@ -59,8 +58,7 @@ class Subject:
         extension = importlib.import_module(f"{self.package.__name__}._C")
         symbol = Launcher(self.plan, program).symbol
         symbols = [symbol]
-        forward = any(program is variant.forward for variant in self.plan.variants)
-        if split and forward and is_split(self.plan.spec) and why_after_product(program) is None:
+        if split and self.plan.in_epilogue(program):
             symbols.insert(0, f"{symbol}_product")
         call = (mode.index, sizes.rows, sizes.channels, sizes.groups(program))
         found = (choice(extension.explain(each, *call)) for each in symbols)

@@ -27,6 +27,9 @@ def check_precision(name, precision):
     return precision
 
 
+_EXPORTED_ROWS = 1024  # what torch.export decides for, whatever calls come with later
+
+
 def precision_name(number):
     """The name of a precision."""
     return next(name for name, each in _PRECISIONS.items() if each == number)
@@ -54,12 +57,15 @@ def _is_worth_splitting(module, x, weight):
     if x.device.type != "cuda" or module._fusegen_split_always:
         return True
     device = torch.cuda.get_device_properties(x.device)
+    rows = x.numel() // x.shape[-1]
+    if torch.compiler.is_compiling() and torch.compiler.is_exporting():
+        rows = _EXPORTED_ROWS  # a number of rows that stays free must not be compared with anything
     # In training without gradients, too: a checkpoint runs so first, and then again with them.
     with_gradients = torch.is_grad_enabled() or module.training
     return is_worth_splitting(
         (device.major, device.minor),
         device.multi_processor_count,
-        x.numel() // x.shape[-1],
+        rows,
         *weight.shape,
         weight_kept=not module.training and _may_keep(weight),
         gradients=with_gradients and (x.requires_grad or weight.requires_grad),
@@ -75,7 +81,7 @@ def with_pieces(module, operator, arguments):
     return (*arguments[:-2], operand_pieces, split(weight.detach()))
 
 
-# In evaluation the weight is the same in one call after another, and splitting it takes a fifth of
+# In inference the weight is the same in one call after another, and splitting it takes a fifth of
 # the time of a call. In training it changes with each step.
 
 
@@ -107,8 +113,10 @@ def _kept_pieces(module, split, weight):
         or kept.stream != stream
     ):
         forget_pieces(module)  # before there are others: both would take memory
-        data = weight.detach()
-        kept = _Kept(weakref.ref(weight), version, data, stream, split(data))
+        with torch.inference_mode(False):  # a later call may save them for its backward pass
+            data = weight.detach()
+            pieces = split(data)
+        kept = _Kept(weakref.ref(weight), version, data, stream, pieces)
         module.__dict__["_fusegen_kept"] = kept
     return kept.pieces
 
@@ -126,11 +134,16 @@ def without_pieces(state):
 def _may_keep(weight):
     """Whether the pieces of a weight may outlive the call.
 
+    Not where the weight is to be trained: some trainers write to it in ways that count no version.
     Not in a trace, which would take them for a constant. Not in a CUDA graph: its replays have to
     see the weight as it is then, and would read memory that has been freed. An inference tensor
     counts no versions, so nothing would tell that it was changed.
     """
+    if torch.is_grad_enabled() and weight.requires_grad:
+        return False
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return False
+    if torch.jit.is_tracing():
         return False
     if is_traced(weight) or weight.is_inference():
         return False

@@ -141,10 +141,11 @@ cudaError_t launch_in_order(
       false, kernel, grid, block, shared_bytes, stream, std::forward<Args>(args)...);
 }
 
-// Sets counters to zero, in the order of the stream.
-inline cudaError_t clear_counters(unsigned* counters, int count, cudaStream_t stream) {
+// Sets all bytes of an array, in the order of the stream.
+template <typename T>
+cudaError_t fill(T* array, int byte, int64_t count, cudaStream_t stream) {
   if (explanation != nullptr) return cudaSuccess;
-  const cudaError_t error = cudaMemsetAsync(counters, 0, count * sizeof(unsigned), stream);
+  const cudaError_t error = cudaMemsetAsync(array, byte, count * sizeof(T), stream);
   // The caller gets the error from here, so it is cleared for the next cudaGetLastError().
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
   return error;

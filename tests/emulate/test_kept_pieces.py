@@ -19,6 +19,13 @@ pytestmark = pytest.mark.torch
 WIDTH, OUT, ROWS = 24, 10, 5
 
 
+@pytest.fixture(autouse=True)
+def inference():
+    """Pieces are kept where the weight is not to be trained."""
+    with torch.no_grad():
+        yield
+
+
 @pytest.fixture(scope="module")
 def linear(tmp_path_factory, emulation_cache):
     return emulated(tmp_path_factory, emulation_cache)
@@ -58,10 +65,13 @@ def test_the_weight_is_split_once_in_evaluation(module, x, splits) -> None:
     assert splits == [ROWS, OUT, ROWS, ROWS]
 
 
-def test_a_kept_weight_has_right_gradients(module, x) -> None:
+def test_a_kept_weight_has_right_gradients(module, x, splits) -> None:
+    module.requires_grad_(False)
     module(x)
     given = x.clone().requires_grad_()
-    module(given).sum().backward()
+    with torch.enable_grad():
+        module(given).sum().backward()
+    assert splits == [ROWS, OUT, ROWS]
     torch.testing.assert_close(given.grad, module.fc.weight.detach().sum(0).expand(ROWS, WIDTH) * module.factor)
 
 
@@ -92,7 +102,8 @@ def assigned(module):
 
 def stepped(module):
     optimiser = torch.optim.SGD(module.parameters(), lr=0.1)
-    module(torch.ones(ROWS, WIDTH)).sum().backward()
+    with torch.enable_grad():
+        module(torch.ones(ROWS, WIDTH)).sum().backward()
     optimiser.step()
 
 
@@ -217,6 +228,29 @@ def test_a_parameter_is_kept_in_inference_mode(module, x, splits) -> None:
     with torch.inference_mode():
         module(x), module(x)
     assert splits == [ROWS, OUT, ROWS]
+
+
+def test_pieces_of_inference_mode_serve_a_backward_pass(module, x) -> None:
+    with torch.inference_mode():
+        module(x)
+    module.requires_grad_(False)
+    given = x.clone().requires_grad_()
+    with torch.enable_grad():
+        module(given).sum().backward()
+    assert given.grad is not None
+
+
+def test_nothing_is_kept_of_a_weight_that_is_trained(module, x, splits) -> None:
+    with torch.enable_grad():
+        module(x), module(x)
+    assert splits == 2 * [ROWS, OUT] and "_fusegen_kept" not in vars(module)
+
+
+def test_nothing_is_a_constant_of_a_trace(module, x) -> None:
+    module(x)
+    traced = torch.jit.trace(module, x, check_trace=False)
+    module.fc.weight.mul_(3)
+    assert torch.equal(traced(x), fresh(module, x))
 
 
 def test_what_watches_every_op_sees_the_split(module, x, splits) -> None:

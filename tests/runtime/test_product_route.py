@@ -73,6 +73,13 @@ def test_short_sums_are_the_librarys(route) -> None:
     assert worth(*H100, least - 1, 65536, 65536, weight_kept=True, gradients=False)
 
 
+def test_the_rows_of_one_launch_are_enough(route) -> None:
+    worth, most = route["is_worth_splitting"], route["MOST_ROWS"]
+    assert worth(*H100, most, 512, 512, weight_kept=False, gradients=True)
+    assert not worth(*H100, most + 1, 512, 512, weight_kept=False, gradients=True)
+    assert worth(*H100, most + 1, 512, 512, weight_kept=False, gradients=False)
+
+
 @pytest.mark.parametrize("capability", [(7, 5), (8, 6), (8, 9), (12, 0)])
 def test_gpus_whose_tensor_cores_gain_nothing(route, capability) -> None:
     assert not route["is_worth_splitting"](capability, 128, 8192, 8192, 8192, weight_kept=True, gradients=False)
@@ -107,6 +114,10 @@ def test_what_a_call_asks(package, monkeypatch) -> None:
         return asked.pop()
 
     assert choose(training=True, gradients=True) == ((9, 0), 132, 15, 10, 24, False, True)
+    with monkeypatch.context() as exporting:  # a free number of rows is compared with nothing
+        exporting.setattr(torch.compiler, "is_compiling", lambda: True)
+        exporting.setattr(torch.compiler, "is_exporting", lambda: True)
+        assert choose(training=True, gradients=True)[2] == precisions["_EXPORTED_ROWS"]
     assert choose(training=True, gradients=False) == ((9, 0), 132, 15, 10, 24, False, True)
     assert choose(training=False, gradients=True) == ((9, 0), 132, 15, 10, 24, True, True)
     assert choose(training=False, gradients=False) == ((9, 0), 132, 15, 10, 24, True, False)

@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from fusegen.plan.epilogue import SPLIT  # noqa: E402
 from fusegen.verify import memory, precisions  # noqa: E402
 from fusegen.verify.sizes import SMALL, sizes  # noqa: E402
 from fusegen.verify.suite import Suite  # noqa: E402
@@ -95,7 +96,7 @@ def test_pieces_are_allowed_for_and_nothing_beyond_them(subject) -> None:
     size = sizes(subject.plan, 64, 128, 96, 1)
     fused, original, inputs = subject.pair(size, subject.plan.modes[0], seed=3)
     whole = memory.saved_bytes(fused, inputs)
-    precisions.with_precision(fused, precisions.SPLIT)
+    precisions.with_precision(fused, SPLIT)
     assert memory.saved_bytes(fused, inputs) >= whole + 4 * 128 * (64 + 96)
     [found] = memory.footprint(fused, original, inputs)
     assert found.ok

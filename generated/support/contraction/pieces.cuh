@@ -26,7 +26,8 @@ constexpr unsigned kNotFinite = 1u << 30;
 // 2^n for -126 <= n <= 127.
 __device__ __forceinline__ float power_of_two(int n) { return __int_as_float((n + 127) << 23); }
 
-// x 2^n, rounded once at most. n beyond 252 is taken as 252: every x would be too large or zero.
+// x 2^n; a subnormal result may be rounded twice. n beyond 252 is taken as 252: every x would be
+// too large or zero.
 __device__ __forceinline__ float scaled(float x, int n) {
   const int bounded = max(-252, min(252, n));
   const int half = bounded / 2;

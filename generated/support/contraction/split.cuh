@@ -218,15 +218,6 @@ __global__ void __launch_bounds__(kSplitThreads)
   }
 }
 
-// Sets all bytes of an array, in the order of the stream.
-template <typename T>
-cudaError_t fill(T* array, int byte, int64_t count, cudaStream_t stream) {
-  const cudaError_t error = cudaMemsetAsync(array, byte, count * sizeof(T), stream);
-  // The caller gets the error from here, so it is cleared for the next cudaGetLastError().
-  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
-  return error;
-}
-
 // Splits values [layout.rows, layout.columns]. folded: null, or what has the exponents to fold in.
 // The kernels follow a memset, so they cannot overlap with one.
 inline cudaError_t launch_split(

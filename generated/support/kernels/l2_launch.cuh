@@ -26,7 +26,7 @@ L2Shape l2_shape(const P& p, const Shapes& shapes) {
 template <int kVec, class P>
 cudaError_t launch_l2(
     const P& p, const L2Shape& shape, unsigned* counters, cudaStream_t stream) {
-  const cudaError_t error = clear_counters(counters, shape.tiles, stream);
+  const cudaError_t error = fill(counters, 0, shape.tiles, stream);
   if (error != cudaSuccess) return error;
   constexpr int kComponents = most_components<P, 0>();
   constexpr int kMoments = std::max(

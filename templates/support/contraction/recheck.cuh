@@ -1,8 +1,9 @@
 // Makes good what pieces do not hold, element by element of a product.
 //
-// An element of a matrix that is below 2^-27 of the largest of its row loses up to 2^-36 in the
+// An element of a matrix that is below 2^-26 of the largest of its row loses up to 2^-36 in the
 // units of its pieces, and those of the other operand are at most 2^15. So an element of the
-// product is off by at most n 2^-21 where n elements of its row or column were lost: less than the
+// product is off by at most n 2^-21 where n elements of its row or column were lost (of the whole
+// operand, where its rows belong to the terms of the sum): less than the
 // rounding of float32 in nearly all cases, and where it may be more, or there is an infinity or a
 // NaN, the element is computed again in float32. The host never waits to know whether there are
 // any.

@@ -9,6 +9,8 @@
 // cache once: each copies one half of the tile to both. Without that the cache would be too slow.
 #pragma once
 
+#include <algorithm>
+
 #include "../launch.cuh"
 #include "recheck.cuh"
 #include "tiles.cuh"
@@ -79,7 +81,7 @@ cudaError_t launch_tensor_cores(const Operation& o, const E& epilogue, cudaStrea
     if (error != cudaSuccess) return error;
   }
   const Shared shared = shared_of(o.product);
-  const int tiles = Tiles(o.product, shared).count(), clusters = multiprocessors() / 2;
+  const int tiles = Tiles(o.product, shared).count(), clusters = std::max(1, multiprocessors() / 2);
   return launch(multiply_pieces<kLeftTransposed, kRightTransposed, E>,
                 dim3(unsigned(tiles < clusters ? tiles : clusters), 1, 2), dim3(kProductThreads),
                 kProductShared, stream, maps, o.product, epilogue, shared);

@@ -33,10 +33,10 @@ WAITS = [
     _mutant("what may be written is read before", "load_l2_channels<1, true>(p, slice.columns, known);",
             "static_cast<void>(known);", wrong("y")),
     _mutant("the counter of other columns", "counters + task.tile", "counters", f"{_FOR_EVER}|{BLOCKS}"),
-    _mutant("counters are not cleared", "clear_counters(counters, shape.tiles, stream)", "cudaSuccess", _UNSET,
+    _mutant("counters are not cleared", "fill(counters, 0, shape.tiles, stream)", "cudaSuccess", _UNSET,
             file=_LAUNCH),
-    _mutant("one counter is cleared", "clear_counters(counters, shape.tiles, stream)",
-            "clear_counters(counters, 1, stream)", _UNSET, file=_LAUNCH),
+    _mutant("one counter is cleared", "fill(counters, 0, shape.tiles, stream)",
+            "fill(counters, 0, 1, stream)", _UNSET, file=_LAUNCH),
 ]  # fmt: skip
 
 _SUMS = "if (place >= 0 && place % 2 == 0) task = {L2Work::kSums, step, place / 2};"
