@@ -19,6 +19,7 @@ from fusegen.importing.draft import Sheet, sheet
 from fusegen.importing.forms import owned, recognised
 from fusegen.importing.places import of_error, refusal
 from fusegen.importing.read import Reader
+from fusegen.importing.sizes import told_apart
 from fusegen.importing.trace import Trace, trace
 from fusegen.importing.values import Values
 from fusegen.importing.write import line_of_step, spec_text
@@ -59,7 +60,7 @@ def _imported(
     if not example_inputs or not all(isinstance(x, Tensor) for x in example_inputs):
         raise refusal("FG701", "the example inputs are no tensors", None, "inputs of a chain are tensors")
     constructor = None if arguments is None else _constructor(type(module), arguments)
-    inputs = [x.detach() for x in example_inputs]
+    inputs = told_apart([x.detach() for x in example_inputs])
     known = Arguments(module, inputs, constructor)
     traced = trace(module, inputs, training=True)
     drafts = _drafts(traced, trace(module, inputs, training=False), known)
