@@ -46,6 +46,7 @@ class Constructor:
     """A class with the arguments of one instance.
 
     follows: what of the module's facts is an argument. derived: what changes with an argument, but is another number.
+    device: where an instance without data can be made. named: arguments that are taken by name alone.
     """
 
     make: Callable[..., nn.Module]
@@ -53,6 +54,8 @@ class Constructor:
     defaults: dict[str, Any]
     follows: dict[str, str] = field(default_factory=dict)
     derived: dict[str, set[str]] = field(default_factory=dict)
+    device: str = "meta"
+    named: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, make: Callable[..., nn.Module], args: Any) -> Constructor:
@@ -67,7 +70,9 @@ class Constructor:
         named = {name: each for name, each in signature.parameters.items() if each.kind not in _WITHOUT_NAMES}
         values = {name: value for name, value in bound.arguments.items() if name in named}
         empty = inspect.Parameter.empty
-        return cls(make, values, {name: each.default for name, each in named.items() if each.default is not empty})
+        defaults = {name: each.default for name, each in named.items() if each.default is not empty}
+        by_name = {name for name, each in named.items() if each.kind is inspect.Parameter.KEYWORD_ONLY}
+        return cls(make, values, defaults, named=by_name)
 
     def instance(self, changes: Mapping[str, Any] | None = None, device: str = "cpu", seed: int = 0) -> nn.Module:
         """A new module. The caller's random state stays as it is."""
@@ -77,23 +82,22 @@ class Constructor:
 
     def examine(self) -> None:
         """Fills in what follows from which argument."""
-        device = "meta"
         try:
-            before = facts(self.instance(device=device))
+            before = facts(self.instance(device=self.device))
         except Exception:  # a constructor that looks at values, which `meta` has not
-            device = "cpu"
-            before = facts(self.instance(device=device))
+            self.device = "cpu"
+            before = facts(self.instance(device=self.device))
         for name, value in self.values.items():
             found: list[tuple[Any, Facts]] = []
             for others in alternatives(value):
-                self._try(name, [each for each in others if each not in [value for value, _ in found]], device, found)
+                self._try(name, [each for each in others if each not in [value for value, _ in found]], found)
             self._note(name, value, before, found)
 
-    def _try(self, name: str, others: Sequence[Any], device: str, found: list[tuple[Any, Facts]]) -> None:
+    def _try(self, name: str, others: Sequence[Any], found: list[tuple[Any, Facts]]) -> None:
         """Adds the first value that the constructor takes, with the facts then."""
         for other in others:
             try:
-                found.append((other, facts(self.instance({name: other}, device))))
+                found.append((other, facts(self.instance({name: other}, self.device))))
             except Exception:  # theirs to refuse: sizes that do not divide, probabilities above 1
                 continue
             return

@@ -84,7 +84,7 @@ def shape(node: fx.Node) -> tuple[Any, ...]:
 def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
     """The module's graph in training or evaluation. Its mode and state stay as they are. Raises SpecError."""
     dynamic = tuple(dict.fromkeys(range(x.dim()), torch.export.Dim.AUTO) for x in inputs)
-    with _mode(module, training), _constant_momentum(module), _quiet():
+    with _mode(module, training), constant_momentum(module), _quiet():
         try:
             exported = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic, strict=False)
         except Exception as error:
@@ -132,7 +132,7 @@ def _mode(module: nn.Module, training: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _constant_momentum(module: nn.Module) -> Iterator[None]:
+def constant_momentum(module: nn.Module) -> Iterator[None]:
     """A batch norm that averages over all batches reads its count of them, which no graph can: what it does is known
     without that."""
     norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._NormBase) and m.momentum is None]
