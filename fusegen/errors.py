@@ -65,6 +65,8 @@ CODES: dict[str, str] = {
     "FG707": "values that do not follow each other as the steps of a chain",
     "FG708": "a spec that computes something else than its module",
     "FG709": "a module that is another chain in evaluation",
+    "FG710": "a module that is another chain in another dtype, on another device or in another mode of PyTorch",
+    "FG711": "a forward that changes the module, or draws random numbers",
 }
 
 # A spec may be one line of 256 KiB; show only this much of a line.

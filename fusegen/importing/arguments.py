@@ -31,6 +31,7 @@ class Arguments:
         self.module, self.inputs, self.constructor = module, inputs, constructor
         self.attributes: dict[str, float] = {}  # arguments of the spec that only are attributes of the module
         self.used: set[str] = set()
+        self.fixed: set[str] = set()  # arguments and attributes that are to be numbers of the spec
         self._made: dict[int, nn.Module] = {}
         self._links: dict[int, dict[Position, tuple[str, str]]] = {}
 
@@ -50,13 +51,24 @@ class Arguments:
         """The argument that an attribute of a submodule is, or of the module itself."""
         fact = f"{path}.{attribute}" if path else attribute
         name = self.constructor.follows.get(fact) if self.constructor else None
-        if name is not None and is_name(name) and name not in self.sized:
+        if name is not None and is_name(name) and name not in self.sized | self.fixed:
             self.used.add(name)
             return name
-        if path or not is_name(attribute) or (self.constructor and attribute in self.constructor.values):
+        if (
+            path
+            or attribute in self.fixed
+            or not is_name(attribute)
+            or (self.constructor and attribute in self.constructor.values)
+        ):
             return None
         self.attributes[attribute] = float(getattr(self.module, attribute))
         return attribute
+
+    def fix(self, names: set[str]) -> None:
+        """Has these as numbers from now on, wherever they are."""
+        self.fixed |= names
+        self.attributes.clear()
+        self.used.clear()
 
     @property
     def sized(self) -> set[str]:
@@ -70,7 +82,7 @@ class Arguments:
             return None
         found = {self.constructor.follows.get(fact) for fact in facts}
         name = found.pop() if len(found) == 1 else None
-        if name is None or not is_name(name):
+        if name is None or name in self.fixed or not is_name(name):
             return None
         others = {fact for fact in self.constructor.derived.get(name, ()) if fact.endswith(_SIZES)}
         return None if others else name
@@ -87,7 +99,9 @@ class Arguments:
         if not bool((values == first).all()) or (values.numel() == 1 and self._is_random(parameter, first)):
             return self._filling(parameter)
         for name, value in (self.constructor.values if self.constructor else {}).items():
-            if isinstance(value, float) and float(torch.tensor(value, dtype=values.dtype)) == first and is_name(name):
+            if name in self.fixed or not isinstance(value, float) or not is_name(name):
+                continue
+            if float(torch.tensor(value, dtype=values.dtype)) == first:
                 other = next(changed(value))
                 after = self.constructor.instance({name: other}).get_parameter(parameter)  # type: ignore[union-attr]
                 if bool((after == torch.tensor(other, dtype=values.dtype)).all()):

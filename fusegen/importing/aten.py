@@ -77,7 +77,7 @@ OVER_CHANNELS = {
 SAME_ELEMENTS = frozenset(
     """
     view reshape flatten unflatten unsqueeze squeeze view_as reshape_as _unsafe_view expand expand_as broadcast_to
-    contiguous clone alias slice type_as dropout feature_dropout alpha_dropout
+    contiguous clone alias slice dropout feature_dropout alpha_dropout
     """.split()
 )
 # Those of them that are new tensors: what is changed in place then changes nothing else.
@@ -88,11 +88,12 @@ DROPOUTS = frozenset({"dropout", "feature_dropout", "alpha_dropout"})
 OF_SIZES = frozenset("sym_size sym_numel sym_constrain_range_for_size _assert_tensor_metadata _assert_scalar".split())
 
 # What is refused in words of its own: what it is, and what to do.
+_CAST = ("a cast to another dtype", "leave it out: the kernels compute in float32")
 _NUMBER = "write a number, or make it an nn.Parameter"
 _PART = "import the part of the module that has a gradient, and call the other one yourself"
 REFUSED = {
     "lift_fresh_copy": ("a tensor made in forward", _NUMBER),
-    "to": ("a cast to another dtype", "leave it out: the kernels compute in float32"),
+    **dict.fromkeys(("to", "type_as", "_to_copy"), _CAST),
     "item": ("a number read from a tensor", "numbers of a chain are constants"),
     "wrap_with_set_grad_enabled": ("a part of forward that has no gradient", _PART),
     "wrap_with_autocast": ("a part of forward under autocast", "use autocast around the whole module"),

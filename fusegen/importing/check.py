@@ -1,9 +1,10 @@
-"""An imported spec beside its original in double precision: output, gradients and running statistics, in both modes."""
+"""Whether an imported spec is its module: compared in double precision, at other sizes, values and dtypes.
+
+What is different is an error. Of some arguments the module makes more than the spec has: they are to be numbers there.
+"""
 
 from __future__ import annotations
 
-import copy
-import itertools
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,28 +17,18 @@ from torch import Tensor, nn
 
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.draft import Sheet
-from fusegen.importing.places import refusal
+from fusegen.importing.pairs import Pair
+from fusegen.importing.variants import check_variants
+from fusegen.importing.vary import Case, Variations, constructed
 from fusegen.plan.plan import Plan
 from fusegen.render.module import render_module
 from fusegen.render.package import support_files
 from fusegen.runtime.importing import import_package
-from fusegen.verify.policy import error
-from fusegen.verify.subject import spread_out
 
 # Rows of a comparison: the chain is the same for all.
 _ROWS = 16
-# What rounding may leave: PyTorch's hardswish has a sixth as a float, in double precision too. Another eps, factor or
-# formula leaves far more.
-_LIMIT = 1e-7
-# A gradient that cancels to nothing is as accurate as the others are large.
-_CANCELLED = 1e-3
-# Of sizes that are arguments, in turn, for a comparison at other sizes; the first that the original takes.
-_FACTORS = ((2, 0.5), (0.5,), (2,), (3,))
-# Sizes are first made smaller than that.
-_SMALL = 512
-# Parameters of a module that is compared once in each mode.
-_LARGE = 2**22
-_WRONG = "the import is wrong, or the module does what its trace does not show; no spec was written"
+# Norms whose eps is made to show, from the least on.
+_MOST_EPS = 4
 _FOLLOWS = "a number of the module follows from a size: make it an argument of the constructor; no spec was written"
 FIXED_ROWS = "It works for {} rows alone: a view or a parameter of the module has that number."
 SAME_SIZES = "It was compared at the sizes of the example alone: the original cannot be made with others."
@@ -45,17 +36,50 @@ UNKNOWN_VALUES = "How its parameters begin is not known without the constructor'
 OTHER_VALUES = "Its parameters begin with other values than the original's: load that one's state_dict."
 
 
+class NotFollowed(Exception):
+    """names: of arguments and attributes that the module makes more of than the spec: they are to be fixed numbers."""
+
+    def __init__(self, names: set[str]) -> None:
+        super().__init__(", ".join(sorted(names)))
+        self.names = names
+
+
 def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
-    """Remarks for those who read the spec. Raises SpecError for a difference."""
+    """Remarks for those who read the spec. Raises SpecError for a difference, and NotFollowed."""
     rows = next(iter(sheet.inputs.values()))[0]
     remarks = [FIXED_ROWS.format(rows)] if isinstance(rows, int) else []
     with reference_class(plan) as cls:
+        example = Case(sheet.dims, _few(arguments.inputs, sheet), arguments.module)
         values = constructed(sheet, arguments, sheet.dims)
-        _compare_pair(arguments.module, cls(**values), _few(arguments.inputs, sheet), "")
+        Pair(arguments.module, cls(**values), example.inputs).check(scales=_scales(sheet, values))
+        others = Variations(cls, plan, sheet, arguments, example)
+        _check_followed(others.decided())
+        cases = others.sizes()
+        small = cases[0] if cases else example
+        _check_followed(others.unlike(small))
+        for case in cases:
+            fused = cls(**constructed(sheet, arguments, case.dims))
+            Pair(case.original, fused, case.inputs).check(" at other sizes", _FOLLOWS)
+        remarks += others.check_rows(small)
+        small_values = constructed(sheet, arguments, small.dims)
+        remarks += check_variants(small.original, cls(**small_values), small.inputs)
         if arguments.constructor is None:
             drawn = any(draft.data.get("init") in ("rand", "randn") for draft in sheet.chain)
             return [*remarks, *([UNKNOWN_VALUES] if drawn else [])]
-        return remarks + _other_sizes(cls, sheet, arguments)
+        remarks += [SAME_SIZES] if others.free and not cases else []
+        original = small.original if cases else arguments.constructor.instance()
+        return remarks + _beginnings(original, cls, small_values)
+
+
+def _check_followed(names: set[str]) -> None:
+    if names:
+        raise NotFollowed(names)
+
+
+def _scales(sheet: Sheet, values: dict[str, Any]) -> list[float]:
+    """The sizes of numbers at which each eps of a norm shows."""
+    eps = {values.get(found, found) for draft in sheet.chain if (found := draft.data.get("eps")) is not None}
+    return [float(each) ** 0.5 for each in sorted(each for each in eps if each > 0)[:_MOST_EPS]]
 
 
 @contextmanager
@@ -80,45 +104,6 @@ def reference_class(plan: Plan) -> Iterator[type[nn.Module]]:
                     del sys.modules[name]
 
 
-def constructed(sheet: Sheet, arguments: Arguments, dims: dict[str, int]) -> dict[str, Any]:
-    """The values of the spec's arguments, with these sizes."""
-    given = arguments.constructor.values if arguments.constructor else {}
-    found: dict[str, Any] = {}
-    for name, argument in sheet.arguments.items():
-        if argument["type"] == "dim":
-            found[name] = dims[name]
-        elif argument["type"] == "shape":
-            found[name] = tuple(dims.get(size, size) for size in argument["is"])
-        else:
-            found[name] = given[name] if name in given else argument["default"]
-    return found
-
-
-def _other_sizes(cls: type[nn.Module], sheet: Sheet, arguments: Arguments) -> list[str]:
-    """A number that follows from a size shows where the size is another one."""
-    given = arguments.constructor
-    assert given is not None
-    free = [name for name, each in sheet.arguments.items() if each["type"] == "dim"]
-    most = max([sheet.dims[name] for name in free], default=1)
-    shrunk = 1 << max(0, (most // _SMALL).bit_length() - 1)
-    for divisor, factors in itertools.product(dict.fromkeys((shrunk, 1)), _FACTORS if free else ()):
-        changed = zip(free, itertools.cycle(factors), strict=False)
-        dims = sheet.dims | {name: max(1, int(sheet.dims[name] * factor / divisor)) for name, factor in changed}
-        values = constructed(sheet, arguments, dims)
-        own = {name: value for name, value in values.items() if name in given.values}
-        examples = zip(sheet.inputs.values(), _few(arguments.inputs, sheet), strict=True)
-        inputs = [_resized(example, shape, dims, sheet) for shape, example in examples]
-        try:
-            original = given.instance(own)
-            copy.deepcopy(original).eval()(*inputs)
-        except Exception:  # theirs to refuse: groups that do not divide, say
-            continue
-        _compare_pair(original, cls(**values), inputs, " at other sizes")
-        return _beginnings(original, cls, values)
-    original = given.instance()
-    return [*([SAME_SIZES] if free else []), *_beginnings(original, cls, constructed(sheet, arguments, sheet.dims))]
-
-
 def _beginnings(original: nn.Module, cls: type[nn.Module], values: dict[str, Any]) -> list[str]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -134,68 +119,3 @@ def _few(inputs: Sequence[Tensor], sheet: Sheet) -> list[Tensor]:
     if isinstance(rows, int) or rows in sheet.arguments:
         return list(inputs)
     return [x[:_ROWS] for x in inputs]
-
-
-def _resized(example: Tensor, shape: Sequence[int | str], dims: dict[str, int], sheet: Sheet) -> Tensor:
-    """An input of other sizes, of the values of the example."""
-    sizes = [*example.shape[:-1], int(dims.get(str(shape[1]), shape[1]))]
-    if shape[0] in sheet.arguments:
-        sizes[0] = dims[str(shape[0])]
-    for dim in range(example.dim()):
-        index = torch.arange(sizes[dim], device=example.device) % example.shape[dim]
-        example = example.index_select(dim, index)
-    return example
-
-
-def _compare_pair(original: nn.Module, fused: nn.Module, inputs: Sequence[Tensor], where: str) -> None:
-    alone = fused.state_dict().keys() ^ original.state_dict().keys()
-    if alone:
-        message = f"the state_dict has {', '.join(sorted(alone))} on one side alone"
-        raise refusal("FG708", message)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        original = copy.deepcopy(original).cpu().double()
-        spread_out(original)
-        given = [x.detach().cpu().double() for x in inputs]
-        drawn = [torch.randn_like(x) * 2 for x in given]
-    fused = fused.double()
-    fused.load_state_dict(original.state_dict())
-    runs = [(given, True), (drawn, False), (drawn, True), (given, False)]
-    large = sum(parameter.numel() for parameter in original.parameters()) > _LARGE
-    for data, training in runs[:2] if large else runs:
-        theirs = _run(original, data, training)
-        try:
-            ours = _run(fused, data, training)
-        except Exception as error:
-            message = f"the spec's module raises {type(error).__name__}{where}: {error}"
-            raise refusal("FG708", message[:300], None, _WRONG) from None
-        _compare_runs(theirs, ours, training, where)
-
-
-def _compare_runs(theirs: dict[str, Tensor], ours: dict[str, Tensor], training: bool, where: str) -> None:
-    gradients = [x for name, x in theirs.items() if name.startswith("gradient") and x.numel()]
-    largest = max((float(x.abs().nan_to_num().max()) for x in gradients), default=0.0)
-    for name, exact in theirs.items():
-        terms = torch.tensor(largest * _CANCELLED) if name.startswith("gradient") else None
-        found = error(ours[name], exact, terms)
-        if not max(found.largest, found.norm) <= _LIMIT:
-            mode = "training" if training else "evaluation"
-            message = f"the spec's {name} is another one in {mode}{where}: off by {found.largest:.1e}"
-            raise refusal("FG708", message, None, _FOLLOWS if where else _WRONG)
-
-
-def _run(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> dict[str, Tensor]:
-    """What a call and its backward pass give, by name."""
-    module.train(training).zero_grad(set_to_none=True)
-    given = [x.clone().requires_grad_() for x in inputs]
-    output = module(*given)
-    if not isinstance(output, Tensor):
-        raise refusal("FG705", "forward returns something else than one tensor")
-    weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output).sin() + 0.3
-    if output.requires_grad:
-        (output * weights).sum().backward()
-    found = {"output": output.detach()}
-    gradients = [*((f"input {index}", x) for index, x in enumerate(given)), *module.named_parameters()]
-    for name, tensor in gradients:
-        found[f"gradient of {name}"] = torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
-    return found | {name: buffer.clone() for name, buffer in module.named_buffers()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import nn
 
 from fusegen.importing.arguments import Arguments, is_name
 from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
+from fusegen.importing.constructor import Constructor
 from fusegen.importing.places import refusal
 from fusegen.importing.trace import Trace, shape
 from fusegen.importing.values import CHANNELS, Value
@@ -210,7 +212,16 @@ def _arguments(arguments: Arguments, sizes: _Sizes, drafts: list[Draft]) -> dict
         if _is_used(name, drafts):
             typed = {"type": "int", "typical": int(value)} if name in groups else {"type": "float"}
             found[name] = {**typed, "default": int(value) if name in groups else value}
-    return found
+    return _by_name(found, given)
+
+
+def _by_name(found: dict[str, dict[str, Any]], given: Constructor | None) -> dict[str, dict[str, Any]]:
+    """With arguments that stand elsewhere than in the module's constructor taken by their names alone."""
+    order = list(given.values) if given else []
+    same = list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(found, order, strict=False)))
+    behind = set(list(found)[len(same) :]) if len(same) < len(order) else set()
+    behind |= given.named if given else set()
+    return {name: {**each, "keyword": True} if name in behind else each for name, each in found.items()}
 
 
 def _is_used(name: str, drafts: list[Draft]) -> bool:
@@ -224,12 +235,17 @@ def _notes(arguments: Arguments, sizes: _Sizes, drafts: list[Draft]) -> list[str
     if given is None:
         return []
     kept = _arguments(arguments, sizes, drafts)
-    left = {name: value for name, value in given.values.items() if name not in kept}
-    return [
-        f"{name}={value!r}"
-        for name, value in left.items()
-        if name not in given.defaults or given.defaults[name] != value or name in given.derived
-    ]
+    left = {name: value for name, value in given.values.items() if name not in (*kept, *_EVERYWHERE)}
+    return [f"{name}={_shown(value)}" for name, value in left.items()]
+
+
+# Arguments that every generated module takes.
+_EVERYWHERE = ("device", "dtype")
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _check_state(module: nn.Module, drafts: list[Draft]) -> None:

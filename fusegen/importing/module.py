@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.chain import Draft, steps
-from fusegen.importing.check import compare
+from fusegen.importing.check import NotFollowed, compare
 from fusegen.importing.constructor import Constructor
 from fusegen.importing.draft import Sheet, sheet
 from fusegen.importing.forms import owned, recognised
 from fusegen.importing.places import of_error, refusal
 from fusegen.importing.read import Reader
+from fusegen.importing.sizes import told_apart
 from fusegen.importing.trace import Trace, trace
 from fusegen.importing.values import Values
 from fusegen.importing.write import line_of_step, spec_text
@@ -59,15 +60,19 @@ def _imported(
     if not example_inputs or not all(isinstance(x, Tensor) for x in example_inputs):
         raise refusal("FG701", "the example inputs are no tensors", None, "inputs of a chain are tensors")
     constructor = None if arguments is None else _constructor(type(module), arguments)
-    inputs = [x.detach() for x in example_inputs]
+    inputs = told_apart([x.detach() for x in example_inputs])
     known = Arguments(module, inputs, constructor)
-    traced = trace(module, inputs, training=True)
-    drafts = _drafts(traced, trace(module, inputs, training=False), known)
-    found = sheet(traced, drafts, known)
+    traces = trace(module, inputs, training=True), trace(module, inputs, training=False)
     chosen, origin = name or snake_case(type(module).__name__), _origin(type(module))
-    text = spec_text(found, chosen, origin, [])
-    remarks = compare(_plan(text, found), found, known)
-    return spec_text(found, chosen, origin, remarks) if remarks else text
+    while True:
+        found = sheet(traces[0], _drafts(*traces, known), known)
+        text = spec_text(found, chosen, origin, [])
+        try:
+            remarks = compare(_plan(text, found), found, known)
+        except NotFollowed as more:
+            known.fix(more.names)
+            continue
+        return spec_text(found, chosen, origin, remarks) if remarks else text
 
 
 def snake_case(name: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torch import fx
+import torch
+from torch import Tensor, fx
 
 from fusegen.importing import aten
 from fusegen.importing.arguments import Arguments
@@ -30,6 +31,7 @@ class Operands:
         self._inputs: list[str] = []
         self._first: tuple[Any, ...] = ()  # the sizes of the first input
         self._rank = 0
+        self._dtype: torch.dtype | None = None  # of the first input
 
     def _root(self, node: fx.Node) -> fx.Node:
         while node in self._source:
@@ -84,7 +86,16 @@ class Operands:
         return Number(value, self.arguments.of_number(self.trace, node, index, key, value))
 
     def _make(self, node: fx.Node, op: str, operands: tuple, keys: Any = None, name: str = "", *, layout: Any) -> Value:
+        self._check_dtype(node)
         return self.values.make(op, operands, keys, name, layout, self.trace.place(node))
+
+    def _check_dtype(self, node: fx.Node) -> None:
+        """A chain has one dtype, which its input decides: not even the one that it has here may be asked for."""
+        asked = any(isinstance(each, torch.dtype) for each in (*node.args, *node.kwargs.values()))
+        value = node.meta.get("val")
+        values = value if isinstance(value, tuple | list) else [value]
+        if asked or (isinstance(values[0], Tensor) and values[0].dtype != self._dtype):
+            raise self._lacking(node, "to")
 
     def _lacking(self, node: fx.Node, name: str) -> Exception:
         return lacking(name, self.trace.place(node))

@@ -12,7 +12,7 @@ from fusegen.importing import aten
 from fusegen.importing.operands import Operands
 from fusegen.importing.places import refusal
 from fusegen.importing.shapes import broadcast, first_layout, is_channels, leaf_layout, merged, reduced, viewed
-from fusegen.importing.trace import Leaf, shape
+from fusegen.importing.trace import Leaf, forward_of, shape
 from fusegen.importing.values import ROWS, Layout, Number, Value, walk
 
 # What PyTorch has for sizes that change, and for what is computed of them.
@@ -24,10 +24,10 @@ class Reader(Operands):
 
     def result(self) -> Value:
         """The value that the module returns."""
-        for node, leaf in self.trace.leaves.items():
-            self._found[node] = self._leaf(node, leaf)
+        leaves = sorted(self.trace.leaves.items(), key=lambda item: item[1].kind != "input")
+        self._found |= {node: self._leaf(node, leaf) for node, leaf in leaves}
         for node in self.trace.nodes:
-            self._found[node] = self._read(node)
+            self._found[node] = self._read_whole(node)
         node, found = self.trace.result, self._found[self.trace.result]
         source = self._root(node)
         if source in self.trace.leaves:
@@ -43,6 +43,11 @@ class Reader(Operands):
         if found.layout != first_layout(self._rank):  # [rows, 1] as well: the planner would refuse it, without a line
             hint = "the result of a chain has the shape [rows, channels]"
             raise refusal("FG705", f"the result has another shape: {list(shape(node))}", self.trace.place(node), hint)
+        if not self.trace.is_for_all:
+            hint = "views of a chain are right for any number of rows"
+            raise refusal(
+                "FG705", "the module works for some sizes of its inputs alone", forward_of(self.trace.module), hint
+            )
         return self._without_views(found)
 
     def _without_views(self, result: Value) -> Value:
@@ -60,6 +65,7 @@ class Reader(Operands):
 
     def _leaf(self, node: fx.Node, leaf: Leaf) -> Value | None:
         sizes = shape(node)
+        self._check_leaf(node, leaf)
         if leaf.kind == "input":
             if not self._inputs:
                 self._first, self._rank = sizes, len(sizes)
@@ -76,7 +82,33 @@ class Reader(Operands):
             return self.values.make("parameter", name=leaf.name, layout=leaf_layout(sizes))
         return None
 
+    def _check_leaf(self, node: fx.Node, leaf: Leaf) -> None:
+        """All tensors are of the first input's dtype, but for the counts of batch norms."""
+        dtype = node.meta["val"].dtype
+        if leaf.kind == "input" and self._dtype is None:
+            self._dtype = dtype
+            if not dtype.is_floating_point:
+                raise refusal(
+                    "FG701", f"the first example input is of {dtype}", None, "a chain has floating point inputs"
+                )
+        if dtype != self._dtype and leaf.kind != "constant" and not self.owners.counts_batches(leaf.name):
+            hint = "the tensors of a chain have one dtype"
+            raise refusal(
+                "FG706", f"the {leaf.kind} '{leaf.name}' is of {dtype}, the first input of {self._dtype}", None, hint
+            )
+
     # Operators
+
+    def _read_whole(self, node: fx.Node) -> Value | Number | None:
+        """As `_read`, which knows calls as they are written by people: any other one is refused."""
+        try:
+            return self._read(node)
+        except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError):
+            name = aten.names(node.target)[1]
+            hint = "write it as `fusegen ops` has it"
+            raise refusal(
+                "FG703", f"{name} is called in a way that imports do not know", self.trace.place(node), hint
+            ) from None
 
     def _read(self, node: fx.Node) -> Value | Number | None:
         if node.op == "get_attr" or isinstance(node.meta.get("val"), _SIZES):

@@ -13,6 +13,7 @@ from torch import Tensor, fx, nn
 from torch.export.graph_signature import InputKind
 
 from fusegen.importing.places import Place, is_theirs, of_error, of_trace, refusal
+from fusegen.importing.sizes import check_conditions
 
 Kind = Literal["input", "parameter", "buffer", "constant"]
 _KINDS: dict[InputKind, Kind] = {
@@ -35,13 +36,15 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Trace:
-    """nodes: the operators in order. leaves: by the nodes that stand for them. result: the node that is returned."""
+    """nodes: the operators in order. leaves: by the nodes that stand for them. result: the node that is returned.
+    is_for_all: whether its operators take any number of rows."""
 
     module: nn.Module
     training: bool
     nodes: tuple[fx.Node, ...]
     leaves: dict[fx.Node, Leaf]
     result: fx.Node
+    is_for_all: bool = True
 
     def path(self, node: fx.Node) -> str:
         """The submodule whose forward runs the node; "" for the module itself."""
@@ -81,7 +84,7 @@ def shape(node: fx.Node) -> tuple[Any, ...]:
 def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
     """The module's graph in training or evaluation. Its mode and state stay as they are. Raises SpecError."""
     dynamic = tuple(dict.fromkeys(range(x.dim()), torch.export.Dim.AUTO) for x in inputs)
-    with _mode(module, training), _constant_momentum(module), _quiet():
+    with _mode(module, training), constant_momentum(module), _quiet():
         try:
             exported = torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic, strict=False)
         except Exception as error:
@@ -91,13 +94,15 @@ def trace(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Trace:
     for node in exported.graph.find_nodes(op="placeholder"):
         each = specs[node.name]
         leaves[node] = Leaf(_KINDS.get(each.kind, "constant"), each.target or node.name)
+    sizes = {leaf.name: node.meta["val"].shape for node, leaf in leaves.items() if leaf.kind == "input"}
+    for_all = check_conditions(exported, sizes)
     (output,) = exported.graph.find_nodes(op="output")
     results = output.args[0]
     if len(results) != 1 or not isinstance(results[0], fx.Node) or not exported.call_spec.out_spec.is_leaf():
         what = f"returns {len(results)} values" if len(results) != 1 else "returns something else than one tensor"
         raise refusal("FG705", f"forward {what}", forward_of(module), "a chain has one result, a tensor")
     nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
-    return Trace(module, training, nodes, leaves, results[0])
+    return Trace(module, training, nodes, leaves, results[0], for_all)
 
 
 def _untraceable(error: Exception) -> Exception:
@@ -127,7 +132,7 @@ def _mode(module: nn.Module, training: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _constant_momentum(module: nn.Module) -> Iterator[None]:
+def constant_momentum(module: nn.Module) -> Iterator[None]:
     """A batch norm that averages over all batches reads its count of them, which no graph can: what it does is known
     without that."""
     norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._NormBase) and m.momentum is None]

@@ -1,0 +1,170 @@
+"""A module and the one of its imported spec, in double precision with one state: output, gradients, running statistics.
+
+What is compared has to show something: each of these has to be finite once.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fusegen.importing.places import of_error, refusal
+from fusegen.importing.state import unchanged
+from fusegen.verify.policy import error
+from fusegen.verify.subject import spread_out
+
+# What rounding may leave: PyTorch's hardswish has a sixth as a float, in double precision too. Another eps, factor or
+# formula leaves far more.
+_LIMIT = 1e-7
+# A gradient that cancels to nothing is as accurate as the others are large.
+_CANCELLED = 1e-3
+# Parameters of a module that is compared once in each mode.
+_LARGE = 2**22
+_WRONG = "the import is wrong, or the module does what its trace does not show; no spec was written"
+_NOTHING = "give an example, or parameters, with which the module has finite results and gradients"
+
+Results = dict[str, Tensor]
+
+
+class Differs(Exception):
+    """What differs, in words."""
+
+
+class Pair:
+    """original: as it is; a copy is compared. fused: the spec's module, which is taken over. Raises SpecError where
+    their states differ in names."""
+
+    def __init__(self, original: nn.Module, fused: nn.Module, inputs: Sequence[Tensor]) -> None:
+        alone = fused.state_dict().keys() ^ original.state_dict().keys()
+        if alone:
+            raise refusal("FG708", f"the state_dict has {', '.join(sorted(alone))} on one side alone")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self.original = _copied(original)
+            spread_out(self.original)
+            self.given = [x.detach().cpu().double() for x in inputs]
+            self.drawn = [torch.randn_like(x) * 2 for x in self.given]
+        self.fused = fused.double()
+        self.fused.load_state_dict(self.original.state_dict())
+        self.is_large = sum(parameter.numel() for parameter in original.parameters()) > _LARGE
+
+    def check(self, where: str = "", hint: str = _WRONG, scales: Iterable[float] = ()) -> None:
+        """Raises SpecError for a difference. where: words for it. scales: of further comparisons with inputs and
+        parameters of that size."""
+        try:
+            seen = self._differences()
+            for scale in () if self.is_large else scales:
+                self._scale(scale)
+                seen |= self.differs([(self.drawn, True), (self.drawn, False)])
+            self._check_seen(seen)
+        except Differs as difference:
+            raise refusal("FG708", f"the spec's {difference}{where}", None, hint) from None
+
+    def _differences(self) -> set[str]:
+        runs = [(self.given, True), (self.drawn, False), (self.drawn, True), (self.given, False)]
+        return self.differs(runs[:2] if self.is_large else runs)
+
+    def _check_seen(self, seen: set[str]) -> None:
+        """Once more where no output or gradient was finite: with positive numbers, which have logarithms and roots."""
+        wanted = {"output", *(f"gradient of {name}" for name, _ in self.original.named_parameters())}
+        if wanted <= seen:
+            return
+        with torch.no_grad():
+            for parameter in self.original.parameters():
+                parameter.abs_()
+        self.fused.load_state_dict(self.original.state_dict())
+        seen = seen | self.differs([([x.abs() for x in self.drawn], training) for training in (True, False)])
+        for name in sorted(wanted - seen):
+            raise refusal("FG708", f"the comparison shows nothing: the {name} is not finite", None, _NOTHING)
+
+    def differs(self, runs: Iterable[tuple[Sequence[Tensor], bool]]) -> set[str]:
+        """What was finite. runs: inputs, and whether in training; one that the original refuses is left out. Raises
+        Differs."""
+        seen: set[str] = set()
+        for inputs, training in runs:
+            theirs = self._theirs(inputs, training)
+            try:
+                ours = run(self.fused, inputs, training)
+            except Exception as error:
+                raise Differs(f"module raises {type(error).__name__}: {error}"[:250]) from None
+            _compare(theirs, ours, "training" if training else "evaluation")
+            seen |= {name for name, value in theirs.items() if bool(torch.isfinite(value).all())}
+        return seen
+
+    def refuses(self, inputs: Sequence[Tensor], training: bool) -> bool:
+        """Whether the original raises an error. Neither module's state changes."""
+        try:
+            copy.deepcopy(self.original).train(training)(*inputs)
+        except Exception:
+            return True
+        return False
+
+    def _theirs(self, inputs: Sequence[Tensor], training: bool) -> Results:
+        self.original.train(training)
+        try:
+            with unchanged(self.original):
+                return run(self.original, inputs, training)
+        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError, KeyError, AssertionError) as error:
+            message = f"the module raises {type(error).__name__} in double precision: {error}"
+            raise refusal("FG701", message[:300], of_error(error)) from None
+
+    def _scale(self, scale: float) -> None:
+        """Small numbers show the eps of a norm."""
+        with torch.no_grad():
+            for module in (self.original, self.fused):
+                for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+                    if tensor.is_floating_point():
+                        tensor.copy_(_sized(tensor, scale * scale if name.endswith("running_var") else scale))
+        self.drawn = [_sized(x, scale) for x in self.drawn]
+
+
+def _sized(x: Tensor, scale: float) -> Tensor:
+    largest = float(x.abs().max()) if x.numel() else 0.0
+    return x * (scale / largest) if largest else x
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(module).cpu().double()
+    except Exception as error:
+        message = f"the module cannot be copied: {type(error).__name__}: {error}"
+        raise refusal("FG701", message[:300], None, "it is compared as a copy") from None
+
+
+def run(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Results:
+    """What a call and its backward pass give, by name."""
+    module.train(training).zero_grad(set_to_none=True)
+    given = [x.clone().requires_grad_() for x in inputs]
+    output = module(*given)
+    if not isinstance(output, Tensor):
+        raise refusal("FG705", "forward returns something else than one tensor")
+    weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output).sin() + 0.3
+    if output.requires_grad:
+        (output * weights).sum().backward()
+    found = {"output": output.detach()}
+    gradients = [*((f"input {index}", x) for index, x in enumerate(given)), *module.named_parameters()]
+    for name, tensor in gradients:
+        found[f"gradient of {name}"] = torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
+    return found | {name: buffer.clone() for name, buffer in module.named_buffers()}
+
+
+def _compare(theirs: Results, ours: Results, mode: str) -> None:
+    gradients = [x for name, x in theirs.items() if name.startswith("gradient") and x.numel()]
+    largest = max((float(x.abs().nan_to_num(posinf=0.0).max()) for x in gradients), default=0.0)
+    for name, exact in theirs.items():
+        terms = torch.tensor(largest * _CANCELLED) if name.startswith("gradient") else None
+        found = error(ours[name], exact, terms)
+        if not max(found.largest, found.norm) <= _LIMIT:
+            raise Differs(f"{name} is another one in {mode}: off by {found.largest:.1e}")
+        if not _same_infinities(ours[name], exact):
+            raise Differs(f"{name} is another one in {mode}: it is not finite elsewhere, or with another sign")
+
+
+def _same_infinities(ours: Tensor, theirs: Tensor) -> bool:
+    finite = torch.isfinite(theirs)
+    return bool(torch.equal(ours[~finite].nan_to_num(nan=0.0), theirs[~finite].nan_to_num(nan=0.0))) and bool(
+        torch.equal(ours.isnan(), theirs.isnan())
+    )

@@ -1,0 +1,168 @@
+"""Whether a module's calls are the same in other dtypes, on a GPU, under autocast and without gradients.
+
+The module is traced in one of these alone. Here it runs on tensors without data, and what it calls of PyTorch is noted.
+On a GPU, as it seems: its tensors say that they are on one.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten
+
+from fusegen.importing.places import Place, is_theirs, of_error, refusal
+from fusegen.importing.trace import constant_momentum
+from fusegen.verify.cuda_autocast import CudaAutocast, autocast_on_cuda
+
+AUTOCAST = "Under autocast its result is of {}, that of the original of {}."
+_ONE_CHAIN = "a chain is the same in all dtypes, on all devices and in all modes of PyTorch"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """words: of messages. gradients: `None` where the inputs want none."""
+
+    words: str
+    dtype: torch.dtype | None = None
+    on_gpu: bool = False
+    autocast: bool = False
+    gradients: bool | None = True
+
+
+# The first is how others are to be. A dtype of None is the module's own.
+VARIANTS = (
+    Variant("as it is"),
+    Variant("in bfloat16", torch.bfloat16),
+    Variant("in float16", torch.float16),
+    Variant("in float64", torch.float64),
+    Variant("without gradients", gradients=False),
+    Variant("for inputs that want no gradients", gradients=None),
+    Variant("on a GPU", on_gpu=True),
+    Variant("under autocast", on_gpu=True, autocast=True),
+)
+
+
+def check_variants(original: nn.Module, fused: nn.Module, inputs: Sequence[Tensor]) -> list[str]:
+    """Remarks for those who read the spec. Raises SpecError where a variant is another chain, or has results of another
+    dtype than the spec's module."""
+    remarks = []
+    for training in (True, False):
+        usual: list[Call] = []
+        for variant in VARIANTS:
+            calls, theirs = _recorded(original, inputs, variant, training)
+            usual = usual or calls
+            _check_calls(usual, calls, variant)
+            ours = _recorded(fused, inputs, variant, training)[1]
+            if ours != theirs and not variant.autocast:
+                message = f"{variant.words}, the result is of {theirs}"
+                raise refusal("FG710", message, calls[-1].place if calls else None, _ONE_CHAIN)
+            if ours != theirs:
+                remarks.append(AUTOCAST.format(*(str(each).removeprefix("torch.") for each in (ours, theirs))))
+    return list(dict.fromkeys(remarks))
+
+
+@dataclass(frozen=True)
+class Call:
+    """what: the function and what it is given besides tensors."""
+
+    what: tuple[Any, ...]
+    place: Place | None
+
+
+def _check_calls(usual: list[Call], calls: list[Call], variant: Variant) -> None:
+    for index in range(max(len(usual), len(calls))):
+        one, other = usual[index : index + 1], calls[index : index + 1]
+        if [each.what for each in one] != [each.what for each in other]:
+            place = (other or one)[0].place
+            raise refusal("FG710", f"the module computes something else {variant.words}", place, _ONE_CHAIN)
+
+
+def _recorded(
+    module: nn.Module, inputs: Sequence[Tensor], variant: Variant, training: bool
+) -> tuple[list[Call], torch.dtype | None]:
+    """The calls of one forward, and the dtype of the result."""
+    recorder = _Recorder(variant.on_gpu)
+    with ExitStack() as stack:
+        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        fake = _fake_module(module, variant).train(training)
+        given = [_fake(x, variant).requires_grad_(variant.gradients is True) for x in inputs]
+        stack.enter_context(constant_momentum(fake))
+        stack.enter_context(torch.set_grad_enabled(variant.gradients is not False))
+        if variant.autocast:
+            stack.enter_context(autocast_on_cuda(torch.bfloat16))
+            stack.enter_context(CudaAutocast(torch.bfloat16))
+        stack.enter_context(recorder)
+        try:
+            result = fake(*given)
+        except Exception as error:
+            message = f"the module raises {type(error).__name__} {variant.words}: {error}"
+            raise refusal("FG710", message.splitlines()[0][:250], of_error(error), _ONE_CHAIN) from None
+        dtype = result.dtype if isinstance(result, Tensor) else None
+    return recorder.calls, dtype
+
+
+def _fake_module(module: nn.Module, variant: Variant) -> nn.Module:
+    """A copy with tensors without data."""
+    memo: dict[int, Any] = {}
+    for each in module.parameters():
+        memo[id(each)] = nn.Parameter(_fake(each.detach(), variant), each.requires_grad)
+    for each in module.buffers():
+        memo[id(each)] = _fake(each, variant)
+    return copy.deepcopy(module, memo)
+
+
+def _fake(x: Tensor, variant: Variant) -> Tensor:
+    dtype = variant.dtype if variant.dtype is not None and x.is_floating_point() else x.dtype
+    return torch.empty(x.shape, dtype=dtype)
+
+
+_ON_GPU = {"is_cuda": True, "is_cpu": False, "device": torch.device("cuda", 0)}
+
+
+class _Recorder(TorchFunctionMode):
+    def __init__(self, on_gpu: bool) -> None:
+        super().__init__()
+        self.answers = _ON_GPU if on_gpu else {}
+        self.calls: list[Call] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        place = _user_line()
+        self.calls.append(Call((_name(func), *map(_described, tree_flatten((args, kwargs))[0])), place))
+        attribute = getattr(getattr(func, "__self__", None), "__name__", "")
+        if attribute in self.answers and func.__name__ == "__get__" and _is_asked_by_them():
+            return self.answers[attribute]
+        return func(*args, **kwargs)
+
+
+def _name(func: Any) -> str:
+    """Also of what reads an attribute of a tensor."""
+    return f"{getattr(getattr(func, '__self__', None), '__name__', '')}.{getattr(func, '__name__', repr(func))}"
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, Tensor | torch.dtype | torch.device | type):
+        return type(value).__name__
+    return type(value).__name__, repr(value)
+
+
+def _is_asked_by_them() -> bool:
+    return is_theirs(sys._getframe(2).f_code.co_filename)
+
+
+def _user_line() -> Place | None:
+    frame = sys._getframe(2)
+    while frame is not None:
+        if is_theirs(frame.f_code.co_filename):
+            return Place(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
