@@ -42,7 +42,7 @@ def _has_same_dtype(made: Any, found: Found, dtype: torch.dtype) -> bool:
     made._fusegen_owner.float()
     for given in (torch.float32, dtype):
         inputs = [x.cpu().to(given) for x in found.inputs]
-        if found.plan.chain.contraction:
+        if found.chain.plan.chain.contraction:
             inputs[0] = inputs[0].float()  # which is cast in any case
         with CudaAutocast(dtype):
             ours, theirs = _results(made, inputs)

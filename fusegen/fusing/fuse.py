@@ -53,7 +53,7 @@ def fuse(
     specs = Specs(Path(directory) / _SPECS)
     search = Search(model, record(model, args, kwargs, is_replaced), _targets(targets))
     search.walk(model)
-    names = [specs.place(each.text, each.name) for each in search.found]
+    names = [specs.place(each.chain.text, each.name) for each in search.found]
     report = Report(specs.directory, dry_run, left=search.left, written=sorted(specs.texts), unused=specs.unused)
     if search.found and not dry_run:
         output = Path(directory) / _GENERATED
@@ -124,7 +124,7 @@ def _replace_all(
         for group in owners.values():
             owner, regions = group[0][0].owner, []
             for each, name in group:
-                made = region(load(name, output), plans[name], each.sizes, owner, each.paths, each.span)
+                made = region(load(name, output), plans[name], each.chain.sizes, owner, each.paths, each.span)
                 why = _no_kernels(made, each.inputs)
                 if why is None:
                     regions.append(made)
@@ -142,7 +142,7 @@ def _replace_all(
 
 
 def _entry(found: Found, name: str) -> Replaced:
-    return Replaced(found.path, found.kind, name, found.ops, found.saving)
+    return Replaced(found.path, found.kind, name, found.ops, found.chain.saving)
 
 
 def _no_kernels(made: Any, inputs: Sequence[Tensor]) -> str | None:

@@ -8,18 +8,14 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from fusegen.errors import Diagnostic, SpecError
 from fusegen.fusing.calls import Calls
-from fusegen.fusing.flat import Run, flat
+from fusegen.fusing.chains import Chain, Chains, Refused, misfit
+from fusegen.fusing.flat import Run
 from fusegen.fusing.report import Left
-from fusegen.fusing.saving import Saving, saving
 from fusegen.fusing.snapshot import interference
 from fusegen.fusing.swap import is_replaced
-from fusegen.fusing.widths import with_widths
 from fusegen.importing.aten import MODULES
-from fusegen.importing.module import from_module, snake_case
-from fusegen.plan.dimensions import dimensions
-from fusegen.plan.plan import Plan
+from fusegen.importing.module import snake_case
 
 # Layers with tensors that a chain has.
 _LAYERS = tuple(getattr(nn, kind) for kind, _ in MODULES.values())
@@ -28,34 +24,26 @@ _ADVICE = "a chain begins with its only one: make what follows each a module of 
 _NAMED = 4
 
 
+Span = tuple[int, int]
+
+
 @dataclass(frozen=True)
 class Found:
-    """A chain of the model. text: of its spec. sizes: of the arguments that are sizes. paths: of the owner's submodules
-    by the chain's names. span: the children that it is, of an nn.Sequential. inputs: of an example call."""
+    """A chain of the model. name: for its spec, if it has none yet. paths: of the owner's submodules by the chain's
+    names. span: the children that it is, of an nn.Sequential. inputs: of an example call."""
 
     owner: nn.Module
     path: str
     kind: str
     name: str
-    text: str
-    plan: Plan
-    sizes: dict[str, int]
+    chain: Chain
     paths: dict[str, str]
-    span: tuple[int, int] | None
+    span: Span | None
     inputs: tuple[Tensor, ...]
-    saving: Saving
 
     @property
     def ops(self) -> tuple[str, ...]:
-        return tuple(step.op for step in self.plan.spec.chain)
-
-
-class Refused(Exception):
-    """Why modules are no chain to replace. is_known: by looking at them alone."""
-
-    def __init__(self, reason: str, diagnostic: Diagnostic | None = None, *, is_known: bool = False) -> None:
-        super().__init__(reason)
-        self.reason, self.diagnostic, self.is_known = reason, diagnostic, is_known
+        return tuple(step.op for step in self.chain.plan.spec.chain)
 
 
 @dataclass
@@ -73,6 +61,7 @@ class Search:
         for name, module in self.model.named_modules(remove_duplicate=False):
             names.setdefault(id(module), []).append(name)
         self._names = names
+        self._chains = Chains(self.targets)
 
     def walk(self, module: nn.Module, path: str = "") -> None:
         """Fills in what is found below a module, and what is left."""
@@ -101,8 +90,7 @@ class Search:
     def _whole(self, module: nn.Module, path: str) -> Found:
         calls = self.calls[module]
         self._check(module, calls, [module], root=module)
-        copied, paths = flat(module)
-        return self._imported(copied, module, path, type(module).__name__, calls, paths, None)
+        return self._found(module, module, path, calls, {}, None)
 
     def _runs(self, module: nn.Module, path: str) -> set[int]:
         """The chains among the children; returns the indices of what they take."""
@@ -152,11 +140,8 @@ class Search:
         if why is not None and "hooks" not in why:
             raise Refused(why)
         made = Run(children[begin:end])
-        copied, paths = flat(made)
         names = dict(zip(made._modules, list(module._modules)[begin:end], strict=True))
-        inner = {own: ".".join([names[path.partition(".")[0]], *path.split(".")[1:]]) for own, path in paths.items()}
-        shown = f"{path}[{begin}:{end}]"
-        return self._imported(copied, module, shown, type(module).__name__, calls, inner, (begin, end))
+        return self._found(made, module, f"{path}[{begin}:{end}]", calls, names, (begin, end))
 
     def _check(
         self, module: nn.Module, calls: Calls, parts: Sequence[nn.Module], root: nn.Module | None = None
@@ -194,47 +179,21 @@ class Search:
         if why is not None:
             raise Refused(f"{names[0]} {why}")
 
-    def _imported(
-        self,
-        copied: nn.Module,
-        owner: nn.Module,
-        path: str,
-        kind: str,
-        calls: Calls,
-        paths: dict[str, str],
-        span: tuple[int, int] | None,
+    def _found(
+        self, root: nn.Module, owner: nn.Module, path: str, calls: Calls, names: Mapping[str, str], span: Span | None
     ) -> Found:
-        inputs = tuple(x.cpu() for x in calls.inputs)
-        wanted = snake_case(kind)
-        try:
-            text = from_module(copied, inputs, name="chain")
-            origin = None if span is None else f"children of an nn.Sequential, {path}"
-            text, plan = with_widths(text, self.targets, origin)
-        except SpecError as error:
-            first = error.diagnostics[0]
-            raise Refused(first.message, first) from None
-        except Exception as error:  # whatever a module of somebody else may do to a tracer
-            raise Refused(f"its import fails: {type(error).__name__}: {error}"[:300]) from None
-        steps = [step.op for step in plan.spec.chain]
-        if span is not None:
-            wanted = "_".join(steps[:_NAMED])
-        allowed, width = dimensions(plan), calls.inputs[0].shape[-1]
-        for form in calls.forms:
-            shapes = [shape for shape, _ in form]
-            ranks = {len(shape) for shape in shapes}
-            if len(shapes) != len(inputs) or shapes[0][-1] != width or len(ranks) > 1:
-                raise Refused("its calls have inputs of several forms")
-            if min(ranks) < allowed.least or (allowed.most is not None and max(ranks) > allowed.most):
-                raise Refused(f"an input has {max(ranks)} dimensions, and {allowed.reason}")
-            if any(shape[:-1] != shapes[0][:-1] for shape in shapes):
-                raise Refused("its inputs differ in their rows")
-        sizes = {name: plan.spec.dims[name] for name, each in plan.spec.arguments.items() if each.type == "dim"}
-        saved = saving(copied, inputs, plan)
-        if saved is None:
-            raise Refused(f"there are no kernels for {str(inputs[0].dtype).removeprefix('torch.')}")
-        if saved.bytes <= 0:
-            raise Refused(f"kernels would move as much as PyTorch's operators: {', '.join(steps)}", is_known=True)
-        return Found(owner, path, kind, wanted, text, plan, sizes, paths, span, calls.inputs, saved)
+        """The chain that a root is. names: of the owner's submodules for the root's, where these differ."""
+        chain = self._chains.of(root, calls.inputs, None if span is None else f"children of an nn.Sequential, {path}")
+        why = misfit(chain, calls)
+        if why is not None:
+            raise Refused(why)
+        paths = {}
+        for own, inner in chain.paths.items():
+            first, dot, rest = inner.partition(".")
+            paths[own] = names.get(first, first) + dot + rest
+        ops = [step.op for step in chain.plan.spec.chain]
+        name = "_".join(ops[:_NAMED]) if span is not None else snake_case(type(owner).__name__)
+        return Found(owner, path, type(owner).__name__, name, chain, paths, span, calls.inputs)
 
     def _leave(self, module: nn.Module, path: str, refused: Refused) -> None:
         self.left.append(Left(path, type(module).__name__, refused.reason, refused.diagnostic))

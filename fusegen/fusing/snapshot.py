@@ -43,7 +43,7 @@ def snapshot(module: nn.Module, names: Collection[str] | None = None, path: str 
     """names: of the submodules that matter; None for all."""
     own = vars(module)
     values = {name: value for name, value in own.items() if not name.startswith("_") and name != "training"}
-    kept = tuple((name, copy.deepcopy(value)) for name, value in values.items() if _is_plain(value))
+    kept = tuple((name, copy.deepcopy(value)) for name, value in values.items() if plain(value))
     chosen = module._modules if names is None else {name: module._modules[name] for name in names}
     there = {name: part for name, part in chosen.items() if part is not None}
     parts = tuple((name, snapshot(part, path=f"{path}.{name}" if path else name)) for name, part in there.items())
@@ -109,9 +109,10 @@ def _tensors(own: dict[str, Any]) -> list[str]:
     return found
 
 
-def _is_plain(value: Any) -> bool:
+def plain(value: Any) -> bool:
+    """Whether equal values mean the same to whoever reads them."""
     if isinstance(value, tuple | list):
-        return all(_is_plain(each) for each in value)
+        return all(plain(each) for each in value)
     if isinstance(value, dict):
-        return all(_is_plain(each) for each in value.values())
+        return all(plain(each) for each in value.values())
     return isinstance(value, _PLAIN) and value == value  # a NaN never is what it was

@@ -6,7 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import PydanticCustomError
+
 from fusegen.errors import Diagnostic, SpecError
+from fusegen.spec.names import MAX_NAME_LENGTH, camel_case, check_class, check_spec_name
 from fusegen.spec.yaml import parse_yaml, read_yaml
 
 # What may be changed in a spec by hand, and it still is that of the same modules.
@@ -27,8 +30,9 @@ class Specs:
         chain = chain_of(parse_yaml(text, wanted).data)
         name = next((name for name, known in self.known.items() if known == chain), None)
         if name is None:
-            name, number = wanted, 1
-            while name in self.known:
+            wanted = next(each for each in (wanted, f"{wanted}_chain", "chain") if _is_usable(each))
+            name, number, taken = wanted, 1, {known.lower() for known in self.known}
+            while name in taken:
                 number += 1
                 name = f"{wanted}_{number}"
             self.known[name] = chain
@@ -55,6 +59,15 @@ class Specs:
                 os.replace(whole, self.path(name))
         except OSError as error:
             raise SpecError([Diagnostic("FG502", f"{error.filename}: {error.strerror}")]) from None
+
+
+def _is_usable(name: str) -> bool:
+    """Whether a spec may be called that. A number may come behind it."""
+    try:
+        check_class(camel_case(check_spec_name(name)))
+    except PydanticCustomError:
+        return False
+    return len(name) < MAX_NAME_LENGTH - 8
 
 
 def chain_of(data: dict[str, Any]) -> dict[str, Any]:

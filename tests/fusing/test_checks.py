@@ -12,7 +12,7 @@ from torch import Tensor, nn  # noqa: E402
 
 import fusegen  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
-from fusegen.fusing import search  # noqa: E402
+from fusegen.fusing import chains  # noqa: E402
 
 
 class Twice(nn.Module):
@@ -25,6 +25,19 @@ class Twice(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.second(torch.tanh(self.first(x)))
+
+
+class Sorted(nn.Module):
+    """No chain, but six parts that are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(Twice() for _ in range(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for part in self.parts:
+            x = part(x)
+        return torch.sort(x).values
 
 
 class ByPowers(nn.Module):
@@ -44,8 +57,8 @@ def test_tensors_of_another_layer_are_noticed(tmp_path: Path, monkeypatch: pytes
         made, paths = flat(module)
         return made, {"first": paths["second"], "second": paths["first"]}
 
-    flat = search.flat
-    monkeypatch.setattr(search, "flat", swapped)
+    flat = chains.flat
+    monkeypatch.setattr(chains, "flat", swapped)
     model = Twice()
     with pytest.raises(SpecError, match="FG708.*computes something else"):
         fusegen.fuse(model, torch.randn(4, 8), directory=tmp_path, compile=False)
@@ -67,6 +80,30 @@ def test_the_same_dtype_under_autocast(tmp_path: Path) -> None:
     fusegen.fuse(model, x, directory=tmp_path, compile=False)
     with torch.autocast("cpu", torch.bfloat16):
         assert model._fusegen_regions[0].fusegen_obstacle((x,)) is None
+
+
+@pytest.mark.parametrize("name", ["Support", "Tensor", "Import", "Häuser", "X__Y", "A" * 70])
+def test_classes_whose_names_no_spec_can_have(name: str, tmp_path: Path) -> None:
+    model = type(name, (Twice,), {})()
+    report = fusegen.fuse(model, torch.randn(4, 8), directory=tmp_path, compile=False)
+    assert [each.spec for each in report.replaced] == [path.stem for path in (tmp_path / "specs").iterdir()]
+    assert isinstance(model, Twice) and len(vars(model)["_fusegen_regions"]) == 1
+
+
+def test_modules_that_are_alike_are_imported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another number is another module, and so is another object that a forward may read."""
+    imports = []
+    monkeypatch.setattr(
+        chains, "from_module", lambda *given, **named: imports.append(1) or from_module(*given, **named)
+    )
+    from_module = fusegen.from_module
+    model = Sorted()
+    model.parts[2].first.eps = 0.5
+    model.parts[3].settings = model.parts[4].settings = {"a": object()}
+    model.parts[5].settings = {"a": object()}
+    report = fusegen.fuse(model, torch.randn(4, 8), directory=tmp_path, dry_run=True)
+    assert [each.spec for each in report.replaced] == ["twice", "twice", "twice_2", "twice", "twice", "twice"]
+    assert len(imports) == 1 + 4  # of the model, and of four forms
 
 
 def spec_of(directory: Path) -> Path:
