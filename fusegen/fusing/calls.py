@@ -11,18 +11,24 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fusegen.importing.places import of_error, refusal
+from fusegen.ops.catalogue import STEPS
+
+OPS = frozenset(op for step in STEPS for op in step.ops())
 
 
 @dataclass
 class Calls:
     """Of one module. inputs: of its first call, in the order of forward's arguments. forms: the shapes and dtypes of
-    all calls. odd: why a call is none of tensors to one tensor; empty if each is."""
+    all calls. odd: why a call is none of tensors to one tensor; empty if each is. ops: those of a chain that its
+    forward runs itself, not in submodules."""
 
     inputs: tuple[Tensor, ...] = ()
     forms: set[tuple[tuple[tuple[int, ...], torch.dtype], ...]] = field(default_factory=set)
     odd: str = ""
+    ops: dict[str, None] = field(default_factory=dict)
 
 
 def record(
@@ -34,9 +40,15 @@ def record(
     as they are. Raises SpecError with the line that fails.
     """
     found: dict[nn.Module, Calls] = {}
+    running: list[nn.Module] = []
+
+    def enter(module: nn.Module, args: tuple[Any, ...]) -> None:
+        running.append(module)
+        found.setdefault(module, Calls())
 
     def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        calls = found.setdefault(module, Calls())
+        running.pop()
+        calls = found[module]
         inputs = positional(type(module), args, kwargs)
         if inputs is None or not inputs or not all(isinstance(x, Tensor) for x in inputs):
             calls.odd = calls.odd or "it is called with something else than tensors"
@@ -49,9 +61,11 @@ def record(
     devices = {tensor.device.index for tensor in model.parameters() if tensor.is_cuda}
     with _as_it_was(model), torch.random.fork_rng(devices=sorted(devices)), torch.no_grad(), ExitStack() as hooks:
         for module in _open(model, closed):
+            hooks.callback(module.register_forward_pre_hook(enter).remove)
             hooks.callback(module.register_forward_hook(note, with_kwargs=True).remove)
         try:
-            model.eval()(*args, **kwargs)
+            with _Operators(lambda op: running and found[running[-1]].ops.setdefault(op)):
+                model.eval()(*args, **kwargs)
         except Exception as error:
             message = f"the model does not run with these inputs: {type(error).__name__}: {error}"
             raise refusal("FG701", message[:300], of_error(error)) from None
@@ -75,6 +89,20 @@ def positional(kind: type[nn.Module], args: Sequence[Any], kwargs: Mapping[str, 
     while found and found[-1] is named[len(found) - 1].default:
         found.pop()
     return tuple(found)
+
+
+class _Operators(TorchDispatchMode):
+    """Tells of each op of a chain that an operator is."""
+
+    def __init__(self, tell: Callable[[str], Any]) -> None:
+        super().__init__()
+        self.tell = tell
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__.strip("_")
+        if name in OPS:
+            self.tell(name)
+        return func(*args, **(kwargs or {}))
 
 
 def _open(module: nn.Module, closed: Callable[[nn.Module], bool]) -> Iterator[nn.Module]:

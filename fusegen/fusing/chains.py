@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,12 +14,15 @@ from torch import Tensor, nn
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.fusing.calls import Calls
 from fusegen.fusing.flat import flat
+from fusegen.fusing.imports import imported
 from fusegen.fusing.saving import Saving, saving
 from fusegen.fusing.snapshot import plain
 from fusegen.fusing.widths import with_widths
-from fusegen.importing.module import from_module
 from fusegen.plan.dimensions import dimensions
 from fusegen.plan.plan import Plan
+
+# The most in each leading dimension, by their number.
+_ROWS = {1: (24,), 2: (4, 6), 3: (2, 3, 4)}
 
 
 @dataclass(frozen=True)
@@ -33,18 +38,28 @@ class Chain:
 
 
 class Refused(Exception):
-    """Why modules are no chain to replace. is_known: by looking at them alone."""
+    """Why modules are no chain to replace. is_known: by looking at them alone. has_parts: something inside may be."""
 
-    def __init__(self, reason: str, diagnostic: Diagnostic | None = None, *, is_known: bool = False) -> None:
+    def __init__(
+        self, reason: str, diagnostic: Diagnostic | None = None, *, is_known: bool = False, has_parts: bool = False
+    ) -> None:
         super().__init__(reason)
-        self.reason, self.diagnostic, self.is_known = reason, diagnostic, is_known
+        self.reason, self.diagnostic, self.is_known, self.has_parts = reason, diagnostic, is_known, has_parts
+
+    def with_advice(self, ops: Collection[str]) -> Refused:
+        """The same of a module whose forward runs these ops of a chain itself."""
+        if not self.has_parts or len(ops) < 2:
+            return self
+        advice = f"its forward itself has {', '.join(ops)}: in a module of their own they would be looked at"
+        return Refused(f"{self.reason}; {advice}", self.diagnostic, has_parts=True)
 
 
 class Chains:
-    """targets: of the specs, in place of the importer's."""
+    """targets: of the specs, in place of the importer's. store: of imports that have passed. keep: whether to add to
+    them."""
 
-    def __init__(self, targets: list[str] | None) -> None:
-        self.targets = targets
+    def __init__(self, targets: list[str] | None, store: Path, *, keep: bool) -> None:
+        self.targets, self.store, self.keep = targets, store, keep
         self._known: dict[Any, Chain | Refused] = {}
 
     def of(self, module: nn.Module, inputs: Sequence[Tensor], origin: str | None) -> Chain:
@@ -67,11 +82,13 @@ class Chains:
         copied, paths = flat(module)
         # Strides are no business of a chain, but of a trace.
         given = [x.cpu().clone(memory_format=torch.contiguous_format) for x in inputs]
+        rows = math.prod(given[0].shape[:-1])
         try:
-            text, plan = with_widths(from_module(copied, given, name="chain"), self.targets, origin)
+            text = imported(copied, _few_rows(given), self.store, keep=self.keep)
+            text, plan = with_widths(text, rows, self.targets, origin)
         except SpecError as error:
             first = error.diagnostics[0]
-            raise Refused(first.message, first) from None
+            raise Refused(first.message, first, has_parts=True) from None
         except Exception as error:  # whatever a module of somebody else may do to a tracer
             raise Refused(f"its import fails: {type(error).__name__}: {error}"[:300]) from None
         sizes = {name: plan.spec.dims[name] for name, each in plan.spec.arguments.items() if each.type == "dim"}
@@ -82,6 +99,15 @@ class Chains:
             ops = ", ".join(step.op for step in plan.spec.chain)
             raise Refused(f"kernels would move as much as PyTorch's operators: {ops}", is_known=True)
         return Chain(text, plan, sizes, paths, saved)
+
+
+def _few_rows(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The inputs with as many rows as an import needs, which runs them many times: those of a chain are any number."""
+    leading = inputs[0].shape[:-1]
+    if any(x.shape[:-1] != leading for x in inputs):
+        return list(inputs)
+    most = _ROWS.get(len(leading), (2,) * len(leading))
+    return [x[tuple(map(slice, most))].contiguous() for x in inputs]
 
 
 def misfit(chain: Chain, calls: Calls) -> str | None:

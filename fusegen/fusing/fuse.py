@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from fusegen.errors import Diagnostic, SpecError
 from fusegen.fusing.calls import record
+from fusegen.fusing.chains import Chains
 from fusegen.fusing.check import compare
 from fusegen.fusing.region import region
 from fusegen.fusing.report import Left, Replaced, Report
@@ -51,12 +52,13 @@ def fuse(
     """
     args, kwargs = _arguments(example_inputs)
     specs = Specs(Path(directory) / _SPECS)
-    search = Search(model, record(model, args, kwargs, is_replaced), _targets(targets))
+    output = Path(directory) / _GENERATED
+    chains = Chains(_targets(targets), output / BUILD_STORE / "imports", keep=not dry_run)
+    search = Search(model, record(model, args, kwargs, is_replaced), chains)
     search.walk(model)
     names = [specs.place(each.chain.text, each.name) for each in search.found]
     report = Report(specs.directory, dry_run, left=search.left, written=sorted(specs.texts), unused=specs.unused)
     if search.found and not dry_run:
-        output = Path(directory) / _GENERATED
         with _locked(output):
             specs.write()
             plans = {plan.spec.name: plan for plan in plan_packages(sorted(specs.directory.glob("*.yaml")))}

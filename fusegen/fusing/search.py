@@ -48,11 +48,11 @@ class Found:
 
 @dataclass
 class Search:
-    """Walks a model. calls: of its submodules. targets: of the specs, in place of the importer's."""
+    """Walks a model. calls: of its submodules."""
 
     model: nn.Module
     calls: Mapping[nn.Module, Calls]
-    targets: list[str] | None
+    chains: Chains
     found: list[Found] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
 
@@ -61,7 +61,6 @@ class Search:
         for name, module in self.model.named_modules(remove_duplicate=False):
             names.setdefault(id(module), []).append(name)
         self._names = names
-        self._chains = Chains(self.targets)
 
     def walk(self, module: nn.Module, path: str = "") -> None:
         """Fills in what is found below a module, and what is left."""
@@ -84,8 +83,10 @@ class Search:
             if child is not None and index not in taken:
                 self.walk(child, f"{path}.{name}" if path else name)
         # Of a module with chains inside it, that it is none itself says nothing.
-        if why is not None and not (why.is_known and len(self.found) > before):
-            self._leave(module, path, why)
+        if why is not None:
+            why = why.with_advice(self.calls[module].ops)
+            if not (why.is_known and len(self.found) > before):
+                self._leave(module, path, why)
 
     def _whole(self, module: nn.Module, path: str) -> Found:
         calls = self.calls[module]
@@ -158,7 +159,7 @@ class Search:
         called = [part for part in inner if part in self.calls]
         linears = [part for part in called if isinstance(part, nn.Linear)]
         if len(linears) > 1:
-            raise Refused(f"it has {len(linears)} linear layers; {_ADVICE}", is_known=True)
+            raise Refused(f"it has {len(linears)} linear layers; {_ADVICE}", is_known=True, has_parts=True)
         for part in inner:
             self._check_part(part, is_root=part is root)
 
@@ -170,7 +171,9 @@ class Search:
             if len(names) > 1:
                 raise Refused(f"{names[0]} is in the model under another name too: {names[1]}")
             if kind.__module__.startswith("torch.nn.") and not isinstance(part, _LAYERS):
-                raise Refused(f"{names[0]} is of type {kind.__name__}, which no chain has", is_known=True)
+                raise Refused(
+                    f"{names[0]} is of type {kind.__name__}, which no chain has", is_known=True, has_parts=True
+                )
         if parametrize.is_parametrized(part):
             raise Refused(f"{names[0]} has a parametrization")
         if is_replaced(part):
@@ -183,7 +186,7 @@ class Search:
         self, root: nn.Module, owner: nn.Module, path: str, calls: Calls, names: Mapping[str, str], span: Span | None
     ) -> Found:
         """The chain that a root is. names: of the owner's submodules for the root's, where these differ."""
-        chain = self._chains.of(root, calls.inputs, None if span is None else f"children of an nn.Sequential, {path}")
+        chain = self.chains.of(root, calls.inputs, None if span is None else f"children of an nn.Sequential, {path}")
         why = misfit(chain, calls)
         if why is not None:
             raise Refused(why)

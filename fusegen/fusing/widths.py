@@ -17,11 +17,11 @@ _REMARKED = re.compile(r"}\s+(# .*)$")
 _WIDTH = 120
 
 
-def with_widths(text: str, targets: list[str] | None, origin: str | None = None) -> tuple[str, Plan]:
-    """The spec, and its plan. targets: in place of the text's. origin: what it was imported from, in place of the
-    text's remarks.
+def with_widths(text: str, count: int, targets: list[str] | None, origin: str | None = None) -> tuple[str, Plan]:
+    """The spec, and its plan.
 
-    Raises SpecError where the chain works for one number of rows alone, or the planner refuses it.
+    count: of the rows, for planning. targets: in place of the text's. origin: what it was imported from, in place of
+    the text's remarks. Raises SpecError where the chain works for one number of rows alone, or the planner refuses it.
     """
     data = parse_yaml(text, "the imported spec").data
     first_line = text.splitlines()[0] if origin is None else f"# Imported from {origin}."
@@ -55,7 +55,7 @@ def with_widths(text: str, targets: list[str] | None, origin: str | None = None)
         if "shape" in each:
             each["shape"] = [value if value == 1 else channels for value in each["shape"]]
             each["init"] = "zeros"
-    data["dims"] = {**data.get("dims", {}), **sizes}
+    data["dims"] = {**data.get("dims", {}), rows: count, **sizes}
     dims = {name: {"type": "dim"} for name in ("in_features", "out_features", "features") if name in sizes}
     data["arguments"] = {**dims, **data.get("arguments", {})}
     data["targets"] = targets or data["targets"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import linecache
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from torch import Tensor, nn  # noqa: E402
 
 import fusegen  # noqa: E402
 from fusegen.errors import SpecError  # noqa: E402
-from fusegen.fusing import chains  # noqa: E402
+from fusegen.fusing import chains, imports  # noqa: E402
 
 
 class Twice(nn.Module):
@@ -92,18 +95,63 @@ def test_classes_whose_names_no_spec_can_have(name: str, tmp_path: Path) -> None
 
 def test_modules_that_are_alike_are_imported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another number is another module, and so is another object that a forward may read."""
-    imports = []
-    monkeypatch.setattr(
-        chains, "from_module", lambda *given, **named: imports.append(1) or from_module(*given, **named)
-    )
-    from_module = fusegen.from_module
+    count, from_module = [], fusegen.from_module
+    monkeypatch.setattr(imports, "from_module", lambda *given, **named: count.append(1) or from_module(*given, **named))
     model = Sorted()
     model.parts[2].first.eps = 0.5
     model.parts[3].settings = model.parts[4].settings = {"a": object()}
     model.parts[5].settings = {"a": object()}
     report = fusegen.fuse(model, torch.randn(4, 8), directory=tmp_path, dry_run=True)
     assert [each.spec for each in report.replaced] == ["twice", "twice", "twice_2", "twice", "twice", "twice"]
-    assert len(imports) == 1 + 4  # of the model, and of four forms
+    assert len(count) == 1 + 4  # of the model, and of four forms
+
+
+HELPER = """
+def activation(x):
+    return x.tanh() {rest}
+"""
+USER = """
+from torch import nn
+from helper_of_fusing import activation
+
+class User(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.factor = nn.LayerNorm(8), 0.5
+
+    def forward(self, x):
+        return activation(self.norm(x)) * self.factor
+"""
+
+
+def test_an_import_that_passed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until an attribute, or a file that its operators come from, is another one."""
+    count = []
+    monkeypatch.setattr(imports, "from_module", lambda *given, **named: count.append(1) or from_module(*given, **named))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    from_module = fusegen.from_module
+
+    def imports_of(factor: float = 0.5, **options: bool) -> int:
+        for name in ("user_of_fusing", "helper_of_fusing"):
+            sys.modules.pop(name, None)
+        linecache.clearcache()
+        model = importlib.import_module("user_of_fusing").User()
+        model.factor = factor
+        before = len(count)
+        assert fusegen.fuse(model, torch.randn(4, 8), directory=tmp_path / "fused", compile=False, **options).replaced
+        return len(count) - before
+
+    (tmp_path / "user_of_fusing.py").write_text(USER)
+    (tmp_path / "helper_of_fusing.py").write_text(HELPER.format(rest=""))
+    try:
+        assert [imports_of(dry_run=True), imports_of(), imports_of(), imports_of(dry_run=True)] == [1, 1, 0, 0]
+        assert [imports_of(0.25), imports_of(0.25), imports_of()] == [1, 0, 0]
+        (tmp_path / "helper_of_fusing.py").write_text(HELPER.format(rest="# the same"))
+        assert [imports_of(), imports_of()] == [1, 0]
+    finally:
+        for name in ("user_of_fusing", "helper_of_fusing"):
+            sys.modules.pop(name, None)
 
 
 def spec_of(directory: Path) -> Path:

@@ -182,6 +182,22 @@ def test_double(tmp_path: Path) -> None:
     assert found["chain"] == "there are no kernels for float64"
 
 
+def test_a_chain_in_the_middle_of_a_forward(tmp_path: Path) -> None:
+    """It is named, and what to do about it."""
+
+    class Middle(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.norm, self.second = nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second(nn.functional.silu(self.norm(self.first(x))) * 2)
+
+    reason = reasons(Middle(), tmp_path=tmp_path)[""]
+    assert "2 linear layers" in reason
+    assert "its forward itself has silu, mul: in a module of their own they would be looked at" in reason
+
+
 def test_a_module_that_no_tracer_takes(tmp_path: Path) -> None:
     """Whatever a module of somebody else does, the others are looked at."""
 
