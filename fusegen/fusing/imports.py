@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-import fusegen
 from fusegen.errors import SpecError
 from fusegen.fusing.snapshot import plain
 from fusegen.importing.module import from_module
 from fusegen.importing.places import is_theirs
 from fusegen.importing.trace import Trace, shape, trace
+from fusegen.paths import templates_directory
 
 NAME = "chain"
 
@@ -106,6 +106,7 @@ def _digest(file: str) -> str:
 
 @functools.cache
 def _program() -> str:
-    """All of fusegen."""
-    root = Path(fusegen.__file__).parent
-    return hashlib.sha256("".join(_digest(str(path)) for path in sorted(root.rglob("*.py"))).encode()).hexdigest()
+    """All of fusegen that a comparison runs."""
+    roots = Path(__file__).resolve().parents[1], templates_directory()
+    files = sorted(path for root in roots for pattern in ("*.py", "*.j2") for path in root.rglob(pattern))
+    return hashlib.sha256("".join(_digest(str(path)) for path in files).encode()).hexdigest()
