@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -79,25 +80,27 @@ class Chains:
         return found
 
     def _imported(self, module: nn.Module, inputs: Sequence[Tensor], origin: str | None) -> Chain:
-        copied, paths = flat(module)
         # Strides are no business of a chain, but of a trace.
         given = [x.cpu().clone(memory_format=torch.contiguous_format) for x in inputs]
         rows = math.prod(given[0].shape[:-1])
         try:
+            copied, paths = flat(module)
             text = imported(copied, _few_rows(given), self.store, keep=self.keep)
             text, plan = with_widths(text, rows, self.targets, origin)
+            saved = saving(copied, given, plan)
         except SpecError as error:
             first = error.diagnostics[0]
+            if origin is not None:  # the line is none of the user's
+                first = dataclasses.replace(first, location=None, source=None)
             raise Refused(first.message, first, has_parts=True) from None
         except Exception as error:  # whatever a module of somebody else may do to a tracer
             raise Refused(f"its import fails: {type(error).__name__}: {error}"[:300]) from None
-        sizes = {name: plan.spec.dims[name] for name, each in plan.spec.arguments.items() if each.type == "dim"}
-        saved = saving(copied, given, plan)
         if saved is None:
             raise Refused(f"there are no kernels for {str(given[0].dtype).removeprefix('torch.')}")
         if saved.bytes <= 0:
             ops = ", ".join(step.op for step in plan.spec.chain)
             raise Refused(f"kernels would move as much as PyTorch's operators: {ops}", is_known=True)
+        sizes = {name: plan.spec.dims[name] for name, each in plan.spec.arguments.items() if each.type == "dim"}
         return Chain(text, plan, sizes, paths, saved)
 
 

@@ -124,9 +124,9 @@ def _replace_all(
     done: list[nn.Module] = []
     try:
         for group in owners.values():
-            owner, regions = group[0][0].owner, []
+            regions = []
             for each, name in group:
-                made = region(load(name, output), plans[name], each.chain.sizes, owner, each.paths, each.span)
+                made = region(load(name, output), plans[name], each.chain.sizes, each.owner, each.paths, each.span)
                 why = _no_kernels(made, each.inputs)
                 if why is None:
                     regions.append(made)
@@ -134,6 +134,7 @@ def _replace_all(
                 else:
                     report.left.append(Left(each.path, each.kind, why))
             if regions:
+                owner = group[0][0].owner
                 replace(owner, regions)
                 done.append(owner)
                 compare(owner, {each.span: each for each, _ in group})

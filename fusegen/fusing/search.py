@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -77,11 +78,13 @@ class Search:
         taken: set[int] = set()
         if is_sequential(module) and module in self.calls:
             taken = self._runs(module, path)
-        elif not module._modules and module not in self.calls and any(True for _ in module.parameters()):
-            self._leave(module, path, Refused("it is not called with these inputs"))
         for index, (name, child) in enumerate(module._modules.items()):
             if child is not None and index not in taken:
-                self.walk(child, f"{path}.{name}" if path else name)
+                inner = f"{path}.{name}" if path else name
+                self.walk(child, inner)
+                # PyTorch's own modules take tensors of their parts without calling them.
+                if child not in self.calls and not _is_layer(module) and any(True for _ in child.parameters(False)):
+                    self._leave(child, inner, Refused("it is not called with these inputs"))
         # Of a module with chains inside it, that it is none itself says nothing.
         if why is not None:
             why = why.with_advice(self.calls[module].ops)
@@ -174,6 +177,8 @@ class Search:
                 raise Refused(
                     f"{names[0]} is of type {kind.__name__}, which no chain has", is_known=True, has_parts=True
                 )
+        if isinstance(part, torch.jit.ScriptModule):
+            raise Refused(f"{names[0]} is compiled by torch.jit", is_known=True)
         if parametrize.is_parametrized(part):
             raise Refused(f"{names[0]} has a parametrization")
         if is_replaced(part):

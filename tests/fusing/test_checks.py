@@ -154,6 +154,16 @@ def test_an_import_that_passed_is_kept(tmp_path: Path, monkeypatch: pytest.Monke
             sys.modules.pop(name, None)
 
 
+def test_a_bias_that_comes_later(tmp_path: Path) -> None:
+    """The chain has none, and the original adds it."""
+    model, x = ByPowers(), torch.randn(4, 8)
+    model.fc = nn.Linear(8, 8, bias=False)
+    fusegen.fuse(model, x, directory=tmp_path, compile=False)
+    assert model._fusegen_regions[0].fusegen_obstacle((x,)) is None
+    model.fc.bias = nn.Parameter(torch.ones(8))
+    assert model._fusegen_regions[0].fusegen_obstacle((x,)) == "fc has other parameters now"
+
+
 def spec_of(directory: Path) -> Path:
     (path,) = (directory / "specs").iterdir()
     return path

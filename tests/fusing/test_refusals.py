@@ -137,6 +137,13 @@ def test_too_many_dimensions(tmp_path: Path) -> None:
     assert any("batch_norm" in each for each in reasons(model, torch.randn(4, 5, 8), tmp_path=tmp_path).values())
 
 
+def test_in_place_at_the_begin_of_a_run(tmp_path: Path) -> None:
+    """It changes what it is given; a run may begin behind it. Inside a run it is as any."""
+    model = nn.Sequential(nn.Conv1d(3, 3, 1), nn.ReLU(inplace=True), nn.Linear(8, 8), nn.ReLU(inplace=True))
+    report = fusegen.fuse(model, torch.randn(4, 3, 8), directory=tmp_path, dry_run=True)
+    assert [(each.path, each.ops) for each in report.replaced] == [("[2:4]", ("linear", "relu"))]
+
+
 def test_dropout(tmp_path: Path) -> None:
     assert "dropout" in reasons(Holder(chain=Chain(dropout=0.5)), tmp_path=tmp_path)["chain"]
 
@@ -196,6 +203,12 @@ def test_a_chain_in_the_middle_of_a_forward(tmp_path: Path) -> None:
     reason = reasons(Middle(), tmp_path=tmp_path)[""]
     assert "2 linear layers" in reason
     assert "its forward itself has silu, mul: in a module of their own they would be looked at" in reason
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_a_module_of_jit(tmp_path: Path) -> None:
+    model = Holder(chain=torch.jit.trace(Chain(), torch.randn(4, 8)))
+    assert reasons(model, tmp_path=tmp_path)["chain"] == "chain is compiled by torch.jit"
 
 
 def test_a_module_that_no_tracer_takes(tmp_path: Path) -> None:
