@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Pair
+from fusegen.importing.state import check_state
 from fusegen.importing.variants import check_variants
 from fusegen.importing.vary import Case, Variations, constructed
 from fusegen.plan.plan import Plan
@@ -48,9 +49,11 @@ def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
     """Remarks for those who read the spec. Raises SpecError for a difference, and NotFollowed."""
     rows = next(iter(sheet.inputs.values()))[0]
     remarks = [FIXED_ROWS.format(rows)] if isinstance(rows, int) else []
-    with reference_class(plan) as cls:
+    with reference_class(plan) as cls, _few_threads(arguments.module):
         example = Case(sheet.dims, _few(arguments.inputs, sheet), arguments.module)
         values = constructed(sheet, arguments, sheet.dims)
+        check_state(arguments.module, example.inputs)
+        remarks += check_variants(arguments.module, cls(**values), example.inputs)
         Pair(arguments.module, cls(**values), example.inputs).check(scales=_scales(sheet, values))
         others = Variations(cls, plan, sheet, arguments, example)
         _check_followed(others.decided())
@@ -59,16 +62,27 @@ def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
         _check_followed(others.unlike(small))
         for case in cases:
             fused = cls(**constructed(sheet, arguments, case.dims))
-            Pair(case.original, fused, case.inputs).check(" at other sizes", _FOLLOWS)
+            Pair(case.original, fused, case.inputs).check(" at other sizes", _FOLLOWS, again=True)
         remarks += others.check_rows(small)
         small_values = constructed(sheet, arguments, small.dims)
-        remarks += check_variants(small.original, cls(**small_values), small.inputs)
         if arguments.constructor is None:
             drawn = any(draft.data.get("init") in ("rand", "randn") for draft in sheet.chain)
             return [*remarks, *([UNKNOWN_VALUES] if drawn else [])]
         remarks += [SAME_SIZES] if others.free and not cases else []
         original = small.original if cases else arguments.constructor.instance()
         return remarks + _beginnings(original, cls, small_values)
+
+
+@contextmanager
+def _few_threads(module: nn.Module) -> Iterator[None]:
+    """One for a small module: it would spend its time on having more."""
+    before = torch.get_num_threads()
+    if sum(parameter.numel() for parameter in module.parameters()) < 2**20:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _check_followed(names: set[str]) -> None:

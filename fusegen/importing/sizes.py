@@ -44,7 +44,7 @@ def _with_size(x: Tensor, dim: int, size: int, wanted: int) -> Tensor:
 
 
 def check_conditions(exported: ExportedProgram, inputs: Mapping[str, Sequence[Any]]) -> bool:
-    """Whether PyTorch's operators take all sizes that the graph is for. inputs: the sizes of each, by its name.
+    """Whether PyTorch's operators take any number of rows that the graph is for. inputs: the sizes of each, by its name.
 
     Raises SpecError where the module itself makes a difference between sizes.
     """
@@ -57,12 +57,16 @@ def check_conditions(exported: ExportedProgram, inputs: Mapping[str, Sequence[An
     if environment is None:
         return True
     holds = True
+    channels = str(next(iter(inputs.values()))[-1])
     for guard in environment.guards:
         condition = _replaced(guard.expr, environment.replacements)
         place = _place(guard.sloc)
         if condition.free_symbols and place is not None:
             raise refusal("FG702", "control flow that depends on the sizes of inputs", place, _ROWS)
-        holds = holds and _holds(condition)
+        # That a size is not some: PyTorch's operators look for what is done at once, and do the same otherwise. Those of
+        # channels alone, that groups divide them, are the spec's too.
+        is_of_rows = any(str(each) != channels for each in condition.free_symbols)
+        holds = holds and (isinstance(condition, sympy.Ne) or not is_of_rows or _holds(condition))
     for bounds in exported.range_constraints.values():
         if bounds.lower > _LEAST or bounds.upper < 2**31:
             raise refusal("FG702", f"the module works for sizes in {bounds} alone", None, _ROWS)
