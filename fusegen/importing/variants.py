@@ -36,6 +36,7 @@ class Variant:
     on_gpu: bool = False
     autocast: bool = False
     gradients: bool | None = True
+    contiguous: bool = True
 
 
 # The first is how others are to be. A dtype of None is the module's own.
@@ -46,6 +47,7 @@ VARIANTS = (
     Variant("in float64", torch.float64),
     Variant("without gradients", gradients=False),
     Variant("for inputs that want no gradients", gradients=None),
+    Variant("for inputs that are not contiguous", contiguous=False),
     Variant("on a GPU", on_gpu=True),
     Variant("under autocast", on_gpu=True, autocast=True),
 )
@@ -107,7 +109,9 @@ class _WithoutData:
             if variant.dtype not in self._made:
                 self._made[variant.dtype] = self._module(variant.dtype)
             module = self._made[variant.dtype].train(training)
-            given = [_fake(x, variant.dtype).requires_grad_(variant.gradients is True) for x in self.inputs]
+            given = [_fake(x, variant.dtype) for x in self.inputs]
+            given = given if variant.contiguous else [x.movedim(-1, 0).contiguous().movedim(0, -1) for x in given]
+            given = [x.requires_grad_(variant.gradients is True) for x in given]
             stack.enter_context(constant_momentum(module))
             stack.enter_context(torch.set_grad_enabled(variant.gradients is not False))
             if variant.autocast:
@@ -117,6 +121,8 @@ class _WithoutData:
             try:
                 result = module(*given)
             except Exception as error:
+                if not variant.contiguous:  # a view that it cannot take
+                    return self.run(VARIANTS[0], training)
                 message = f"the module raises {type(error).__name__} {variant.words}: {error}"
                 raise refusal("FG710", message.splitlines()[0][:250], of_error(error), _ONE_CHAIN) from None
         return recorder.calls, result.dtype if isinstance(result, Tensor) else None

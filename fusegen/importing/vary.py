@@ -18,7 +18,7 @@ from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
 from fusegen.importing.trace import constant_momentum
-from fusegen.importing.watch import Watch, decided
+from fusegen.importing.watch import Watch, WatchedSizes, decided
 from fusegen.plan.dimensions import dimensions
 from fusegen.plan.plan import Plan
 
@@ -82,12 +82,14 @@ class Variations:
         return decided(lambda watch: self._attempt(watch, numbers), set(numbers))
 
     def _attempt(self, watch: Watch, numbers: dict[str, float]) -> None:
+        dims = {name: self.sheet.dims[name] for name in self.free}
+        sizes = {size: frozenset(name for name in dims if dims[name] == size) for size in dims.values()}
         watched = {name: watch.number(name, value) for name, value in numbers.items()}
         for training in (True, False):
             module = self._without_data(watched).train(training)
             device = self.constructor.device if self.constructor else "meta"
             inputs = [torch.zeros(x.shape, dtype=x.dtype, device=device) for x in self.example.inputs]
-            with constant_momentum(module):
+            with constant_momentum(module), WatchedSizes(watch, sizes):
                 module(*inputs)
 
     def _without_data(self, numbers: dict[str, Any]) -> nn.Module:

@@ -88,6 +88,8 @@ SIZES = {
     "a least size": "self.fc = nn.Linear(n, max(m, 24))",
     "a far least size": "self.fc = nn.Linear(n, max(m, 2))",
     "a greatest size": "self.fc = nn.Linear(n, min(m, 10**6))",
+    "a branch on a result": "self.act = lambda y: y.tanh() if y.shape[1] < 4000 else y",
+    "a branch on a size": "self.act = lambda y: y.tanh() if y.size(-1) ** 2 < 10**7 else y",
     "a branch": "self.act = nn.Tanh() if m < 4000 else nn.ReLU()",
 }
 

@@ -49,6 +49,12 @@ REFUSED = {
         "without gradients",
         "tanh",
     ),
+    "contiguous inputs": (
+        Source("", "return y.tanh() if x.is_contiguous() else y"),
+        "FG710",
+        "not contig",
+        "x.is_cont",
+    ),
     "wanted gradients": (Source("", "return y.tanh() if x.requires_grad else y"), "FG710", "", "x.requires"),
     "autocast": (
         Source("", "return y.tanh() if torch.is_autocast_enabled() else y"),
