@@ -16,11 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.importing.arguments import Arguments
+from fusegen.importing.cases import Case, constructed
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Pair
 from fusegen.importing.state import check_state
 from fusegen.importing.variants import check_variants
-from fusegen.importing.vary import Case, Variations, constructed
+from fusegen.importing.vary import Variations
 from fusegen.plan.plan import Plan
 from fusegen.render.module import render_module
 from fusegen.render.package import support_files
@@ -32,7 +33,7 @@ _ROWS = 16
 _MOST_EPS = 4
 _FOLLOWS = "a number of the module follows from a size: make it an argument of the constructor; no spec was written"
 FIXED_ROWS = "It works for {} rows alone: a view or a parameter of the module has that number."
-SAME_SIZES = "It was compared at the sizes of the example alone: the original cannot be made with others."
+SAME_SIZES = "It was compared at the sizes of the example alone: the original cannot be made with varied."
 UNKNOWN_VALUES = "How its parameters begin is not known without the constructor's arguments: load a state_dict."
 OTHER_VALUES = "Its parameters begin with other values than the original's: load that one's state_dict."
 
@@ -55,20 +56,20 @@ def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
         check_state(arguments.module, example.inputs)
         remarks += check_variants(arguments.module, cls(**values), example.inputs)
         Pair(arguments.module, cls(**values), example.inputs).check(scales=_scales(sheet, values))
-        others = Variations(cls, plan, sheet, arguments, example)
-        _check_followed(others.decided())
-        cases = others.sizes()
+        varied = Variations(cls, plan, sheet, arguments, example)
+        _check_followed(varied.decided())
+        cases = varied.sizes()
         small = cases[0] if cases else example
-        _check_followed(others.unlike(small))
+        _check_followed(varied.unlike(small))
         for case in cases:
             fused = cls(**constructed(sheet, arguments, case.dims))
             Pair(case.original, fused, case.inputs).check(" at other sizes", _FOLLOWS, again=True)
-        remarks += others.check_rows(small)
+        remarks += varied.check_rows(small)
         small_values = constructed(sheet, arguments, small.dims)
         if arguments.constructor is None:
             drawn = any(draft.data.get("init") in ("rand", "randn") for draft in sheet.chain)
             return [*remarks, *([UNKNOWN_VALUES] if drawn else [])]
-        remarks += [SAME_SIZES] if others.free and not cases else []
+        remarks += [SAME_SIZES] if varied.free and not cases else []
         original = small.original if cases else arguments.constructor.instance()
         return remarks + _beginnings(original, cls, small_values)
 

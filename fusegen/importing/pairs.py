@@ -103,7 +103,9 @@ class Pair:
         try:
             with unchanged(self.original):
                 return run(self.original, inputs, training)
-        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError, KeyError, AssertionError) as error:
+        except SpecError:
+            raise
+        except Exception as error:
             message = f"the module raises {type(error).__name__} in double precision: {error}"
             raise refusal("FG701", message[:300], of_error(error)) from None
 

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusegen.importing.places import refusal
+from fusegen.errors import SpecError
+from fusegen.importing.places import of_error, refusal
 from fusegen.importing.trace import forward_of
 
 # Objects within objects that are looked into.
@@ -32,8 +33,14 @@ def check_state(module: nn.Module, inputs: Sequence[Tensor]) -> None:
         raise refusal("FG701", message[:300], None, "it is compared as a copy") from None
     for training in (True, False):
         copied.train(training)
-        with unchanged(copied), torch.no_grad():
-            first, second = copied(*inputs), copied(*inputs)
+        try:
+            with unchanged(copied):
+                first, second = copied(*inputs).detach(), copied(*inputs).detach()
+        except SpecError:
+            raise
+        except Exception as error:
+            message = f"the module raises {type(error).__name__}: {error}"
+            raise refusal("FG701", message[:300], of_error(error)) from None
         if not torch.equal(first.nan_to_num(), second.nan_to_num()):
             message = "the same call of forward gives another result the next time"
             raise refusal("FG711", message, forward_of(module), _NO_STATE)

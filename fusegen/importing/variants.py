@@ -161,9 +161,8 @@ def _name(func: Any) -> str:
 
 
 def _described(value: Any) -> Any:
-    if isinstance(value, Tensor | torch.dtype | torch.device | type):
-        return type(value).__name__
-    return type(value).__name__, repr(value)
+    plain = isinstance(value, str | int | float | complex | slice | type(None) | type(...))
+    return (type(value).__name__, repr(value)) if plain else type(value).__name__
 
 
 def _is_asked_by_them() -> bool:

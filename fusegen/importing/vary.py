@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.constructor import alternatives
+from fusegen.importing.cases import Case, constructed, others, resized, with_rows
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
@@ -40,15 +39,6 @@ _MANY = 4
 _ROWS = (1, 2, 3, 17)
 _BY_ROWS = "the module makes a difference between numbers of rows; no spec was written"
 OTHER_DIMENSIONS = "It is for inputs of {} dimensions: the original computes something else for others that this takes."
-
-
-@dataclass(frozen=True)
-class Case:
-    """Sizes, inputs of these, and the original that is for these."""
-
-    dims: dict[str, int]
-    inputs: list[Tensor]
-    original: nn.Module
 
 
 class Variations:
@@ -129,7 +119,7 @@ class Variations:
         values = constructed(self.sheet, self.arguments, dims)
         own = {name: value for name, value in values.items() if name in self.constructor.values}  # type: ignore[union-attr]
         examples = zip(self.sheet.inputs.values(), self.example.inputs, strict=True)
-        inputs = [_resized(example, shape, dims, self.sheet) for shape, example in examples]
+        inputs = [resized(example, shape, dims, self.sheet) for shape, example in examples]
         try:
             original = self.constructor.instance(own)  # type: ignore[union-attr]
             copy.deepcopy(original).eval()(*inputs)
@@ -149,17 +139,17 @@ class Variations:
         for size in _ROWS[1:3] if pair.is_large else _ROWS:
             self._check_shape(pair, (size, *leading))
         allowed = dimensions(self.plan)
-        others: list[tuple[int, ...]] = [(2, 3)] if allowed.most is None else []
-        others += [()] if allowed.least == 1 else []
+        shapes: list[tuple[int, ...]] = [(2, 3)] if allowed.most is None else []
+        shapes += [()] if allowed.least == 1 else []
         try:
-            for shape in others:
+            for shape in shapes:
                 self._check_shape(pair, shape)
         except SpecError:
             return [OTHER_DIMENSIONS.format(case.inputs[0].dim())]
         return []
 
     def _check_shape(self, pair: Pair, leading: tuple[int, ...]) -> None:
-        inputs = [_with_rows(x, leading) for x in pair.drawn]
+        inputs = [with_rows(x, leading) for x in pair.drawn]
         try:
             pair.differs([(inputs, True), (inputs, False)], refusing=True)
         except Differs as difference:
@@ -174,7 +164,7 @@ class Variations:
 
     def _follows(self, case: Case, name: str, value: float) -> bool:
         compared = 0
-        for index, other in enumerate(_others(value, self.sheet.arguments.get(name, {}).get("type") == "int")):
+        for index, other in enumerate(others(value, self.sheet.arguments.get(name, {}).get("type") == "int")):
             try:
                 pair = self._at(case, name, other)
                 if pair is not None:
@@ -215,45 +205,3 @@ class Variations:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return self.cls(**{**constructed(self.sheet, self.arguments, case.dims), **values})
-
-
-def constructed(sheet: Sheet, arguments: Arguments, dims: dict[str, int]) -> dict[str, Any]:
-    """The values of the spec's arguments, with these sizes."""
-    given = arguments.constructor.values if arguments.constructor else {}
-    found: dict[str, Any] = {}
-    for name, argument in sheet.arguments.items():
-        if argument["type"] == "dim":
-            found[name] = dims[name]
-        elif argument["type"] == "shape":
-            found[name] = tuple(dims.get(size, size) for size in argument["is"])
-        else:
-            found[name] = given[name] if name in given else argument["default"]
-    return found
-
-
-def _others(value: float, is_whole: bool) -> Iterator[float]:
-    """Other values of a number, far from it too."""
-    found = [each for group in alternatives(int(value) if is_whole else float(value)) for each in group]
-    if not is_whole:
-        found = [found[0], -value, value * 100, *found[1:], 0.0, value / 100]
-    yield from (each for each in dict.fromkeys(found) if each != value)
-
-
-def _resized(example: Tensor, shape: Sequence[int | str], dims: dict[str, int], sheet: Sheet) -> Tensor:
-    """An input of other sizes, of the values of the example."""
-    sizes = [*example.shape[:-1], int(dims.get(str(shape[1]), shape[1]))]
-    if shape[0] in sheet.arguments:
-        sizes[0] = dims[str(shape[0])]
-    for dim in range(example.dim()):
-        index = torch.arange(sizes[dim], device=example.device) % example.shape[dim]
-        example = example.index_select(dim, index)
-    return example
-
-
-def _with_rows(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """The rows of an input again and again, in these dimensions."""
-    rows = x.reshape(-1, x.shape[-1])
-    count = 1
-    for size in shape:
-        count *= size
-    return rows[torch.arange(count) % len(rows)].reshape(*shape, x.shape[-1])
