@@ -72,8 +72,8 @@ def test_the_page_has_every_code() -> None:
 def test_a_spec_is_replaced_only_if_that_is_asked_for(model: Path) -> None:
     output = model.parent / "a.yaml"
     output.write_text("mine", encoding="utf-8")
-    done = run(model.parent, "import", "model.py:Model", "-o", "a.yaml")
-    assert done.returncode == 2 and "FG502" in done.stderr and "--overwrite" in done.stderr
+    with pytest.raises(SpecError, match=r"FG502.*--overwrite"):
+        import_spec(f"{model}:Model", "get_init_inputs", "get_inputs", output, overwrite=False)
     assert output.read_text(encoding="utf-8") == "mine"
     done = run(model.parent, "import", "model.py:Model", "-o", "a.yaml", "--overwrite")
     assert done.returncode == 0 and output.read_text(encoding="utf-8") == blocks("yaml")[0].replace("gate\n", "a\n", 1)

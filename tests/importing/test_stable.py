@@ -64,6 +64,7 @@ def test_a_specs_module_is_imported_as_that_spec(name: str) -> None:
         # One behind an argument that is nothing in the chain has another position.
         is_moved = not set(given[: given.index(key)]) <= used
         assert found.spec.arguments[key] == written.spec.arguments[key].model_copy(update={"keyword": is_moved})
-    # And once more it is the same spec, to the letter.
-    again = reimported(found)
-    assert again.spec == found.spec
+    # And once more it is the same spec, to the letter: it is made of the same module, or that is imported too.
+    unlike = {"about_", "dtypes"}
+    if found.spec.model_dump(exclude=unlike) != written.spec.model_dump(exclude=unlike):
+        assert reimported(found).spec == found.spec

@@ -85,7 +85,7 @@ REFUSED = {
     ),
     "a layer in double": (
         Source("self.b = nn.BatchNorm1d(m).double()", "return self.b(y.tanh())"),
-        "FG70",
+        "FG706",
         "",
         None,
     ),
