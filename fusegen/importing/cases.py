@@ -63,3 +63,10 @@ def with_rows(x: Tensor, shape: Sequence[int]) -> Tensor:
     for size in shape:
         count *= size
     return rows[torch.arange(count) % len(rows)].reshape(*shape, x.shape[-1])
+
+
+def alike(original: nn.Module, fused: nn.Module) -> set[str]:
+    """The tensors of the original's state that are the other one's too."""
+    ours = fused.state_dict()
+    theirs = original.state_dict()
+    return {name for name, value in theirs.items() if name in ours and torch.equal(ours[name].to(value.dtype), value)}

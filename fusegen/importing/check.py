@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.cases import Case, constructed
+from fusegen.importing.cases import Case, alike, constructed
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Pair
 from fusegen.importing.state import check_state
@@ -122,10 +122,8 @@ def reference_class(plan: Plan) -> Iterator[type[nn.Module]]:
 def _beginnings(original: nn.Module, cls: type[nn.Module], values: dict[str, Any]) -> list[str]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        ours = cls(**values).state_dict()
-    theirs = original.state_dict()
-    same = all(torch.equal(ours[name].to(value.dtype), value) for name, value in theirs.items())
-    return [] if same else [OTHER_VALUES]
+        fused = cls(**values)
+    return [] if alike(original, fused) == original.state_dict().keys() else [OTHER_VALUES]
 
 
 def _few(inputs: Sequence[Tensor], sheet: Sheet) -> list[Tensor]:

@@ -126,6 +126,8 @@ class Reader(Operands):
             if self._argument(node, index, "") not in (None, value):
                 raise self._lacking(node, function.op)
         op = function.op
+        if op == "pow":  # of which the kernels are made for one exponent
+            keys["exponent"] = Number(keys["exponent"].value)
         if op == "pow" and keys["exponent"] == Number(2):
             op, keys = "square", {}
         if op == "hardtanh" and keys == {"min_val": Number(0), "max_val": Number(6)}:

@@ -12,7 +12,7 @@ from torch import nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.cases import Case, constructed, others, resized, with_rows
+from fusegen.importing.cases import Case, alike, constructed, others, resized, with_rows
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
@@ -47,6 +47,7 @@ class Variations:
     def __init__(self, cls: type[nn.Module], plan: Plan, sheet: Sheet, arguments: Arguments, example: Case) -> None:
         self.cls, self.plan, self.sheet, self.arguments, self.example = cls, plan, sheet, arguments, example
         self.constructor = arguments.constructor
+        self._begun: tuple[Case, set[str]] | None = None
 
     @property
     def free(self) -> list[str]:
@@ -186,16 +187,21 @@ class Variations:
             return None
         if name not in self.sheet.arguments:
             setattr(fused, name, value)
-        for draft in self.sheet.chain:
-            if draft.data.get("init") == name:
-                theirs = original.get_parameter(draft.data["parameter"])
-                if not torch.equal(fused.get_parameter(draft.data["parameter"]).to(theirs.dtype), theirs):
-                    raise Differs(f"parameter '{draft.data['parameter']}'")
+        if self.constructor is not None and name in self.constructor.values:
+            other = sorted(self._alike(case) - alike(original, fused))
+            if other:
+                raise Differs(f"'{other[0]}' begins with other values")
         return Pair(original, fused, case.inputs)
 
-    def _original(self, case: Case, name: str, value: float) -> nn.Module:
-        if self.constructor is not None and name in self.constructor.values:
-            values = constructed(self.sheet, self.arguments, case.dims) | {name: value}
+    def _alike(self, case: Case) -> set[str]:
+        """The tensors that begin with the same values in both modules."""
+        if self._begun is None or self._begun[0] is not case:
+            self._begun = case, alike(self._original(case), self._fused(case))
+        return self._begun[1]
+
+    def _original(self, case: Case, name: str = "", value: float = 0.0) -> nn.Module:
+        if self.constructor is not None and (not name or name in self.constructor.values):
+            values = constructed(self.sheet, self.arguments, case.dims) | ({name: value} if name else {})
             return self.constructor.instance({each: v for each, v in values.items() if each in self.constructor.values})
         original = copy.deepcopy(case.original)
         setattr(original, name, value)

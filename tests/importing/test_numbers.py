@@ -34,7 +34,17 @@ FROZEN = {
     "a number for none": ("self.a = a or 0.25", "return y * self.a"),
     "a lower bound": ("self.a = max(a, 1e-9)", "return y * self.a"),
     "a table": ("self.a = a\nself.b = {0.5: 2.0}.get(a, 3.0)", "return (y * self.a).tanh() * self.b"),
+    "one value alone": (
+        "self.act = nn.LeakyReLU(a)",
+        "if self.act.negative_slope != 0.5:\n    raise ValueError\nreturn self.act(y)",
+    ),
     "the beginning of a parameter": ("self.p = nn.Parameter(torch.full((m,), max(a, 1e-9)))", "return y * self.p"),
+    "an exponent": ("self.a = a", "return y.abs() ** (2 + self.a * 2)"),
+    "an exponent as it is": ("self.a = a + 2.5 - 2.5", "return (y.abs() + 1) ** self.a"),
+    "the beginning of two parameters": (
+        "self.p = nn.Parameter(torch.full((m,), a))\nself.q = nn.Parameter(torch.full((m,), -a))",
+        "return y * self.p + self.q",
+    ),
     "the power of a parameter": ("self.p = nn.Parameter(torch.full((m,), a ** 2 + 0.25))", "return y * self.p"),
 }
 
