@@ -22,6 +22,8 @@ Position = tuple[str, int | str]
 _SIZES = ("]", ".shape", ".num_features", ".num_channels", ".in_features", ".out_features")
 # Numbers to draw before none outside [0, 1) means that none can be.
 _DRAWS = 12
+# Other values of attributes that are tried.
+_CHOICES = 4
 
 
 class Arguments:
@@ -136,30 +138,54 @@ class Arguments:
     def _linked(self, base: Trace) -> dict[Position, tuple[str, str]]:
         """The numbers of a trace that are attributes: by node and position, the submodule and its attribute."""
         numbers = _numbers(base)
-        found: dict[Position, tuple[str, str]] = {}
+        values = set(numbers.values())
+        owned: list[tuple[str, str]] = []
         for path, part in base.module.named_modules():
-            if type(part).__module__.startswith("torch.nn."):
-                continue
-            for name, value in list(vars(part).items()):
-                if is_number(value) and value in numbers.values():
-                    for position in self._changed_with(base, part, name, value, numbers):
-                        found.setdefault(position, (path, name))
+            if not type(part).__module__.startswith("torch.nn."):
+                owned += [(path, name) for name, value in vars(part).items() if is_number(value) and value in values]
+        found = self._changed_with(base, owned, numbers) if owned else {}
+        if found is None:  # they do not fit together
+            found = {}
+            for each in owned:
+                for position, link in (self._changed_with(base, [each], numbers) or {}).items():
+                    found.setdefault(position, link)
         return found
 
     def _changed_with(
-        self, base: Trace, part: nn.Module, name: str, value: Any, numbers: dict[Position, float]
-    ) -> list:
-        for other in changed(value):
-            vars(part)[name] = other
+        self, base: Trace, owned: list[tuple[str, str]], numbers: dict[Position, float]
+    ) -> dict[Position, tuple[str, str]] | None:
+        """The numbers that are other ones, each with the attribute that it is, where these attributes are; None where
+        that is another trace."""
+        parts = [vars(base.module.get_submodule(path)) for path, _ in owned]
+        before = [part[name] for part, (_, name) in zip(parts, owned, strict=True)]
+        for choice in range(_CHOICES):
+            others = _distinct(before, choice)
             try:
+                for part, (_, name), other in zip(parts, owned, others, strict=True):
+                    part[name] = other
                 after = _numbers(trace(base.module, self.inputs, base.training))
             except SpecError:
                 continue
             finally:
-                vars(part)[name] = value
+                for part, (_, name), value in zip(parts, owned, before, strict=True):
+                    part[name] = value
             if after.keys() == numbers.keys():
-                return [each for each, number in numbers.items() if number == value and after[each] == other]
-        return []
+                links = list(zip(owned, before, others, strict=True))
+                pairs = {position: (number, after[position]) for position, number in numbers.items()}
+                return {at: link for at, pair in pairs.items() for link, *both in links if pair == tuple(both)}
+        return None
+
+
+def _distinct(values: Sequence[float], choice: int) -> list[Any]:
+    """Another value for each, all different: of the kind of the same index in `changed`."""
+    found: list[Any] = []
+    for value in values:
+        others = list(changed(value))
+        other = others[min(choice, len(others) - 1)]
+        while other in found or other in values:
+            other = other + 1 if isinstance(other, int) else other * 1.0009765625 + 1e-9
+        found.append(other)
+    return found
 
 
 def _numbers(trace: Trace) -> dict[Position, float]:

@@ -16,10 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from fusegen.importing.arguments import Arguments
+from fusegen.importing.cases import Case, alike, constructed
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Pair
+from fusegen.importing.state import check_state
 from fusegen.importing.variants import check_variants
-from fusegen.importing.vary import Case, Variations, constructed
+from fusegen.importing.vary import Variations
 from fusegen.plan.plan import Plan
 from fusegen.render.module import render_module
 from fusegen.render.package import support_files
@@ -31,7 +33,7 @@ _ROWS = 16
 _MOST_EPS = 4
 _FOLLOWS = "a number of the module follows from a size: make it an argument of the constructor; no spec was written"
 FIXED_ROWS = "It works for {} rows alone: a view or a parameter of the module has that number."
-SAME_SIZES = "It was compared at the sizes of the example alone: the original cannot be made with others."
+SAME_SIZES = "It was compared at the sizes of the example alone: the original cannot be made with varied."
 UNKNOWN_VALUES = "How its parameters begin is not known without the constructor's arguments: load a state_dict."
 OTHER_VALUES = "Its parameters begin with other values than the original's: load that one's state_dict."
 
@@ -48,27 +50,40 @@ def compare(plan: Plan, sheet: Sheet, arguments: Arguments) -> list[str]:
     """Remarks for those who read the spec. Raises SpecError for a difference, and NotFollowed."""
     rows = next(iter(sheet.inputs.values()))[0]
     remarks = [FIXED_ROWS.format(rows)] if isinstance(rows, int) else []
-    with reference_class(plan) as cls:
+    with reference_class(plan) as cls, _few_threads(arguments.module):
         example = Case(sheet.dims, _few(arguments.inputs, sheet), arguments.module)
         values = constructed(sheet, arguments, sheet.dims)
+        check_state(arguments.module, example.inputs)
+        remarks += check_variants(arguments.module, cls(**values), example.inputs)
         Pair(arguments.module, cls(**values), example.inputs).check(scales=_scales(sheet, values))
-        others = Variations(cls, plan, sheet, arguments, example)
-        _check_followed(others.decided())
-        cases = others.sizes()
+        varied = Variations(cls, plan, sheet, arguments, example)
+        _check_followed(varied.decided())
+        cases = varied.sizes()
         small = cases[0] if cases else example
-        _check_followed(others.unlike(small))
+        _check_followed(varied.unlike(small))
         for case in cases:
             fused = cls(**constructed(sheet, arguments, case.dims))
-            Pair(case.original, fused, case.inputs).check(" at other sizes", _FOLLOWS)
-        remarks += others.check_rows(small)
+            Pair(case.original, fused, case.inputs).check(" at other sizes", _FOLLOWS, again=True)
+        remarks += varied.check_rows(small)
         small_values = constructed(sheet, arguments, small.dims)
-        remarks += check_variants(small.original, cls(**small_values), small.inputs)
         if arguments.constructor is None:
             drawn = any(draft.data.get("init") in ("rand", "randn") for draft in sheet.chain)
             return [*remarks, *([UNKNOWN_VALUES] if drawn else [])]
-        remarks += [SAME_SIZES] if others.free and not cases else []
+        remarks += [SAME_SIZES] if varied.free and not cases else []
         original = small.original if cases else arguments.constructor.instance()
         return remarks + _beginnings(original, cls, small_values)
+
+
+@contextmanager
+def _few_threads(module: nn.Module) -> Iterator[None]:
+    """One for a small module: it would spend its time on having more."""
+    before = torch.get_num_threads()
+    if sum(parameter.numel() for parameter in module.parameters()) < 2**20:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _check_followed(names: set[str]) -> None:
@@ -107,10 +122,8 @@ def reference_class(plan: Plan) -> Iterator[type[nn.Module]]:
 def _beginnings(original: nn.Module, cls: type[nn.Module], values: dict[str, Any]) -> list[str]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        ours = cls(**values).state_dict()
-    theirs = original.state_dict()
-    same = all(torch.equal(ours[name].to(value.dtype), value) for name, value in theirs.items())
-    return [] if same else [OTHER_VALUES]
+        fused = cls(**values)
+    return [] if alike(original, fused) == original.state_dict().keys() else [OTHER_VALUES]
 
 
 def _few(inputs: Sequence[Tensor], sheet: Sheet) -> list[Tensor]:

@@ -9,13 +9,12 @@ from typing import Any
 from torch import nn
 
 from fusegen.importing.arguments import Arguments, is_name
-from fusegen.importing.chain import ARITHMETIC, MODELS, Draft
+from fusegen.importing.chain import Draft
 from fusegen.importing.constructor import Constructor
 from fusegen.importing.places import refusal
+from fusegen.importing.symbols import Size, Sizes, inputs_of
 from fusegen.importing.trace import Trace, shape
 from fusegen.importing.values import CHANNELS, Value
-
-Size = int | str
 
 
 @dataclass
@@ -33,8 +32,8 @@ def sheet(trace: Trace, drafts: list[Draft], arguments: Arguments) -> Sheet:
     """The sheet of a chain. Raises SpecError for what the module has and the chain does not."""
     _check_state(trace.module, drafts)
     inputs = {leaf.name: shape(node) for node, leaf in trace.leaves.items() if leaf.kind == "input"}
-    sizes = _Sizes(trace, drafts, arguments, next(iter(inputs.values())))
-    used = {name for draft in drafts for name in _inputs_of(draft)}
+    sizes = Sizes(trace, drafts, arguments, next(iter(inputs.values())))
+    used = {name for draft in drafts for name in inputs_of(draft)}
     first = next(iter(inputs))
     for name in inputs:
         if name != first and name not in used:
@@ -53,102 +52,6 @@ def sheet(trace: Trace, drafts: list[Draft], arguments: Arguments) -> Sheet:
     )
 
 
-class _Sizes:
-    """Which size is what: a symbol that an argument gives, a symbol of the inputs alone, or a number."""
-
-    def __init__(self, trace: Trace, drafts: list[Draft], arguments: Arguments, first: tuple[Any, ...]) -> None:
-        self.dims: dict[str, int] = {}
-        self.taken = {*arguments.attributes, *(arguments.constructor.values if arguments.constructor else ())}
-        self.taken |= {leaf.name for leaf in trace.leaves.values()} | {str(draft.data.get("save")) for draft in drafts}
-        tensors = dict(trace.module.named_parameters()) | dict(trace.module.named_buffers())
-        shaped = {str(draft.data["parameter"]) for draft in drafts if "parameter" in draft.data}
-        of_rows, of_channels = _facts_of_parameters({name: tensors[name] for name in shaped}, arguments)
-        of_channels += _facts_of_parts(drafts, tensors)
-        last, (first_op, name) = example(arguments)[-1], (drafts[0].data["op"], drafts[0].data.get("name"))
-        self.rows = self._rows(first[:-1], example(arguments), of_rows, arguments)
-        if first_op == "linear":
-            inner = [f"{name}.weight[1]"]
-            again = any(trace_input(trace) in _inputs_of(draft) for draft in drafts[1:])
-            count = tensors[f"{name}.weight"].shape[0]
-            self.width = self._symbol(arguments.sizes([*inner, *of_channels] if again else inner), last)
-            self.channels = self._symbol(arguments.sizes([*inner, *of_channels] if again else of_channels), count)
-        elif of_channels:
-            self.width = self.channels = self._symbol(arguments.sizes(of_channels), last)
-        else:
-            self.width = self.channels = last if isinstance(first[-1], int) else self._free("channels", last)
-
-    def _rows(self, leading: tuple[Any, ...], sizes: tuple[int, ...], facts: list[str], arguments: Arguments) -> Size:
-        fixed = [size for size in leading if isinstance(size, int)]
-        rows = 1
-        for size in sizes[:-1]:
-            rows *= size
-        if fixed and len(leading) > 1:
-            message = f"the module works for a dimension of {fixed[0]} alone"
-            raise refusal("FG705", message, None, "leading dimensions of an input have any size")
-        if facts:
-            return self._symbol(arguments.sizes(facts), rows)
-        return rows if fixed else self._free("batch", rows)
-
-    def _symbol(self, name: str | None, size: int) -> Size:
-        if name is None:
-            return int(size)
-        self.dims[name] = int(size)
-        return name
-
-    def _free(self, name: str, size: int) -> str:
-        while name in self.taken:
-            name = {"batch": "rows", "channels": "features"}.get(name, f"{name}_size")
-        self.taken.add(name)
-        self.dims[name] = int(size)
-        return name
-
-
-def _facts_of_parameters(tensors: dict[str, Any], arguments: Arguments) -> tuple[list[str], list[str]]:
-    """The sizes of parameters that are the rows, and those that are the channels, but for shapes that are arguments."""
-    rows: list[str] = []
-    channels: list[str] = []
-    for name, tensor in tensors.items():
-        for index, size in enumerate(tensor.shape):
-            if size != 1 and arguments.shape(name) is None:
-                (channels if index == tensor.dim() - 1 else rows).append(f"{name}[{index}]")
-    return rows, channels
-
-
-# What norms without tensors call the channels.
-_BARE = {
-    "batch_norm": "num_features",
-    "group_norm": "num_channels",
-    "layer_norm": "normalized_shape[0]",
-    "rms_norm": "normalized_shape[0]",
-}
-
-
-def _facts_of_parts(drafts: list[Draft], tensors: dict[str, Any]) -> list[str]:
-    """The sizes of layers and norms that are the channels."""
-    found = []
-    for draft in drafts:
-        name, op = draft.data.get("name"), draft.data["op"]
-        if name is None or op in ARITHMETIC:
-            continue
-        held = [f"{name}.{tensor}" for tensor in MODELS[op].tensors if f"{name}.{tensor}" in tensors]
-        found += [f"{each}[0]" for each in held if tensors[each].dim() and tensors[each].shape[0] != 1]
-        if not held and op in _BARE:
-            found.append(f"{name}.{_BARE[op]}")
-    return found
-
-
-def example(arguments: Arguments) -> tuple[int, ...]:
-    return tuple(arguments.inputs[0].shape)
-
-
-def trace_input(trace: Trace) -> str:
-    return next(leaf.name for leaf in trace.leaves.values() if leaf.kind == "input")
-
-
-def _inputs_of(draft: Draft) -> list[str]:
-    return [draft.data["input"]] if "input" in draft.data else []
-
-
 def _keep_attributes(drafts: list[Draft], arguments: Arguments) -> None:
     """A number of one step that is only an attribute stays that: the constructor has no argument for it."""
     for name, value in arguments.attributes.items():
@@ -157,7 +60,7 @@ def _keep_attributes(drafts: list[Draft], arguments: Arguments) -> None:
             users[0].data |= {"constant": value, "name": name}
 
 
-def _complete(drafts: list[Draft], arguments: Arguments, sizes: _Sizes) -> None:
+def _complete(drafts: list[Draft], arguments: Arguments, sizes: Sizes) -> None:
     """Puts sizes into steps, and shapes and initial values to the first use of each parameter."""
     seen: set[str] = set()
     for draft in drafts:
@@ -179,7 +82,7 @@ def _complete(drafts: list[Draft], arguments: Arguments, sizes: _Sizes) -> None:
         draft.data["init"] = arguments.initial(name)
 
 
-def _shape(dims: list[int], sizes: _Sizes) -> list[Size]:
+def _shape(dims: list[int], sizes: Sizes) -> list[Size]:
     labels = [sizes.rows, sizes.channels][2 - len(dims) :]
     return [1 if size == 1 else label for size, label in zip(dims, labels, strict=True)]
 
@@ -191,7 +94,7 @@ def _lies_as_written(dims: list[int], value: Value, name: str) -> bool:
     return operand.layout == tuple(label for size, label in zip(dims, labels, strict=True) if size != 1)
 
 
-def _arguments(arguments: Arguments, sizes: _Sizes, drafts: list[Draft]) -> dict[str, dict[str, Any]]:
+def _arguments(arguments: Arguments, sizes: Sizes, drafts: list[Draft]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     given = arguments.constructor
     groups = {draft.data.get("num_groups") for draft in drafts}
@@ -230,7 +133,7 @@ def _is_used(name: str, drafts: list[Draft]) -> bool:
     )
 
 
-def _notes(arguments: Arguments, sizes: _Sizes, drafts: list[Draft]) -> list[str]:
+def _notes(arguments: Arguments, sizes: Sizes, drafts: list[Draft]) -> list[str]:
     given = arguments.constructor
     if given is None:
         return []

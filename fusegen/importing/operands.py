@@ -12,7 +12,8 @@ from fusegen.importing import aten
 from fusegen.importing.arguments import Arguments
 from fusegen.importing.owners import Owners
 from fusegen.importing.places import Place, refusal
-from fusegen.importing.trace import Trace, shape
+from fusegen.importing.shapes import first_layout, leaf_layout
+from fusegen.importing.trace import Leaf, Trace, shape
 from fusegen.importing.values import Number, Value, Values
 from fusegen.ops.catalogue import STEPS
 from fusegen.ops.lacking import unknown_op
@@ -32,6 +33,40 @@ class Operands:
         self._first: tuple[Any, ...] = ()  # the sizes of the first input
         self._rank = 0
         self._dtype: torch.dtype | None = None  # of the first input
+
+    def _leaf(self, node: fx.Node, leaf: Leaf) -> Value | None:
+        sizes = shape(node)
+        self._check_leaf(node, leaf)
+        if leaf.kind == "input":
+            if not self._inputs:
+                self._first, self._rank = sizes, len(sizes)
+                if self._rank < 2 or any(isinstance(size, int) and size < 2 for size in sizes):
+                    hint = "the first input is [rows, channels]"
+                    message = (
+                        f"the first example input has the shape {list(sizes)}: it needs two dimensions of 2 or more"
+                    )
+                    raise refusal("FG701", message, None, hint)
+            self._inputs.append(leaf.name)
+            layout = leaf_layout(sizes, first_layout(self._rank))
+            return self.values.make("input", name=leaf.name, layout=layout)
+        if leaf.kind == "parameter":
+            return self.values.make("parameter", name=leaf.name, layout=leaf_layout(sizes))
+        return None
+
+    def _check_leaf(self, node: fx.Node, leaf: Leaf) -> None:
+        """All tensors are of the first input's dtype, but for the counts of batch norms."""
+        dtype = node.meta["val"].dtype
+        if leaf.kind == "input" and self._dtype is None:
+            self._dtype = dtype
+            if not dtype.is_floating_point:
+                raise refusal(
+                    "FG701", f"the first example input is of {dtype}", None, "a chain has floating point inputs"
+                )
+        if dtype != self._dtype and leaf.kind != "constant" and not self.owners.counts_batches(leaf.name):
+            hint = "the tensors of a chain have one dtype"
+            raise refusal(
+                "FG706", f"the {leaf.kind} '{leaf.name}' is of {dtype}, the first input of {self._dtype}", None, hint
+            )
 
     def _root(self, node: fx.Node) -> fx.Node:
         while node in self._source:

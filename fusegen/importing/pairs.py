@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from fusegen.errors import SpecError
 from fusegen.importing.places import of_error, refusal
 from fusegen.importing.state import unchanged
 from fusegen.verify.policy import error
@@ -43,7 +44,7 @@ class Pair:
             raise refusal("FG708", f"the state_dict has {', '.join(sorted(alone))} on one side alone")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            self.original = _copied(original)
+            self.original = copy.deepcopy(original).cpu().double()
             spread_out(self.original)
             self.given = [x.detach().cpu().double() for x in inputs]
             self.drawn = [torch.randn_like(x) * 2 for x in self.given]
@@ -51,21 +52,18 @@ class Pair:
         self.fused.load_state_dict(self.original.state_dict())
         self.is_large = sum(parameter.numel() for parameter in original.parameters()) > _LARGE
 
-    def check(self, where: str = "", hint: str = _WRONG, scales: Iterable[float] = ()) -> None:
+    def check(self, where: str = "", hint: str = _WRONG, scales: Iterable[float] = (), *, again: bool = False) -> None:
         """Raises SpecError for a difference. where: words for it. scales: of further comparisons with inputs and
-        parameters of that size."""
+        parameters of that size. again: that once in each mode is enough."""
+        runs = [(self.given, True), (self.drawn, False), (self.drawn, True), (self.given, False)]
         try:
-            seen = self._differences()
+            seen = self.differs(runs[:2] if self.is_large or again else runs)
             for scale in () if self.is_large else scales:
                 self._scale(scale)
                 seen |= self.differs([(self.drawn, True), (self.drawn, False)])
             self._check_seen(seen)
         except Differs as difference:
             raise refusal("FG708", f"the spec's {difference}{where}", None, hint) from None
-
-    def _differences(self) -> set[str]:
-        runs = [(self.given, True), (self.drawn, False), (self.drawn, True), (self.given, False)]
-        return self.differs(runs[:2] if self.is_large else runs)
 
     def _check_seen(self, seen: set[str]) -> None:
         """Once more where no output or gradient was finite: with positive numbers, which have logarithms and roots."""
@@ -80,12 +78,18 @@ class Pair:
         for name in sorted(wanted - seen):
             raise refusal("FG708", f"the comparison shows nothing: the {name} is not finite", None, _NOTHING)
 
-    def differs(self, runs: Iterable[tuple[Sequence[Tensor], bool]]) -> set[str]:
-        """What was finite. runs: inputs, and whether in training; one that the original refuses is left out. Raises
-        Differs."""
+    def differs(self, runs: Iterable[tuple[Sequence[Tensor], bool]], *, refusing: bool = False) -> set[str]:
+        """What was finite. runs: inputs, and whether in training. refusing: whether those are left out that the
+        original refuses; otherwise it raises SpecError for them. Raises Differs."""
         seen: set[str] = set()
         for inputs, training in runs:
-            theirs = self._theirs(inputs, training)
+            try:
+                theirs = self._theirs(inputs, training)
+            except SpecError as refused:
+                if not refusing or refused.diagnostics[0].code != "FG701":
+                    raise
+                self.fused.load_state_dict(self.original.state_dict())
+                continue
             try:
                 ours = run(self.fused, inputs, training)
             except Exception as error:
@@ -94,20 +98,14 @@ class Pair:
             seen |= {name for name, value in theirs.items() if bool(torch.isfinite(value).all())}
         return seen
 
-    def refuses(self, inputs: Sequence[Tensor], training: bool) -> bool:
-        """Whether the original raises an error. Neither module's state changes."""
-        try:
-            copy.deepcopy(self.original).train(training)(*inputs)
-        except Exception:
-            return True
-        return False
-
     def _theirs(self, inputs: Sequence[Tensor], training: bool) -> Results:
         self.original.train(training)
         try:
             with unchanged(self.original):
                 return run(self.original, inputs, training)
-        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError, KeyError, AssertionError) as error:
+        except SpecError:
+            raise
+        except Exception as error:
             message = f"the module raises {type(error).__name__} in double precision: {error}"
             raise refusal("FG701", message[:300], of_error(error)) from None
 
@@ -124,14 +122,6 @@ class Pair:
 def _sized(x: Tensor, scale: float) -> Tensor:
     largest = float(x.abs().max()) if x.numel() else 0.0
     return x * (scale / largest) if largest else x
-
-
-def _copied(module: nn.Module) -> nn.Module:
-    try:
-        return copy.deepcopy(module).cpu().double()
-    except Exception as error:
-        message = f"the module cannot be copied: {type(error).__name__}: {error}"
-        raise refusal("FG701", message[:300], None, "it is compared as a copy") from None
 
 
 def run(module: nn.Module, inputs: Sequence[Tensor], training: bool) -> Results:

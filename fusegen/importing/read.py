@@ -11,8 +11,8 @@ from torch import fx
 from fusegen.importing import aten
 from fusegen.importing.operands import Operands
 from fusegen.importing.places import refusal
-from fusegen.importing.shapes import broadcast, first_layout, is_channels, leaf_layout, merged, reduced, viewed
-from fusegen.importing.trace import Leaf, forward_of, shape
+from fusegen.importing.shapes import broadcast, first_layout, is_channels, merged, reduced, viewed
+from fusegen.importing.trace import forward_of, shape
 from fusegen.importing.values import ROWS, Layout, Number, Value, walk
 
 # What PyTorch has for sizes that change, and for what is computed of them.
@@ -60,42 +60,6 @@ class Reader(Operands):
                 layout = (*first_layout(self._rank)[:-1], *layout[1:])
             done[id(value)] = self.values.make(value.op, operands, value.keys, value.name, layout, value.place)
         return done[id(result)]
-
-    # Leaves
-
-    def _leaf(self, node: fx.Node, leaf: Leaf) -> Value | None:
-        sizes = shape(node)
-        self._check_leaf(node, leaf)
-        if leaf.kind == "input":
-            if not self._inputs:
-                self._first, self._rank = sizes, len(sizes)
-                if self._rank < 2 or any(isinstance(size, int) and size < 2 for size in sizes):
-                    hint = "the first input is [rows, channels]"
-                    message = (
-                        f"the first example input has the shape {list(sizes)}: it needs two dimensions of 2 or more"
-                    )
-                    raise refusal("FG701", message, None, hint)
-            self._inputs.append(leaf.name)
-            layout = leaf_layout(sizes, first_layout(self._rank))
-            return self.values.make("input", name=leaf.name, layout=layout)
-        if leaf.kind == "parameter":
-            return self.values.make("parameter", name=leaf.name, layout=leaf_layout(sizes))
-        return None
-
-    def _check_leaf(self, node: fx.Node, leaf: Leaf) -> None:
-        """All tensors are of the first input's dtype, but for the counts of batch norms."""
-        dtype = node.meta["val"].dtype
-        if leaf.kind == "input" and self._dtype is None:
-            self._dtype = dtype
-            if not dtype.is_floating_point:
-                raise refusal(
-                    "FG701", f"the first example input is of {dtype}", None, "a chain has floating point inputs"
-                )
-        if dtype != self._dtype and leaf.kind != "constant" and not self.owners.counts_batches(leaf.name):
-            hint = "the tensors of a chain have one dtype"
-            raise refusal(
-                "FG706", f"the {leaf.kind} '{leaf.name}' is of {dtype}, the first input of {self._dtype}", None, hint
-            )
 
     # Operators
 
@@ -162,6 +126,8 @@ class Reader(Operands):
             if self._argument(node, index, "") not in (None, value):
                 raise self._lacking(node, function.op)
         op = function.op
+        if op == "pow":  # of which the kernels are made for one exponent
+            keys["exponent"] = Number(keys["exponent"].value)
         if op == "pow" and keys["exponent"] == Number(2):
             op, keys = "square", {}
         if op == "hardtanh" and keys == {"min_val": Number(0), "max_val": Number(6)}:

@@ -44,7 +44,7 @@ def _with_size(x: Tensor, dim: int, size: int, wanted: int) -> Tensor:
 
 
 def check_conditions(exported: ExportedProgram, inputs: Mapping[str, Sequence[Any]]) -> bool:
-    """Whether PyTorch's operators take all sizes that the graph is for. inputs: the sizes of each, by its name.
+    """Whether PyTorch's operators take any number of rows. inputs: the sizes of each, by its name.
 
     Raises SpecError where the module itself makes a difference between sizes.
     """
@@ -56,17 +56,19 @@ def check_conditions(exported: ExportedProgram, inputs: Mapping[str, Sequence[An
     environment = _environment(inputs)
     if environment is None:
         return True
-    holds = True
+    channels = str(next(iter(inputs.values()))[-1])
+    assumed, wanted = [], []
     for guard in environment.guards:
         condition = _replaced(guard.expr, environment.replacements)
         place = _place(guard.sloc)
         if condition.free_symbols and place is not None:
             raise refusal("FG702", "control flow that depends on the sizes of inputs", place, _ROWS)
-        holds = holds and _holds(condition)
+        of_channels = {str(each) for each in condition.free_symbols} <= {channels}
+        (assumed if of_channels else wanted).append(condition)
     for bounds in exported.range_constraints.values():
         if bounds.lower > _LEAST or bounds.upper < 2**31:
             raise refusal("FG702", f"the module works for sizes in {bounds} alone", None, _ROWS)
-    return holds
+    return all(_holds(condition, assumed) for condition in wanted)
 
 
 def _environment(inputs: Mapping[str, Sequence[Any]]) -> Any:
@@ -82,10 +84,16 @@ def _replaced(condition: Any, known: Mapping[Any, Any]) -> Any:
     return sympy.sympify(condition)
 
 
-def _holds(condition: Any) -> bool:
-    """Whether a condition that a view of PyTorch's has for its sizes holds at many."""
+def _holds(condition: Any, assumed: Sequence[Any]) -> bool:
+    """Whether a condition of PyTorch's operators holds at many sizes.
+
+    assumed: those of channels alone, such as that groups divide them, which the spec's module has too. That a size is
+    not some is none: they look for what is done at once, and do the same otherwise.
+    """
+    if isinstance(condition, sympy.Ne):
+        return True
     for case in itertools.islice(_cases(condition), _MOST_CASES):
-        if condition.xreplace(case) == sympy.false:
+        if condition.xreplace(case) == sympy.false and all(each.xreplace(case) != sympy.false for each in assumed):
             return False
     return True
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +13,37 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusegen.importing.places import refusal
+from fusegen.errors import SpecError
+from fusegen.importing.places import of_error, refusal
 from fusegen.importing.trace import forward_of
 
 # Objects within objects that are looked into.
 _DEPTH = 6
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 _NO_STATE = "the same call of a chain always gives the same; its only state are the running statistics of batch norms"
+
+
+def check_state(module: nn.Module, inputs: Sequence[Tensor]) -> None:
+    """Raises SpecError where a call in training or evaluation changes a copy of the module, or the next gives another
+    result."""
+    try:
+        copied = copy.deepcopy(module)
+    except Exception as error:
+        message = f"the module cannot be copied: {type(error).__name__}: {error}"
+        raise refusal("FG701", message[:300], None, "it is compared as a copy") from None
+    for training in (True, False):
+        copied.train(training)
+        try:
+            with unchanged(copied):
+                first, second = copied(*inputs).detach(), copied(*inputs).detach()
+        except SpecError:
+            raise
+        except Exception as error:
+            message = f"the module raises {type(error).__name__}: {error}"
+            raise refusal("FG701", message[:300], of_error(error)) from None
+        if not torch.equal(first.nan_to_num(), second.nan_to_num()):
+            message = "the same call of forward gives another result the next time"
+            raise refusal("FG711", message, forward_of(module), _NO_STATE)
 
 
 @contextmanager
@@ -38,7 +63,10 @@ def unchanged(module: nn.Module) -> Iterator[None]:
 def _random() -> list[Any]:
     states: list[Any] = [torch.random.get_rng_state().numpy().tobytes(), random.getstate()]
     numpy = sys.modules.get("numpy")
-    return [*states, repr(numpy.random.get_state()[1:])] if numpy is not None else states
+    if numpy is not None:
+        _, keys, *more = numpy.random.get_state()
+        states += [keys.tobytes(), more]
+    return states
 
 
 def _attributes(module: nn.Module) -> dict[tuple[str, str], Any]:

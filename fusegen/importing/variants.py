@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten
 
@@ -36,6 +36,7 @@ class Variant:
     on_gpu: bool = False
     autocast: bool = False
     gradients: bool | None = True
+    contiguous: bool = True
 
 
 # The first is how others are to be. A dtype of None is the module's own.
@@ -46,6 +47,7 @@ VARIANTS = (
     Variant("in float64", torch.float64),
     Variant("without gradients", gradients=False),
     Variant("for inputs that want no gradients", gradients=None),
+    Variant("for inputs that are not contiguous", contiguous=False),
     Variant("on a GPU", on_gpu=True),
     Variant("under autocast", on_gpu=True, autocast=True),
 )
@@ -55,19 +57,24 @@ def check_variants(original: nn.Module, fused: nn.Module, inputs: Sequence[Tenso
     """Remarks for those who read the spec. Raises SpecError where a variant is another chain, or has results of another
     dtype than the spec's module."""
     remarks = []
+    theirs, ours = _WithoutData(original, inputs), _WithoutData(fused, inputs)
     for training in (True, False):
         usual: list[Call] = []
         for variant in VARIANTS:
-            calls, theirs = _recorded(original, inputs, variant, training)
+            calls, dtype = theirs.run(variant, training)
             usual = usual or calls
             _check_calls(usual, calls, variant)
-            ours = _recorded(fused, inputs, variant, training)[1]
-            if ours != theirs and not variant.autocast:
-                message = f"{variant.words}, the result is of {theirs}"
+            if variant.autocast:
+                other = ours.run(variant, training)[1]
+                remarks += [AUTOCAST.format(_short(other), _short(dtype))] if other != dtype else []
+            elif dtype != (variant.dtype or inputs[0].dtype):
+                message = f"{variant.words}, the result is of {_short(dtype)}"
                 raise refusal("FG710", message, calls[-1].place if calls else None, _ONE_CHAIN)
-            if ours != theirs:
-                remarks.append(AUTOCAST.format(*(str(each).removeprefix("torch.") for each in (ours, theirs))))
     return list(dict.fromkeys(remarks))
+
+
+def _short(dtype: torch.dtype | None) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 @dataclass(frozen=True)
@@ -86,52 +93,56 @@ def _check_calls(usual: list[Call], calls: list[Call], variant: Variant) -> None
             raise refusal("FG710", f"the module computes something else {variant.words}", place, _ONE_CHAIN)
 
 
-def _recorded(
-    module: nn.Module, inputs: Sequence[Tensor], variant: Variant, training: bool
-) -> tuple[list[Call], torch.dtype | None]:
-    """The calls of one forward, and the dtype of the result."""
-    recorder = _Recorder(variant.on_gpu)
-    with ExitStack() as stack:
-        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
-        fake = _fake_module(module, variant).train(training)
-        given = [_fake(x, variant).requires_grad_(variant.gradients is True) for x in inputs]
-        stack.enter_context(constant_momentum(fake))
-        stack.enter_context(torch.set_grad_enabled(variant.gradients is not False))
-        if variant.autocast:
-            stack.enter_context(autocast_on_cuda(torch.bfloat16))
-            stack.enter_context(CudaAutocast(torch.bfloat16))
-        stack.enter_context(recorder)
-        try:
-            result = fake(*given)
-        except Exception as error:
-            message = f"the module raises {type(error).__name__} {variant.words}: {error}"
-            raise refusal("FG710", message.splitlines()[0][:250], of_error(error), _ONE_CHAIN) from None
-        dtype = result.dtype if isinstance(result, Tensor) else None
-    return recorder.calls, dtype
+class _WithoutData:
+    """A module and its inputs as tensors that have shapes and dtypes alone."""
+
+    def __init__(self, module: nn.Module, inputs: Sequence[Tensor]) -> None:
+        self.module, self.inputs = module, inputs
+        self._made: dict[torch.dtype | None, nn.Module] = {}
+
+    def run(self, variant: Variant, training: bool) -> tuple[list[Call], torch.dtype | None]:
+        """The calls of one forward, and the dtype of the result."""
+        recorder = _Recorder(variant.on_gpu)
+        with ExitStack() as stack:
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")
+            if variant.dtype not in self._made:
+                self._made[variant.dtype] = self._module(variant.dtype)
+            module = self._made[variant.dtype].train(training)
+            given = [_fake(x, variant.dtype) for x in self.inputs]
+            given = given if variant.contiguous else [x.movedim(-1, 0).contiguous().movedim(0, -1) for x in given]
+            given = [x.requires_grad_(variant.gradients is True) for x in given]
+            stack.enter_context(constant_momentum(module))
+            stack.enter_context(torch.set_grad_enabled(variant.gradients is not False))
+            if variant.autocast:
+                stack.enter_context(autocast_on_cuda(torch.bfloat16))
+                stack.enter_context(CudaAutocast(torch.bfloat16))
+            stack.enter_context(recorder)
+            try:
+                result = module(*given)
+            except Exception as error:
+                if not variant.contiguous:  # a view that it cannot take
+                    return self.run(VARIANTS[0], training)
+                message = f"the module raises {type(error).__name__} {variant.words}: {error}"
+                raise refusal("FG710", message.splitlines()[0][:250], of_error(error), _ONE_CHAIN) from None
+        return recorder.calls, result.dtype if isinstance(result, Tensor) else None
+
+    def _module(self, dtype: torch.dtype | None) -> nn.Module:
+        memo: dict[int, Any] = {id(each): _fake(each, dtype) for each in self.module.buffers()}
+        for each in self.module.parameters():
+            memo[id(each)] = nn.Parameter(_fake(each, dtype), each.requires_grad)
+        return copy.deepcopy(self.module, memo)
 
 
-def _fake_module(module: nn.Module, variant: Variant) -> nn.Module:
-    """A copy with tensors without data."""
-    memo: dict[int, Any] = {}
-    for each in module.parameters():
-        memo[id(each)] = nn.Parameter(_fake(each.detach(), variant), each.requires_grad)
-    for each in module.buffers():
-        memo[id(each)] = _fake(each, variant)
-    return copy.deepcopy(module, memo)
-
-
-def _fake(x: Tensor, variant: Variant) -> Tensor:
-    dtype = variant.dtype if variant.dtype is not None and x.is_floating_point() else x.dtype
-    return torch.empty(x.shape, dtype=dtype)
-
-
-_ON_GPU = {"is_cuda": True, "is_cpu": False, "device": torch.device("cuda", 0)}
+def _fake(x: Tensor, dtype: torch.dtype | None) -> Tensor:
+    return torch.empty(x.shape, dtype=dtype if dtype is not None and x.is_floating_point() else x.dtype, device="meta")
 
 
 class _Recorder(TorchFunctionMode):
     def __init__(self, on_gpu: bool) -> None:
         super().__init__()
-        self.answers = _ON_GPU if on_gpu else {}
+        device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
+        self.answers = {"is_cuda": on_gpu, "is_cpu": not on_gpu, "is_meta": False, "device": device}
         self.calls: list[Call] = []
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -150,9 +161,8 @@ def _name(func: Any) -> str:
 
 
 def _described(value: Any) -> Any:
-    if isinstance(value, Tensor | torch.dtype | torch.device | type):
-        return type(value).__name__
-    return type(value).__name__, repr(value)
+    plain = isinstance(value, str | int | float | complex | slice | type(None) | type(...))
+    return (type(value).__name__, repr(value)) if plain else type(value).__name__
 
 
 def _is_asked_by_them() -> bool:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fusegen.errors import SpecError
 from fusegen.importing.arguments import Arguments
-from fusegen.importing.constructor import alternatives
+from fusegen.importing.cases import Case, alike, constructed, others, resized, with_rows
 from fusegen.importing.draft import Sheet
 from fusegen.importing.pairs import Differs, Pair
 from fusegen.importing.places import refusal
 from fusegen.importing.trace import constant_momentum
-from fusegen.importing.watch import Watch, decided
+from fusegen.importing.watch import Watch, WatchedSizes, decided
 from fusegen.plan.dimensions import dimensions
 from fusegen.plan.plan import Plan
 
@@ -35,18 +34,11 @@ _SIZES: tuple[tuple[Callable[[int], int], ...], ...] = (
 _SMALL = 512
 # Other sizes, and other values of an argument, that have to be compared.
 _ENOUGH = 2
+# And of an argument that are enough.
+_MANY = 4
 _ROWS = (1, 2, 3, 17)
 _BY_ROWS = "the module makes a difference between numbers of rows; no spec was written"
 OTHER_DIMENSIONS = "It is for inputs of {} dimensions: the original computes something else for others that this takes."
-
-
-@dataclass(frozen=True)
-class Case:
-    """Sizes, inputs of these, and the original that is for these."""
-
-    dims: dict[str, int]
-    inputs: list[Tensor]
-    original: nn.Module
 
 
 class Variations:
@@ -55,6 +47,7 @@ class Variations:
     def __init__(self, cls: type[nn.Module], plan: Plan, sheet: Sheet, arguments: Arguments, example: Case) -> None:
         self.cls, self.plan, self.sheet, self.arguments, self.example = cls, plan, sheet, arguments, example
         self.constructor = arguments.constructor
+        self._begun: tuple[Case, set[str]] | None = None
 
     @property
     def free(self) -> list[str]:
@@ -80,12 +73,14 @@ class Variations:
         return decided(lambda watch: self._attempt(watch, numbers), set(numbers))
 
     def _attempt(self, watch: Watch, numbers: dict[str, float]) -> None:
+        dims = {name: self.sheet.dims[name] for name in self.free}
+        sizes = {size: frozenset(name for name in dims if dims[name] == size) for size in dims.values()}
         watched = {name: watch.number(name, value) for name, value in numbers.items()}
         for training in (True, False):
             module = self._without_data(watched).train(training)
             device = self.constructor.device if self.constructor else "meta"
             inputs = [torch.zeros(x.shape, dtype=x.dtype, device=device) for x in self.example.inputs]
-            with constant_momentum(module):
+            with constant_momentum(module), WatchedSizes(watch, sizes):
                 module(*inputs)
 
     def _without_data(self, numbers: dict[str, Any]) -> nn.Module:
@@ -125,7 +120,7 @@ class Variations:
         values = constructed(self.sheet, self.arguments, dims)
         own = {name: value for name, value in values.items() if name in self.constructor.values}  # type: ignore[union-attr]
         examples = zip(self.sheet.inputs.values(), self.example.inputs, strict=True)
-        inputs = [_resized(example, shape, dims, self.sheet) for shape, example in examples]
+        inputs = [resized(example, shape, dims, self.sheet) for shape, example in examples]
         try:
             original = self.constructor.instance(own)  # type: ignore[union-attr]
             copy.deepcopy(original).eval()(*inputs)
@@ -145,20 +140,19 @@ class Variations:
         for size in _ROWS[1:3] if pair.is_large else _ROWS:
             self._check_shape(pair, (size, *leading))
         allowed = dimensions(self.plan)
-        others: list[tuple[int, ...]] = [(2, 3)] if allowed.most is None else []
-        others += [()] if allowed.least == 1 else []
+        shapes: list[tuple[int, ...]] = [(2, 3)] if allowed.most is None else []
+        shapes += [()] if allowed.least == 1 else []
         try:
-            for shape in others:
+            for shape in shapes:
                 self._check_shape(pair, shape)
         except SpecError:
             return [OTHER_DIMENSIONS.format(case.inputs[0].dim())]
         return []
 
     def _check_shape(self, pair: Pair, leading: tuple[int, ...]) -> None:
-        inputs = [_with_rows(x, leading) for x in pair.drawn]
-        taken = [(inputs, training) for training in (True, False) if not pair.refuses(inputs, training)]
+        inputs = [with_rows(x, leading) for x in pair.drawn]
         try:
-            pair.differs(taken)
+            pair.differs([(inputs, True), (inputs, False)], refusing=True)
         except Differs as difference:
             message = f"the spec's {difference}, at inputs of shape {list(inputs[0].shape)}"
             raise refusal("FG708", message, None, _BY_ROWS) from None
@@ -171,14 +165,16 @@ class Variations:
 
     def _follows(self, case: Case, name: str, value: float) -> bool:
         compared = 0
-        for other in _others(value, self.sheet.arguments.get(name, {}).get("type") == "int"):
+        for index, other in enumerate(others(value, self.sheet.arguments.get(name, {}).get("type") == "int")):
             try:
                 pair = self._at(case, name, other)
-                if pair is None:
-                    continue
-                compared += "output" in pair.differs([(pair.given, True), (pair.drawn, False)])
+                if pair is not None:
+                    seen = pair.differs([(pair.drawn, index % 2 == 0)], refusing=True)
+                    compared += "output" in seen
             except Differs:
                 return False
+            if compared == _MANY:
+                break
         return compared >= _ENOUGH
 
     def _at(self, case: Case, name: str, value: float) -> Pair | None:
@@ -186,23 +182,26 @@ class Variations:
         with it."""
         try:
             original = self._original(case, name, value)
-            copy.deepcopy(original).eval()(*case.inputs)
             fused = self._fused(case, **({name: value} if name in self.sheet.arguments else {}))
         except Exception:
             return None
         if name not in self.sheet.arguments:
             setattr(fused, name, value)
-        for draft in self.sheet.chain:
-            if draft.data.get("init") == name:
-                theirs = original.get_parameter(draft.data["parameter"])
-                if not torch.equal(fused.get_parameter(draft.data["parameter"]).to(theirs.dtype), theirs):
-                    raise Differs(f"parameter '{draft.data['parameter']}'")
-        pair = Pair(original, fused, case.inputs)
-        return None if pair.refuses(pair.given, True) else pair
-
-    def _original(self, case: Case, name: str, value: float) -> nn.Module:
         if self.constructor is not None and name in self.constructor.values:
-            values = constructed(self.sheet, self.arguments, case.dims) | {name: value}
+            other = sorted(self._alike(case) - alike(original, fused))
+            if other:
+                raise Differs(f"'{other[0]}' begins with other values")
+        return Pair(original, fused, case.inputs)
+
+    def _alike(self, case: Case) -> set[str]:
+        """The tensors that begin with the same values in both modules."""
+        if self._begun is None or self._begun[0] is not case:
+            self._begun = case, alike(self._original(case), self._fused(case))
+        return self._begun[1]
+
+    def _original(self, case: Case, name: str = "", value: float = 0.0) -> nn.Module:
+        if self.constructor is not None and (not name or name in self.constructor.values):
+            values = constructed(self.sheet, self.arguments, case.dims) | ({name: value} if name else {})
             return self.constructor.instance({each: v for each, v in values.items() if each in self.constructor.values})
         original = copy.deepcopy(case.original)
         setattr(original, name, value)
@@ -212,45 +211,3 @@ class Variations:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return self.cls(**{**constructed(self.sheet, self.arguments, case.dims), **values})
-
-
-def constructed(sheet: Sheet, arguments: Arguments, dims: dict[str, int]) -> dict[str, Any]:
-    """The values of the spec's arguments, with these sizes."""
-    given = arguments.constructor.values if arguments.constructor else {}
-    found: dict[str, Any] = {}
-    for name, argument in sheet.arguments.items():
-        if argument["type"] == "dim":
-            found[name] = dims[name]
-        elif argument["type"] == "shape":
-            found[name] = tuple(dims.get(size, size) for size in argument["is"])
-        else:
-            found[name] = given[name] if name in given else argument["default"]
-    return found
-
-
-def _others(value: float, is_whole: bool) -> Iterator[float]:
-    """Other values of a number, far from it too."""
-    found = [each for group in alternatives(int(value) if is_whole else float(value)) for each in group]
-    if not is_whole:
-        found = [*found, 0.0, value * 100, value / 100]
-    yield from (each for each in dict.fromkeys(found) if each != value)
-
-
-def _resized(example: Tensor, shape: Sequence[int | str], dims: dict[str, int], sheet: Sheet) -> Tensor:
-    """An input of other sizes, of the values of the example."""
-    sizes = [*example.shape[:-1], int(dims.get(str(shape[1]), shape[1]))]
-    if shape[0] in sheet.arguments:
-        sizes[0] = dims[str(shape[0])]
-    for dim in range(example.dim()):
-        index = torch.arange(sizes[dim], device=example.device) % example.shape[dim]
-        example = example.index_select(dim, index)
-    return example
-
-
-def _with_rows(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """The rows of an input again and again, in these dimensions."""
-    rows = x.reshape(-1, x.shape[-1])
-    count = 1
-    for size in shape:
-        count *= size
-    return rows[torch.arange(count) % len(rows)].reshape(*shape, x.shape[-1])

@@ -1,4 +1,4 @@
-"""What a module decides by the numbers that it is made with, which no trace shows: `if slope > 0.5`, `max(eps, 1e-6)`.
+"""What a module decides by its numbers and sizes, which no trace shows: `if slope > 0.5`, `max(eps, 1e-6)`.
 
 The numbers note when they are compared. Each comparison is then turned round: where that does not only lead to an error
 that the module raises, the module is another one for other numbers.
@@ -7,9 +7,13 @@ that the module raises, the module is another one for other numbers.
 from __future__ import annotations
 
 import dis
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
 
 from fusegen.importing.places import is_theirs
 
@@ -35,6 +39,31 @@ class Watch:
     def decide(self, names: frozenset[str], outcome: bool) -> bool:
         self.seen.append(names)
         return outcome != (len(self.seen) - 1 == self.turned)
+
+
+class WatchedSizes(TorchFunctionMode):
+    """While active, sizes of tensors that the user's code asks for are watched. names: of sizes that are arguments."""
+
+    def __init__(self, watch: Watch, names: Mapping[int, frozenset[str]]) -> None:
+        super().__init__()
+        self.watch, self.names = watch, names
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        asked = func in (torch.Tensor.size, torch.Tensor.shape.__get__)  # type: ignore[attr-defined]
+        if not asked or not is_theirs(sys._getframe(1).f_code.co_filename):
+            return found
+        return self._watched(found) if isinstance(found, int) else _Sizes(map(self._watched, found))
+
+    def _watched(self, size: int) -> Any:
+        return _number(size, self.names[size], self.watch) if size in self.names else size
+
+
+class _Sizes(tuple):
+    """In place of a torch.Size."""
+
+    def numel(self) -> Any:
+        return math.prod(self)
 
 
 def decided(attempt: Callable[[Watch], object], names: set[str]) -> set[str]:

@@ -19,7 +19,7 @@ ROWS, WIDTH, CHANNELS = 6, 16, 24
 
 _CLASS = """\
 class Model(nn.Module):
-    def __init__(self, n=16, m=24):
+    def __init__(self, n=16, m=24{more}):
         super().__init__()
 {made}
 
@@ -31,11 +31,13 @@ LINEAR = "self.fc = nn.Linear(n, m)"
 
 @dataclass(frozen=True)
 class Source:
-    """made: lines of the constructor, behind that of the linear layer. lines: of forward, which begins with y."""
+    """made: lines of the constructor, behind that of the linear layer. lines: of forward, which begins with y. more:
+    further arguments of the constructor."""
 
     made: str
     lines: str
     inputs: str = "x"
+    more: str = ""
 
     @property
     def text(self) -> str:
@@ -43,6 +45,7 @@ class Source:
             made=textwrap.indent("\n".join([LINEAR, *filter(None, [textwrap.dedent(self.made).strip()])]), " " * 8),
             lines=textwrap.indent("\n".join(["y = self.fc(x)", textwrap.dedent(self.lines).strip()]), " " * 8),
             inputs=self.inputs,
+            more=f", {self.more}" if self.more else "",
         )
 
     def module(self, name: str = "model.py") -> nn.Module:

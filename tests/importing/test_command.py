@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fusegen.errors import CODES
+from fusegen.errors import CODES, SpecError
+from fusegen.importing.load import import_spec
 
 pytestmark = pytest.mark.torch
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,8 +72,8 @@ def test_the_page_has_every_code() -> None:
 def test_a_spec_is_replaced_only_if_that_is_asked_for(model: Path) -> None:
     output = model.parent / "a.yaml"
     output.write_text("mine", encoding="utf-8")
-    done = run(model.parent, "import", "model.py:Model", "-o", "a.yaml")
-    assert done.returncode == 2 and "FG502" in done.stderr and "--overwrite" in done.stderr
+    with pytest.raises(SpecError, match=r"FG502.*--overwrite"):
+        import_spec(f"{model}:Model", "get_init_inputs", "get_inputs", output, overwrite=False)
     assert output.read_text(encoding="utf-8") == "mine"
     done = run(model.parent, "import", "model.py:Model", "-o", "a.yaml", "--overwrite")
     assert done.returncode == 0 and output.read_text(encoding="utf-8") == blocks("yaml")[0].replace("gate\n", "a\n", 1)
@@ -91,25 +92,31 @@ def test_a_refusal_names_the_line_and_writes_nothing(model: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["no.py:Model"], "there is no file no.py"),
-        (["model.py"], "write FILE.py:CLASS"),
-        (["model.py:Modle"], "did you mean 'Model'?"),
-        (["model.py:get_inputs"], "no class of nn.Module"),
-        (["model.py:Model", "--init", "no_function"], "there is no no_function in model.py"),
-        (["model.py:Model", "--init", "get_inputs"], "TypeError"),
-        (["model.py:Model", "--inputs", "get_init_inputs"], "does not return a list of tensors"),
+        ({"model": "no.py:Model"}, "there is no file no.py"),
+        ({"model": "model.py"}, "write FILE.py:CLASS"),
+        ({"model": "model.py:Modle"}, "did you mean 'Model'?"),
+        ({"model": "model.py:get_inputs"}, "no class of nn.Module"),
+        ({"init": "no_function"}, "there is no no_function in model.py"),
+        ({"init": "get_inputs"}, "TypeError"),
+        ({"inputs": "get_init_inputs"}, "does not return a list of tensors"),
     ],
 )
-def test_what_is_not_in_the_file(model: Path, arguments: list[str], words: str) -> None:
-    done = run(model.parent, "import", *arguments, "-o", "a.yaml")
-    assert done.returncode == 2 and "FG701" in done.stderr and words in done.stderr
+def test_what_is_not_in_the_file(
+    model: Path, arguments: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model.parent)
+    given = {"model": "model.py:Model", "init": "get_init_inputs", "inputs": "get_inputs", **arguments}
+    with pytest.raises(SpecError, match="FG701") as raised:
+        import_spec(**given, output=Path("a.yaml"), overwrite=False)
+    assert words in str(raised.value)
     assert not (model.parent / "a.yaml").exists()
 
 
-def test_an_error_of_the_file_has_its_line(model: Path) -> None:
+def test_an_error_of_the_file_has_its_line(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model.write_text("import torch\n\n\nraise ValueError('mine')\n", encoding="utf-8")
-    done = run(model.parent, "import", "model.py:Model", "-o", "a.yaml")
-    assert done.returncode == 2 and done.stderr.startswith("model.py:4:1: error[FG701]: ValueError: mine")
+    monkeypatch.chdir(model.parent)
+    with pytest.raises(SpecError, match=r"^model.py:4:1: error\[FG701\]: ValueError: mine"):
+        import_spec("model.py:Model", "get_init_inputs", "get_inputs", Path("a.yaml"), overwrite=False)
 
 
 def test_the_help_says_what_is_run(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import torch
 from fusegen.errors import CODES, SpecError
 from fusegen.importing.module import from_module
 from tests.importing.modules import CHANNELS, ROWS, WIDTH, Source, imported
+from tests.importing.test_unseen import REFUSED as UNSEEN
 
 # Each with the code, words of the message, and words of the line that it names; none where it is about the whole.
 REFUSED = {
@@ -215,7 +216,7 @@ def test_refusals(name: str) -> None:
 
 
 def test_every_code_of_imports_is_shown() -> None:
-    shown = {code for _, code, _, _ in REFUSED.values()}
+    shown = {code for _, code, _, _ in (*REFUSED.values(), *UNSEEN.values())}
     assert {code for code in CODES if re.match("FG7", code)} == shown
 
 

@@ -59,7 +59,12 @@ def test_a_specs_module_is_imported_as_that_spec(name: str) -> None:
     assert alike(found) == alike(written)
     used = {each for each in written.spec.arguments if each in found.spec.arguments or each not in written.spec.dims}
     assert list(found.spec.arguments) == [each for each in written.spec.arguments if each in used]
-    assert {key: found.spec.arguments[key] for key in used} == {key: written.spec.arguments[key] for key in used}
-    # And once more it is the same spec, to the letter.
-    again = reimported(found)
-    assert again.spec == found.spec
+    given = list(written.spec.arguments)
+    for key in used:
+        # One behind an argument that is nothing in the chain has another position.
+        is_moved = not set(given[: given.index(key)]) <= used
+        assert found.spec.arguments[key] == written.spec.arguments[key].model_copy(update={"keyword": is_moved})
+    # And once more it is the same spec, to the letter: it is made of the same module, or that is imported too.
+    unlike = {"about_", "dtypes"}
+    if found.spec.model_dump(exclude=unlike) != written.spec.model_dump(exclude=unlike):
+        assert reimported(found).spec == found.spec
